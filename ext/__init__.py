@@ -1,0 +1,1 @@
+"""The data plane: compiled, without the GIL; see ARCHITECTURE.md."""

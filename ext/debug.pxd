@@ -1,0 +1,34 @@
+"""Assertions and live-object counters of the debug build; nothing of them is left in a release.
+
+    debug_assert(pos <= end, "cursor past its end")
+    object_born(OBJECT_CONNECTION) ... object_died(OBJECT_CONNECTION)
+"""
+
+cdef extern from "debug.h" nogil:
+    const int KBROKER_DEBUG_BUILD
+    void debug_assert(bint holds, const char* what) noexcept
+
+cpdef enum Object:
+    # What is counted; every test ends with as many as it began with.
+    OBJECT_CONNECTION
+    OBJECT_REQUEST
+    OBJECT_RESPONSE
+    OBJECT_DELAYED_OPERATION
+    OBJECT_FETCH_SESSION
+    OBJECT_LOG
+    OBJECT_SEGMENT
+    OBJECT_MAPPING
+    OBJECT_FILE
+    OBJECT_KINDS
+
+cdef void count_object(int kind, int delta) noexcept nogil
+
+
+cdef inline void object_born(int kind) noexcept nogil:
+    if KBROKER_DEBUG_BUILD:
+        count_object(kind, 1)
+
+
+cdef inline void object_died(int kind) noexcept nogil:
+    if KBROKER_DEBUG_BUILD:
+        count_object(kind, -1)

@@ -1,0 +1,26 @@
+"""Live-object counters of the debug build (see debug.pxd)."""
+from libc.stdint cimport int64_t
+
+from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
+
+cdef int64_t live[<int> OBJECT_KINDS]
+
+
+cdef void count_object(int kind, int delta) noexcept nogil:
+    debug_assert(0 <= kind < OBJECT_KINDS, "object kind out of range")
+    cdef int64_t left = atomic_add_relaxed_i64(&live[kind], delta)
+    debug_assert(left >= 0, "an object died twice")
+
+
+def is_debug_build():
+    """True when this is the debug build, which asserts and counts."""
+    return bool(KBROKER_DEBUG_BUILD)
+
+
+def live_objects():
+    """Live objects by kind, in lower case; every count is 0 in a release build."""
+    return {
+        kind.name[len("OBJECT_"):].lower(): atomic_load_i64(&live[<int> kind])
+        for kind in Object
+        if kind != OBJECT_KINDS
+    }

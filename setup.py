@@ -1,0 +1,141 @@
+"""Compile every `.pyx` under `ext/` as `kbroker.ext.*`; metadata is in pyproject.toml.
+
+Environment:
+    KBROKER_DEBUG=1          bounds assertions and object counters (macro KBROKER_DEBUG)
+    KBROKER_SANITIZE=1       AddressSanitizer and UBSan, implies KBROKER_DEBUG
+    KBROKER_TEST=1           also compile `ext/testing.pyx`, which is never shipped
+    KBROKER_BUILD_JOBS=N     compilers at a time, 2 unless told
+"""
+
+import os
+import platform
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent
+VIEW = ROOT / "build" / "view"
+ROOMS = {"kbroker": "kbroker", "kbroker.ext": "ext", "kbroker.cli": "cli"}
+
+SANITIZE = os.environ.get("KBROKER_SANITIZE") == "1"
+DEBUG = SANITIZE or os.environ.get("KBROKER_DEBUG") == "1"
+TEST = os.environ.get("KBROKER_TEST") == "1"
+JOBS = int(os.environ.get("KBROKER_BUILD_JOBS", "2"))
+
+# The oldest processor of each architecture; faster instructions are picked at run time.
+BASELINE = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "embedsignature": True,
+}
+
+
+def make_view() -> None:
+    """Link the rooms together under their import names.
+
+    Cython, mypy and stubtest look for `kbroker.ext.x` in a folder `kbroker/ext`, which the tree
+    does not have: `ext` and `cli` are folders beside `kbroker`.
+    """
+    package = VIEW / "kbroker"
+    package.mkdir(parents=True, exist_ok=True)
+    wanted = {path.name: path for path in (ROOT / "kbroker").iterdir() if path.name[0] not in "_."}
+    wanted |= {path.name: path for path in (ROOT / "kbroker").glob("__*__.py*")}
+    wanted |= {"ext": ROOT / "ext", "cli": ROOT / "cli"}
+    for link in package.iterdir():
+        if link.name not in wanted:
+            link.unlink()
+    for name, target in wanted.items():
+        link = package / name
+        relative = os.path.relpath(target, package)
+        if not link.is_symlink():
+            link.symlink_to(relative)
+        elif os.readlink(link) != relative:
+            link.unlink()
+            link.symlink_to(relative)
+
+
+def packages() -> list[str]:
+    """Every folder with an `__init__.py`, under its import name."""
+    found = []
+    for name, folder in ROOMS.items():
+        for init in (ROOT / folder).rglob("__init__.py"):
+            below = init.parent.relative_to(ROOT / folder).parts
+            found.append(".".join((name, *below)))
+    return sorted(found)
+
+
+def compiler_flags() -> tuple[list[str], list[str]]:
+    """Flags for the compiler and for the linker."""
+    compile_args = ["-std=c++17", "-fvisibility=hidden", "-fno-plt", "-pthread", "-Wno-unused"]
+    link_args = ["-pthread"]
+    if platform.machine() in BASELINE:
+        compile_args.append(BASELINE[platform.machine()])
+    if SANITIZE:
+        sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *sanitizers]
+        link_args += sanitizers
+    else:
+        compile_args += ["-O3", "-g1"]
+    return compile_args, link_args
+
+
+def extensions() -> list[Extension]:
+    """One extension per `.pyx`, all in C++."""
+    compile_args, link_args = compiler_flags()
+    headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "ext" / "c").glob("*.h"))
+    modules = []
+    for source in sorted((ROOT / "ext").rglob("*.pyx")):
+        if source.stem == "testing" and not TEST:
+            continue
+        path = source.relative_to(ROOT)
+        modules.append(
+            Extension(
+                ".".join(("kbroker", *path.with_suffix("").parts)),
+                [str(path)],
+                language="c++",
+                include_dirs=["ext/c"],
+                depends=headers,
+                define_macros=[("KBROKER_DEBUG", "1")] if DEBUG else [],
+                extra_compile_args=compile_args,
+                extra_link_args=link_args,
+            )
+        )
+    return cythonize(
+        modules,
+        include_path=[str(VIEW)],
+        compiler_directives=DIRECTIVES,
+        nthreads=JOBS if len(modules) > 1 else 0,
+    )
+
+
+class BuildExt(build_ext):
+    """Keep the variants apart: what one compiled must never be linked into another."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        variant = "asan" if SANITIZE else "debug" if DEBUG else "release"
+        self.parallel = JOBS
+        self.build_temp = os.path.join(self.build_temp, variant)
+        if self.inplace:
+            stamp = ROOT / "build" / "variant"
+            self.force = self.force or not stamp.exists() or stamp.read_text() != variant
+            stamp.write_text(variant)
+
+
+os.chdir(ROOT)
+make_view()
+setup(
+    packages=packages(),
+    package_dir=ROOMS,
+    package_data={"": ["py.typed", "*.pyi", "*.pxd"]},
+    exclude_package_data={"": ["*.cpp", "*.c"]},
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildExt},
+)
