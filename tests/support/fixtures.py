@@ -1,0 +1,100 @@
+"""Fixtures that start brokers: one of each for the whole session, others as a test asks.
+
+`target` runs a test twice, against Apache Kafka 4.3 and against kbroker. Kafka comes first: a
+test that Kafka does not pass says nothing about kbroker.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kafka import KafkaProcess
+from tests.support.kbroker import KbrokerProcess, kbroker_is_built
+from tests.support.processes import BrokerProcess
+
+#: Settings that both session brokers get beyond their defaults.
+SESSION_SETTINGS = {"num.partitions": "2"}
+
+_counter = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    """The session's Apache Kafka 4.3."""
+    broker = KafkaProcess(tmp_path_factory.mktemp("kafka"), SESSION_SETTINGS)
+    yield from _running(broker)
+
+
+@pytest.fixture(scope="session")
+def kbroker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KbrokerProcess]:
+    """The session's kbroker."""
+    _need_kbroker()
+    broker = KbrokerProcess(tmp_path_factory.mktemp("kbroker"), SESSION_SETTINGS)
+    yield from _running(broker)
+
+
+def _need_kbroker() -> None:
+    if not kbroker_is_built():
+        pytest.skip("kbroker is not built here: run make build")
+
+
+def _running(broker: BrokerProcess) -> Iterator[BrokerProcess]:
+    broker.start()
+    try:
+        yield broker
+    finally:
+        was_running = broker.is_running()
+        broker.kill()
+    assert was_running, f"{broker.name} died during the tests:\n{broker.log_tail()}"
+
+
+@pytest.fixture(params=["kafka", "kbroker"], scope="session")
+def target(request: pytest.FixtureRequest) -> BrokerProcess:
+    """Each of the session's brokers in turn."""
+    broker: BrokerProcess = request.getfixturevalue(request.param)
+    return broker
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test of the session uses."""
+    return f"topic-{next(_counter)}"
+
+
+BrokerFactory = Callable[..., BrokerProcess]
+
+
+@pytest.fixture(params=["kafka", "kbroker"])
+def start_target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerFactory]:
+    """Starts brokers of the test's own, of each kind in turn: start_target({"key": "value"})."""
+    yield from _factory(request.param, tmp_path)
+
+
+@pytest.fixture
+def start_kbroker(tmp_path: Path) -> Iterator[BrokerFactory]:
+    """Starts kbrokers of the test's own."""
+    yield from _factory("kbroker", tmp_path)
+
+
+def _factory(kind: str, folder: Path) -> Iterator[BrokerFactory]:
+    if kind == "kbroker":
+        _need_kbroker()
+    made: list[BrokerProcess] = []
+
+    def start(settings: dict[str, str] | None = None, **options: object) -> BrokerProcess:
+        home = folder / f"{kind}-{len(made)}"
+        make = KafkaProcess if kind == "kafka" else KbrokerProcess
+        broker = make(home, settings, **options)  # type: ignore[arg-type]
+        made.append(broker)
+        broker.start()
+        return broker
+
+    try:
+        yield start
+    finally:
+        for broker in made:
+            broker.kill()

@@ -1,0 +1,65 @@
+"""kbroker as a child process, started the way a user starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.support.processes import BrokerProcess
+
+_BOUND = re.compile(r"127\.0\.0\.1:(\d+)")
+
+
+@cache
+def kbroker_is_built() -> bool:
+    """True where the broker's packages can be imported."""
+    try:
+        return find_spec("kbroker.cli") is not None and find_spec("kbroker.server") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+class KbrokerProcess(BrokerProcess):
+    """`kbroker start` on a port that the kernel picks, read back from what it prints.
+
+    `hooks` sets KBROKER_TEST_HOOKS=1, which lets SIGUSR2 make the broker hold its GIL.
+    """
+
+    name = "kbroker"
+    start_timeout_s = 30.0
+    stop_timeout_s = 30.0
+
+    def __init__(
+        self, home: Path, settings: dict[str, str] | None = None, hooks: bool = False
+    ) -> None:
+        super().__init__(home, settings)
+        self.hooks = hooks
+
+    def command(self) -> list[str]:
+        command = [sys.executable, "-m", "kbroker.cli", "start", "--data-dir", str(self.data_dir),
+                   "--listen", f"127.0.0.1:{self.port}"]  # fmt: skip
+        for key, value in self.settings.items():
+            command += ["--set", f"{key}={value}"]
+        return command
+
+    def environment(self) -> dict[str, str]:
+        environment = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
+        if self.hooks:
+            environment["KBROKER_TEST_HOOKS"] = "1"
+        return environment
+
+    def launch(self) -> None:
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        super().launch()
+
+    def is_ready(self) -> bool:
+        if self.port == 0:
+            found = _BOUND.search(self.log_text()[self._log_start :])
+            if found is None or found.group(1) == "0":
+                return False
+            self.port = int(found.group(1))
+        return super().is_ready()
