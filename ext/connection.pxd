@@ -1,0 +1,370 @@
+"""The structures of the network half: engine, network thread, connection, request, operation.
+
+Who owns what
+    Net         the engine; lives until nobody can reach it any more. Read-only after start, except
+                for atomics and what a lock is named for.
+    NetThread   one network thread. Every field is its own, but `inbox`, `asleep`, `retry`, `turns`.
+    Connection  belongs to exactly one network thread; no other thread may dereference it.
+    Request     on the stack of whoever runs a handler; its frame is valid until the handler
+                returns, and may be written to (offsets are patched in place).
+    Op          a request that waits for its answer or for its turn. Belongs to the network thread of
+                its connection; other threads may hold it (`op_hold`), read and write what the
+                handler put into it, and call `op_post` and `op_release`, nothing else.
+
+Requests of a connection take effect in the order in which they came; answers leave in that order,
+which is the connection's FIFO of Ops. With an empty FIFO an answer goes straight to the output.
+"""
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from kbroker.ext.memory cimport Pool
+from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t, pthread_t
+from kbroker.ext.timer cimport Timer, Wheel
+
+cdef struct Connection
+cdef struct Net
+cdef struct NetThread
+cdef struct Op
+
+cdef enum:
+    API_KEYS_MAX = 128
+    NET_THREADS_MAX = 64
+    LISTENERS_MAX = 16
+    OP_WORDS = 12
+    OP_INLINE_BYTES = 256
+    LOG_LINES = 256
+    LOG_LINE_BYTES = 240
+
+# What a handler returns.
+cdef enum Outcome:
+    H_DONE = 0          # answered (reply_end was called)
+    H_NONE              # no answer is due (acks=0)
+    H_PENDING           # op_park was called: the Op will be made ready, now or later
+    H_CONTROL           # for the control thread; the connection waits until it has answered
+    H_IO                # for the I/O pool, where the same handler is called again (on_io is true)
+    H_STALL             # no room now: the same frame again after net_unstall_all; nothing was done
+    H_CLOSE             # close the connection; request.reason says why (a static string)
+
+# Why a connection is not read and its frames are not handled (Connection.blocked, bits).
+cdef enum Block:
+    BLOCK_JOB = 1           # control thread or I/O pool has a request of it
+    BLOCK_STALL = 2         # journal or a queue is full
+    BLOCK_MEMORY = 4        # no request memory
+    BLOCK_OUTPUT = 8        # it does not read its answers
+    BLOCK_INFLIGHT = 16     # too many requests unanswered
+    BLOCK_MUTED = 32        # throttled
+    BLOCK_CLOSED = 64
+
+cdef enum ConnectionFlag:
+    FLAG_READABLE = 1       # the socket may hold bytes (edge-triggered: remembered here)
+    FLAG_UNWRITABLE = 2     # a send hit a full socket buffer; EPOLLOUT will tell
+    FLAG_IN_READY = 4       # stands in NetThread.ready
+    FLAG_IN_FLUSH = 8       # stands in NetThread.flush
+    FLAG_IN_STALLED = 16    # stands in NetThread.stalled
+    FLAG_PEER_CLOSED = 32   # end of its stream was seen
+
+cdef enum OpState:
+    OP_PARKED = 0
+    OP_READY                # its answer is complete and waits for its turn
+    OP_DEAD                 # answered and sent on, or the connection died
+
+# ---- output -------------------------------------------------------------------------------
+
+ctypedef void (*RegionRelease)(void* ref) noexcept nogil
+
+# Bytes of a file, sent by sendfile after `at` bytes of the stream.
+cdef struct Region:
+    Region* next
+    uint64_t at
+    int64_t position
+    int64_t length
+    void* ref                       # keeps the file open
+    RegionRelease release           # release(ref) when sent or dropped; network thread; may be NULL
+    int32_t fd
+
+cdef struct Chunk:
+    Chunk* next
+    uint8_t* data
+    uint32_t begin                  # first byte not sent yet
+    uint32_t end
+    uint32_t capacity
+    uint32_t kind                   # CHUNK_*
+
+# A stream of bytes with file regions between them: of a connection, or of one answer in an Op.
+cdef struct Out:
+    Chunk* head
+    Chunk* tail
+    Region* regions
+    Region* regions_tail
+    uint64_t written                # bytes put in since the beginning, regions not counted
+    uint64_t sent                   # bytes sent, regions not counted
+    int64_t unsent                  # bytes still to send, regions counted
+
+# Where an answer goes. The same code can write to a connection's output or to an Op's.
+cdef struct Reply:
+    NetThread* thread               # NULL on a thread of the I/O pool or the control thread
+    Out* out
+    uint8_t* frame                  # the length field, between reply_begin and reply_end
+    int64_t region_bytes
+    int32_t correlation_id
+    int16_t api_key
+    int16_t api_version
+    int16_t tagged_header           # response header v1: one byte of tagged fields
+
+# ---- operations ----------------------------------------------------------------------------
+
+# A message to a network thread. `run` is called there.
+cdef struct Post:
+    Post* next
+    void (*run)(NetThread* thread, Post* post) noexcept nogil
+
+ctypedef void (*OpEvent)(Op* op) noexcept nogil
+
+cdef struct Op:
+    Post post                       # first: a Post* is an Op*
+    Op* next                        # FIFO of the connection
+    Op* previous
+    Op* next_free
+    Connection* connection          # NULL once it has died; network thread only
+    NetThread* thread
+    Net* net
+    int32_t refs                    # atomic
+    int32_t posted                  # atomic: stands in the inbox
+    int32_t state                   # OpState; network thread only
+    int32_t job_flags               # atomic; of the I/O pool and the control thread
+    Timer timer
+    Reply reply
+    Out out
+    Chunk chunk                     # over inline_bytes
+    OpEvent on_event                # network thread, after op_post; may be called once too often
+    OpEvent on_timeout              # network thread, from op_deadline
+    OpEvent on_cancel               # network thread, connection died: let go of everything
+    # Of the handler, which sets them after op_park; zeroed before.
+    uint64_t u[OP_WORDS]
+    void* ext
+    int64_t pending                 # atomic, by convention: what is still awaited
+    uint8_t inline_bytes[OP_INLINE_BYTES]
+
+# ---- requests ------------------------------------------------------------------------------
+
+cdef struct Request:
+    Net* net
+    NetThread* thread               # NULL in the I/O pool
+    Connection* connection          # NULL in the I/O pool
+    Op* op                          # set once parked, and always in the I/O pool
+    uint8_t* frame                  # the frame after its length field; may be written to
+    uint8_t* p                      # body: after the request header
+    uint8_t* end
+    const char* client_id           # not terminated; NULL when null
+    int32_t client_id_length
+    int32_t correlation_id
+    int16_t api_key
+    int16_t api_version
+    bint flexible                   # request header v2, compact fields in the body
+    bint on_io
+    int64_t received_ns             # monotonic, when the last bytes of the frame were read
+    int64_t wall_ms                 # wall clock of this loop turn
+    void** auth                     # the connection's authorisation cache slot; NULL in the pool
+    int32_t listener
+    const char* reason              # for H_CLOSE: why, for the log
+    Reply reply
+
+ctypedef int (*Handler)(Request* request) noexcept nogil
+
+# A copied request on its way to the control thread or the I/O pool; owns frame and one op reference.
+cdef struct Job:
+    Job* next
+    Op* op
+    Net* net
+    uint8_t* frame
+    uint64_t capacity
+    uint32_t length
+    uint32_t body                   # offset of the body in the frame
+    int32_t client_id               # offset in the frame, -1 = null
+    int32_t client_id_length
+    int32_t correlation_id
+    int32_t listener
+    int16_t api_key
+    int16_t api_version
+    bint flexible
+    uint16_t peer_port
+    int32_t outcome                 # of the handler in the I/O pool
+    int64_t received_ns
+    uint64_t connection_id
+    const char* reason
+    char peer[46]                   # as text
+
+cdef struct JobQueue:
+    pthread_mutex_t lock
+    pthread_cond_t filled
+    Job* head
+    Job* tail
+    int64_t length
+    int64_t length_max
+    int64_t refused                 # somebody stalled because it was full: unstall when there is room
+    int64_t sleepers
+    bint closed
+
+# ---- the owner threads -----------------------------------------------------------------------
+
+cdef struct Connection:
+    Post post                       # first: carries it from the acceptor to its thread
+    NetThread* thread
+    Net* net
+    int32_t fd
+    int32_t listener
+    uint64_t id
+    uint32_t blocked                # Block bits
+    uint32_t flags                  # ConnectionFlag bits
+    # input: bytes read and not handled, from the beginning of a frame
+    uint8_t* in_buffer
+    uint64_t in_capacity
+    uint64_t in_begin
+    uint64_t in_end
+    int64_t reserved                # of the pool, for in_buffer
+    int64_t wanted                  # reservation it waits for (BLOCK_MEMORY)
+    # answers
+    Out out
+    Op* ops                         # oldest first
+    Op* ops_tail
+    int32_t in_flight               # Ops in the FIFO
+    int32_t listening_port
+    int64_t last_active_ms
+    Timer idle
+    Timer mute
+    void* auth                      # authorisation cache; net.auth_free(auth) when it closes
+    # lists of the thread
+    Connection* next
+    Connection* previous
+    Connection* ready_next
+    Connection* flush_next
+    Connection* stalled_next
+    uint8_t address[16]             # of the peer, IPv4 mapped
+    uint16_t port
+    const char* close_reason
+
+# Written by its own thread, read by stats().
+cdef struct Counters:
+    int64_t requests
+    int64_t bytes_in
+    int64_t bytes_out
+    int64_t sendfile_bytes
+    int64_t reads
+    int64_t sends
+    int64_t turns
+    int64_t wakeups
+    int64_t posts
+    int64_t parked
+    int64_t stalls
+    int64_t accepted
+    int64_t closed
+    int64_t idle_closed
+    int64_t ops_live
+    int64_t chunks_live
+    int64_t regions_live
+    int64_t connections
+
+cdef struct NetThread:
+    Net* net
+    int32_t index
+    int32_t epoll_fd
+    int32_t event_fd
+    pthread_t pthread
+    int32_t running
+    # touched by other threads
+    void* inbox                     # atomic Post*: newest first
+    int32_t asleep                  # atomic: in epoll_wait with the inbox seen empty
+    int32_t retry                   # atomic: stalled connections may try again
+    uint64_t turns                  # atomic: odd in a turn, even asleep (quiescent)
+    # its own
+    uint8_t* buffer                 # one read goes here
+    uint64_t buffer_bytes
+    int64_t now_ns                  # monotonic, beginning of this turn
+    int64_t now_ms
+    int64_t wall_ms
+    Wheel wheel
+    Connection* connections
+    Connection* ready               # with frames or bytes to handle in this turn
+    Connection* ready_tail
+    Connection* flush               # with output to send at the end of this turn
+    Connection* stalled
+    Connection* stalled_tail
+    Op* free_ops
+    int32_t free_ops_count
+    Chunk* free_chunks
+    int32_t free_chunks_count
+    Region* free_regions
+    int32_t draining                # stop: no reading any more
+    void* ext                       # of the handlers
+    Counters counters
+
+cdef struct Api:
+    Handler handler                 # NULL: the control lane
+    int16_t min_version
+    int16_t max_version
+    int16_t first_flexible          # -1: none
+    bint known
+
+cdef struct ApiVersionsBody:
+    uint8_t* bytes
+    uint32_t length
+    ApiVersionsBody* retired        # kept until the engine is freed: somebody may be copying it
+
+cdef struct LogLine:
+    uint64_t sequence               # atomic
+    int32_t level                   # as Python's logging: 20 info, 30 warning, 40 error
+    char text[LOG_LINE_BYTES]
+
+cdef struct LogRing:
+    uint64_t head                   # atomic: next to write
+    uint64_t tail                   # next to read
+    int64_t dropped                 # atomic
+    LogLine lines[LOG_LINES]
+
+cdef struct NetSettings:
+    int64_t network_threads
+    int64_t io_threads
+    int64_t queued_requests_max
+    int64_t queued_request_bytes_max
+    int64_t buffer_cache_bytes_max
+    int64_t request_bytes_max
+    int64_t send_buffer_bytes       # -1: the system's
+    int64_t receive_buffer_bytes
+    int64_t backlog
+    int64_t connections_max
+    int64_t connections_per_ip_max
+    int64_t idle_ms_max
+    int64_t in_flight_max
+    int64_t unsent_bytes_max        # above it a connection is not read
+    int64_t read_bytes              # the thread-wide buffer
+
+cdef struct Listener:
+    int32_t fd
+    int32_t port
+    char name[64]
+
+cdef struct Net:
+    NetSettings settings
+    NetThread* threads[NET_THREADS_MAX]
+    int32_t threads_count
+    int32_t stopping                # atomic
+    Listener listeners[LISTENERS_MAX]
+    int32_t listeners_count
+    Api apis[API_KEYS_MAX]
+    void* api_versions[8]           # atomic ApiVersionsBody*, by version
+    Pool pool
+    JobQueue control
+    JobQueue io
+    Job* io_stalled                 # refused by the journal in the pool; io.lock
+    pthread_t io_threads[NET_THREADS_MAX]
+    uint64_t io_turns[NET_THREADS_MAX]      # as NetThread.turns
+    int32_t io_count
+    LogRing log
+    pthread_t acceptor
+    int32_t acceptor_running
+    int32_t acceptor_event_fd
+    int64_t connections             # atomic
+    uint64_t next_connection_id     # atomic
+    pthread_mutex_t addresses_lock
+    void* addresses                 # connections per address, when limited
+    void (*auth_free)(void* auth) noexcept nogil
+    void* broker                    # of the handlers: registry, journal, purgatory
