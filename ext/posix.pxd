@@ -27,6 +27,7 @@ cdef extern from "<errno.h>" nogil:
         EMFILE
         ENFILE
         EOPNOTSUPP
+        EINVAL
 
 cdef extern from "<fcntl.h>" nogil:
     enum:
@@ -121,6 +122,10 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_create(pthread_t* thread, const void* attributes,
                        void* (*run)(void*) noexcept nogil, void* argument)
     int pthread_cond_init(pthread_cond_t* condition, const void* attributes)
+    ctypedef struct pthread_condattr_t:
+        pass
+    int pthread_condattr_init(pthread_condattr_t* attributes)
+    int pthread_condattr_setclock(pthread_condattr_t* attributes, int clock)
     int pthread_cond_destroy(pthread_cond_t* condition)
     int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
     int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
@@ -134,3 +139,12 @@ cdef extern from "<time.h>" nogil:
         CLOCK_REALTIME
         CLOCK_MONOTONIC
     int clock_gettime(int clock, timespec_t* out)
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+cdef extern from "<stdlib.h>" nogil:
+    int posix_memalign(void** out, size_t alignment, size_t size)
+
+cdef extern from "<string.h>" nogil:
+    char* strdup(const char* text)
