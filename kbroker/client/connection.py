@@ -1,0 +1,249 @@
+"""One TCP connection to a broker: frames, correlation ids, versions, time limits.
+
+Not thread-safe: one thread uses a connection at a time. Requests may be sent ahead (`send`), and
+their answers are taken in the same order (`receive`), as the protocol demands of both sides. After
+any error on the way the connection is closed and stays so: what was in flight is not known.
+"""
+
+from __future__ import annotations
+
+import collections
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbroker.client.errors import (
+    BrokerError,
+    ConnectError,
+    CorruptDataError,
+    RequestTimeoutError,
+    UnsupportedApiError,
+)
+from kbroker.client.messages import VERSIONS, Api, decode_response, encode_request
+
+__all__ = ["Address", "Connection", "parse_address"]
+
+_FRAME_BYTES_MAX = 1 << 30  # an answer longer than this is not one
+_UNSUPPORTED_VERSION = 35
+_DEFAULT_PORT = 9092
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(text: str, default_port: int = _DEFAULT_PORT) -> Address:
+    """`host`, `host:port`, `[v6]:port`, with or without `PLAINTEXT://` in front.
+
+    Raises ValueError with a line that says what is wrong.
+    """
+    rest = text.strip()
+    scheme, found, after = rest.partition("://")
+    if found:
+        if scheme.upper() != "PLAINTEXT":
+            raise ValueError(f"{text!r}: only PLAINTEXT listeners can be reached, not {scheme}")
+        rest = after
+    if rest.startswith("["):
+        host, _, tail = rest[1:].partition("]")
+        port = tail.removeprefix(":")
+    elif rest.count(":") > 1:
+        host, port = rest, ""
+    else:
+        host, _, port = rest.partition(":")
+    if not host:
+        raise ValueError(f"{text!r}: no host; write HOST:PORT")
+    if not port:
+        return Address(host, default_port)
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r}: {port!r} is not a port; write HOST:PORT")
+    return Address(host, int(port))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A request whose answer has not been read."""
+
+    api: Api
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    """A connection that has agreed on versions with its broker.
+
+    timeout_s: limit for connecting and for each answer, unless a call says otherwise.
+    """
+
+    def __init__(
+        self, address: Address, *, client_id: str = "kbroker", timeout_s: float = 30.0
+    ) -> None:
+        self.address = address
+        self.client_id = client_id
+        self.timeout_s = timeout_s
+        self.broker_versions: dict[int, tuple[int, int]] = {}
+        self._sent: collections.deque[_Sent] = collections.deque()
+        self._correlation_id = 0
+        self._socket = _connect(address, timeout_s)
+        self._closed = False
+        try:
+            self._negotiate()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def closed(self) -> bool:
+        """True after close() and after any error."""
+        return self._closed
+
+    def close(self) -> None:
+        """Closes the socket; calling it again does nothing."""
+        self._closed = True
+        self._sent.clear()
+        self._socket.close()
+
+    def version_of(self, api: Api) -> int:
+        """The highest version that both sides speak, or UnsupportedApiError."""
+        if api not in self.broker_versions:
+            raise UnsupportedApiError(f"broker {self.address} does not offer {api.name}")
+        low, high = VERSIONS[api]
+        broker_low, broker_high = self.broker_versions[api]
+        version = min(high, broker_high)
+        if version < max(low, broker_low):
+            raise UnsupportedApiError(
+                f"broker {self.address} speaks {api.name} {broker_low}-{broker_high},"
+                f" this client {low}-{high}"
+            )
+        return version
+
+    def call(self, api: Api, values: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
+        """Sends a request and waits for its answer, kio's dataclass."""
+        self.send(api, values)
+        return self.receive(timeout_s)
+
+    def send(self, api: Api, values: Mapping[str, Any], *, answered: bool = True) -> int:
+        """Sends a request; returns its version. answered: False for Produce with acks=0."""
+        version = self.version_of(api)
+        self._send(api, version, values, answered)
+        return version
+
+    def receive(self, timeout_s: float | None = None) -> Any:
+        """The answer to the oldest request that has none yet."""
+        sent = self._sent[0]
+        frame = self._read_frame(sent.api, self.timeout_s if timeout_s is None else timeout_s)
+        self._sent.popleft()
+        try:
+            correlation_id, body = decode_response(sent.api, sent.version, frame)
+            if correlation_id != sent.correlation_id:
+                raise CorruptDataError(
+                    f"broker {self.address} answered request {correlation_id}"
+                    f" where {sent.correlation_id} was due"
+                )
+        except CorruptDataError:
+            self.close()
+            raise
+        return body
+
+    def _send(self, api: Api, version: int, values: Mapping[str, Any], answered: bool) -> None:
+        if self._closed:
+            raise ConnectError(f"connection to {self.address} is closed")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        body = encode_request(api, version, self._correlation_id, values, self.client_id)
+        self._socket.settimeout(self.timeout_s)
+        try:
+            self._socket.sendall(struct.pack(">i", len(body)) + body)
+        except OSError as error:
+            self.close()
+            raise ConnectError(f"connection to {self.address} broke: {_why(error)}") from error
+        if answered:
+            self._sent.append(_Sent(api, version, self._correlation_id))
+
+    def _negotiate(self) -> None:
+        """Asks for ApiVersions, newest first; a broker that knows it not answers in version 0."""
+        api = Api.API_VERSIONS
+        values = {"client_software_name": "kbroker", "client_software_version": "client"}
+        version = VERSIONS[api][1]
+        self._send(api, version, values, True)
+        frame = self._read_frame(api, self.timeout_s)
+        self._sent.popleft()
+        # Error code first in every version; an UNSUPPORTED_VERSION answer is always in version 0.
+        if len(frame) >= 6 and struct.unpack_from(">h", frame, 4)[0] == _UNSUPPORTED_VERSION:
+            _, offered = decode_response(api, 0, frame)
+            highs = [int(k.max_version) for k in offered.api_keys if int(k.api_key) == api]
+            version = min([version, *highs]) if highs else 0
+            body = self._again(version, values)
+        else:
+            _, body = decode_response(api, version, frame)
+        if int(body.error_code) != 0:
+            raise BrokerError(int(body.error_code), f"broker {self.address}")
+        self.broker_versions = {
+            int(key.api_key): (int(key.min_version), int(key.max_version)) for key in body.api_keys
+        }
+
+    def _again(self, version: int, values: Mapping[str, Any]) -> Any:
+        self._send(Api.API_VERSIONS, version, values, True)
+        return self.receive()
+
+    def _read_frame(self, api: Api, timeout_s: float) -> bytes:
+        deadline = time.monotonic() + timeout_s
+        try:
+            (length,) = struct.unpack(">i", self._read(4, deadline))
+            if not 4 <= length <= _FRAME_BYTES_MAX:
+                raise CorruptDataError(
+                    f"{self.address} does not speak the Kafka protocol (frame of {length} bytes);"
+                    " is this the right port?"
+                )
+            return self._read(length, deadline)
+        except TimeoutError as error:
+            self.close()
+            raise RequestTimeoutError(
+                f"broker {self.address} did not answer {api.name} within {timeout_s:g} s"
+            ) from error
+        except OSError as error:
+            self.close()
+            raise ConnectError(f"connection to {self.address} broke: {_why(error)}") from error
+        except (CorruptDataError, ConnectError):
+            self.close()
+            raise
+
+    def _read(self, size: int, deadline: float) -> bytes:
+        into = bytearray(size)
+        view = memoryview(into)
+        while view:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left_s)
+            got = self._socket.recv_into(view)
+            if got == 0:
+                raise ConnectError(f"broker {self.address} closed the connection")
+            view = view[got:]
+        return bytes(into)
+
+
+def _connect(address: Address, timeout_s: float) -> socket.socket:
+    try:
+        made = socket.create_connection((address.host, address.port), timeout_s)
+    except TimeoutError as error:
+        raise ConnectError(f"no answer from {address} within {timeout_s:g} s") from error
+    except ConnectionRefusedError as error:
+        raise ConnectError(f"no broker listens on {address}; `kbroker start` runs one") from error
+    except OSError as error:
+        raise ConnectError(f"cannot reach {address}: {_why(error)}") from error
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

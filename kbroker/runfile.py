@@ -1,0 +1,100 @@
+"""What a running broker leaves in its data directory so that `stop` and `status` find it.
+
+File `.kbroker-run.json`, one JSON object:
+
+    pid           process id
+    pid_ticks     the process's start, clock ticks after boot (field 22 of /proc/PID/stat)
+    started_ms    when it began to serve, ms since 1970
+    listeners     addresses that are bound, `PLAINTEXT://HOST:PORT`, ports as they are
+    durability    `fsync` or `page-cache`
+    version       of kbroker
+    log_file      where a detached broker logs, or null
+
+Written by the broker once it listens, removed when it has stopped cleanly. After a crash the file
+stays: pid and pid_ticks together tell a live broker from a process that got its number later.
+It is a help for people and tools, not a lock: the data directory's `.lock` is that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+__all__ = ["RunInfo", "alive", "pid_ticks", "read", "remove", "run_file", "running", "write"]
+
+_NAME = ".kbroker-run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """The content of the file; see the module's text for the fields."""
+
+    pid: int
+    pid_ticks: int
+    started_ms: int
+    listeners: list[str] = field(default_factory=list)
+    durability: str = "fsync"
+    version: str = ""
+    log_file: str | None = None
+
+
+def run_file(data_dir: str | os.PathLike[str]) -> Path:
+    """The file's place in a data directory."""
+    return Path(data_dir) / _NAME
+
+
+def pid_ticks(pid: int) -> int | None:
+    """When a process was started, in clock ticks after boot; None where there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # the name before may hold anything
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def write(
+    data_dir: str | os.PathLike[str], *, listeners: list[str], durability: str, version: str
+) -> None:
+    """Tells that this process serves the directory, in one step for readers."""
+    info = RunInfo(
+        pid=os.getpid(),
+        pid_ticks=pid_ticks(os.getpid()) or 0,
+        started_ms=time.time_ns() // 1_000_000,
+        listeners=listeners,
+        durability=durability,
+        version=version,
+        log_file=os.environ.get("KBROKER_LOG_FILE"),
+    )
+    path = run_file(data_dir)
+    fresh = path.with_name(f"{_NAME}.{os.getpid()}")
+    fresh.write_text(json.dumps(asdict(info)) + "\n")
+    fresh.replace(path)
+
+
+def read(data_dir: str | os.PathLike[str]) -> RunInfo | None:
+    """What the file says, of a live broker or of one that died; None where there is none."""
+    try:
+        found = json.loads(run_file(data_dir).read_text())
+        return RunInfo(**found)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def remove(data_dir: str | os.PathLike[str]) -> None:
+    """Removes the file, if it is there."""
+    run_file(data_dir).unlink(missing_ok=True)
+
+
+def alive(info: RunInfo) -> bool:
+    """True while the process that wrote the file runs."""
+    return pid_ticks(info.pid) == info.pid_ticks
+
+
+def running(data_dir: str | os.PathLike[str]) -> RunInfo | None:
+    """The broker that serves the directory now, or None."""
+    info = read(data_dir)
+    return info if info is not None and alive(info) else None

@@ -1,0 +1,188 @@
+"""Connections: addresses, version agreement, answers late, wrong, cut short."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kbroker.client.cluster import Cluster
+from kbroker.client.connection import Address, Connection, parse_address
+from kbroker.client.errors import (
+    ClientError,
+    ConnectError,
+    CorruptDataError,
+    RequestTimeoutError,
+    UnsupportedApiError,
+)
+from kbroker.client.messages import Api
+
+ASKED_VERSIONS = 18
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("broker", "broker", 9092),
+        ("broker:1", "broker", 1),
+        ("PLAINTEXT://broker:1", "broker", 1),
+        ("[::1]:19092", "::1", 19092),
+        ("[::1]", "::1", 9092),
+        ("::1", "::1", 9092),
+        (" 127.0.0.1:9 ", "127.0.0.1", 9),
+    ],
+)
+def test_addresses(text: str, host: str, port: int) -> None:
+    assert parse_address(text) == Address(host, port)
+
+
+@pytest.mark.parametrize("text", ["", ":9092", "a:b", "a:0", "a:65536", "a:-1", "SSL://a:1"])
+def test_what_is_no_address_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write HOST:PORT|only PLAINTEXT"):
+        parse_address(text)
+
+
+Answer = Callable[[int, int, int], bytes | None]
+
+
+@contextlib.contextmanager
+def broker(answer: Answer) -> Iterator[Address]:
+    """A listener whose answers to (api key, version, correlation id) the test makes.
+
+    None closes the connection; b"" is silence.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    served: list[socket.socket] = []
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                served.append(peer)
+                with contextlib.suppress(OSError, struct.error):
+                    while True:
+                        (size,) = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))
+                        frame = peer.recv(size, socket.MSG_WAITALL)
+                        said = answer(*struct.unpack_from(">hhi", frame))
+                        if said is None:
+                            break
+                        peer.sendall(said)
+                peer.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield Address("127.0.0.1", listener.getsockname()[1])
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for peer in served:
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def versions_v0(correlation_id: int, error: int, keys: dict[int, tuple[int, int]]) -> bytes:
+    listed = b"".join(struct.pack(">hhh", key, *span) for key, span in keys.items())
+    return framed(struct.pack(">ihi", correlation_id, error, len(keys)) + listed)
+
+
+def old_broker(keys: dict[int, tuple[int, int]]) -> Answer:
+    """A broker that knows ApiVersions 0 alone, and answers nothing else."""
+
+    def answer(key: int, version: int, correlation_id: int) -> bytes:
+        if key != ASKED_VERSIONS:
+            return b""
+        error = 0 if version == 0 else 35
+        return versions_v0(correlation_id, error, {ASKED_VERSIONS: (0, 0), **keys})
+
+    return answer
+
+
+def test_versions_are_agreed_with_a_broker_that_knows_only_the_first() -> None:
+    with broker(old_broker({3: (0, 11), 60: (3, 4)})) as address:
+        connection = Connection(address, timeout_s=10)
+        assert connection.version_of(Api.METADATA) == 11
+        with pytest.raises(UnsupportedApiError, match="speaks DESCRIBE_CLUSTER 3-4"):
+            connection.version_of(Api.DESCRIBE_CLUSTER)
+        with pytest.raises(UnsupportedApiError, match="does not offer FETCH"):
+            connection.version_of(Api.FETCH)
+        connection.close()
+
+
+def test_silence_runs_into_the_time_limit() -> None:
+    with broker(old_broker({3: (0, 11)})) as address:
+        connection = Connection(address, timeout_s=10)
+        with pytest.raises(RequestTimeoutError, match=r"did not answer METADATA within 0\.05 s"):
+            connection.call(Api.METADATA, {"topics": []}, timeout_s=0.05)
+        assert connection.closed
+        with pytest.raises(ConnectError, match="is closed"):
+            connection.call(Api.METADATA, {"topics": []})
+
+
+def test_a_closed_connection_is_told() -> None:
+    with (
+        broker(lambda *_: None) as address,
+        pytest.raises(ConnectError, match="closed the connection"),
+    ):
+        Connection(address, timeout_s=10)
+
+
+def test_another_protocol_is_told() -> None:
+    with (
+        broker(lambda *_: b"HTTP/1.1 400 Bad Request\r\n\r\n") as address,
+        pytest.raises(CorruptDataError, match="does not speak the Kafka protocol"),
+    ):
+        Connection(address, timeout_s=10)
+
+
+def test_the_wrong_correlation_id_is_told() -> None:
+    def answer(_key: int, version: int, correlation_id: int) -> bytes:
+        return versions_v0(correlation_id + (version == 0), 35 if version else 0, {18: (0, 0)})
+
+    with broker(answer) as address, pytest.raises(CorruptDataError, match="was due"):
+        Connection(address, timeout_s=10)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_no_broker_is_told_with_what_to_do() -> None:
+    with pytest.raises(ConnectError, match="`kbroker start` runs one"):
+        Connection(Address("127.0.0.1", free_port()), timeout_s=10)
+
+
+def test_a_name_that_is_none_is_told() -> None:
+    with pytest.raises(ConnectError, match="cannot reach"):
+        Connection(Address("no-such-host.invalid", 1), timeout_s=10)
+
+
+def test_bootstrap_takes_the_first_address_that_answers() -> None:
+    with broker(old_broker({3: (0, 11)})) as address:
+        cluster = Cluster(f"127.0.0.1:{free_port()},{address}", timeout_s=10)
+        assert cluster.any_connection().address == address
+        assert cluster.any_connection() is cluster.any_connection()
+        cluster.close()
+    with pytest.raises(ClientError, match="no broker listens"):
+        cluster.any_connection()
+    with pytest.raises(ValueError, match="no bootstrap server"):
+        Cluster(" , ")
+
+
+def test_no_socket_is_left() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with broker(lambda *_: None) as address, contextlib.suppress(ConnectError):
+        Connection(address, timeout_s=10)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,48 @@
+"""The run-file: written by a broker, read by `stop` and `status`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from kbroker import runfile
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    runfile.write(
+        tmp_path, listeners=["PLAINTEXT://127.0.0.1:9092"], durability="fsync", version="1"
+    )
+    info = runfile.running(tmp_path)
+    assert info is not None
+    assert (info.pid, info.listeners) == (os.getpid(), ["PLAINTEXT://127.0.0.1:9092"])
+    assert [path.name for path in tmp_path.iterdir()] == [".kbroker-run.json"]
+    runfile.remove(tmp_path)
+    runfile.remove(tmp_path)
+    assert runfile.read(tmp_path) is None
+
+
+def test_a_dead_broker_is_not_running(tmp_path: Path) -> None:
+    code = (
+        "import sys; from kbroker import runfile;"
+        "runfile.write(sys.argv[1], listeners=[], durability='fsync', version='1')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    assert runfile.read(tmp_path) is not None
+    assert runfile.running(tmp_path) is None
+
+
+def test_another_process_with_the_pid_is_not_it(tmp_path: Path) -> None:
+    runfile.write(tmp_path, listeners=[], durability="fsync", version="1")
+    path = runfile.run_file(tmp_path)
+    ticks = runfile.pid_ticks(os.getpid())
+    path.write_text(path.read_text().replace(f'"pid_ticks": {ticks}', '"pid_ticks": 1'))
+    assert runfile.read(tmp_path) is not None
+    assert runfile.running(tmp_path) is None
+
+
+def test_garbage_is_no_run_file(tmp_path: Path) -> None:
+    for text in ("", "{", "[]", '{"pid": 1}', '{"nonsense": true}'):
+        runfile.run_file(tmp_path).write_text(text)
+        assert runfile.read(tmp_path) is None
