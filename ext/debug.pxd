@@ -2,14 +2,15 @@
 
     debug_assert(pos <= end, "cursor past its end")
     object_born(OBJECT_CONNECTION) ... object_died(OBJECT_CONNECTION)
+
+Any thread may count. A kind added here gets its name in debug.pyx.
 """
 
 cdef extern from "debug.h" nogil:
     const int KBROKER_DEBUG_BUILD
     void debug_assert(bint holds, const char* what) noexcept
 
-cpdef enum Object:
-    # What is counted; every test ends with as many as it began with.
+cdef enum:
     OBJECT_CONNECTION
     OBJECT_REQUEST
     OBJECT_RESPONSE

@@ -5,6 +5,19 @@ from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
 
 cdef int64_t live[<int> OBJECT_KINDS]
 
+KINDS = (
+    "connection",
+    "request",
+    "response",
+    "delayed operation",
+    "fetch session",
+    "log",
+    "segment",
+    "mapping",
+    "file",
+)
+assert len(KINDS) == OBJECT_KINDS, "every kind of object has its name"
+
 
 cdef void count_object(int kind, int delta) noexcept nogil:
     debug_assert(0 <= kind < OBJECT_KINDS, "object kind out of range")
@@ -12,15 +25,12 @@ cdef void count_object(int kind, int delta) noexcept nogil:
     debug_assert(left >= 0, "an object died twice")
 
 
-def is_debug_build():
+def is_debug_build() -> bool:
     """True when this is the debug build, which asserts and counts."""
     return bool(KBROKER_DEBUG_BUILD)
 
 
-def live_objects():
-    """Live objects by kind, in lower case; every count is 0 in a release build."""
-    return {
-        kind.name[len("OBJECT_"):].lower(): atomic_load_i64(&live[<int> kind])
-        for kind in Object
-        if kind != OBJECT_KINDS
-    }
+def live_objects() -> dict[str, int]:
+    """Live objects by kind; every count is 0 in a release build."""
+    cdef int kind
+    return {KINDS[kind]: atomic_load_i64(&live[kind]) for kind in range(OBJECT_KINDS)}

@@ -1,3 +1,45 @@
-"""Shared fixtures of all tests."""
+"""Shared fixtures of all tests, what the system lacks, and the leak check of the debug build."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from kbroker.ext.debug import is_debug_build, live_objects
+from tests.support.needs import demand_all, loop_devices_work
 
 pytest_plugins = ["tests.support.fixtures"]
+
+
+def pytest_report_header() -> list[str]:
+    """One line for each thing that only the system can give and does not, before the first test."""
+    lacking = [
+        line
+        for found, line in (
+            (shutil.which("java"), "no Java 17: install openjdk-17-jre-headless"),
+            (shutil.which("mvn"), "no Maven: install maven"),
+            (shutil.which("kcat"), "no kcat: install kcat"),
+            (loop_devices_work(), "no loop device: install e2fsprogs and mount, and run as root"),
+        )
+        if not found
+    ]
+    verdict = "its tests fail" if demand_all() else "its tests are skipped"
+    build = "debug" if is_debug_build() else "release"
+    return [f"kbroker: {build} build", *(f"{line} ({verdict})" for line in lacking)]
+
+
+@pytest.fixture(autouse=True)
+def _no_object_left() -> Iterator[None]:
+    """In the debug build a test ends with as many live objects of ext as it began with."""
+    if not is_debug_build():
+        yield
+        return
+    before = live_objects()
+    yield
+    gc.collect()
+    after = live_objects()
+    left = {kind: after[kind] - before[kind] for kind in after if after[kind] != before[kind]}
+    assert not left, f"objects left behind: {left}"

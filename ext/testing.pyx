@@ -1,0 +1,96 @@
+"""What only tests call: never shipped, compiled with KBROKER_TEST=1.
+
+`hold_gil` is the proof of the data plane: while it runs, no Python code of the process does.
+The rest is the `def` face of headers that have no module of their own.
+"""
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from posix.time cimport nanosleep, timespec
+
+from kbroker.ext.atomics cimport (
+    atomic_add_i64,
+    atomic_cas_i64,
+    atomic_exchange_i64,
+    atomic_load_i64,
+    atomic_store_i64,
+)
+from kbroker.ext.endian cimport (
+    load_be16,
+    load_be32,
+    load_be64,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_le16,
+    load_le32,
+    load_le64,
+    store_be16,
+    store_be32,
+    store_be64,
+    store_le16,
+    store_le32,
+    store_le64,
+)
+
+
+def hold_gil(milliseconds: int) -> None:
+    """Sleep without giving the GIL back."""
+    cdef timespec rest
+    rest.tv_sec = milliseconds // 1000
+    rest.tv_nsec = milliseconds % 1000 * 1_000_000
+    while nanosleep(&rest, &rest) != 0:
+        pass
+
+
+def endian_round_trip(value: int, shift: int) -> dict[str, tuple[int, bytes]]:
+    """Store and load a value in every width and order, `shift` bytes off alignment."""
+    cdef uint8_t buffer[16]
+    cdef uint8_t* at = &buffer[<int> shift]
+    cdef uint64_t bits = value
+    found = {}
+    store_be16(at, <uint16_t> bits)
+    found["be16"] = load_be16(at), at[:2]
+    found["i16"] = load_i16(at), at[:2]
+    store_be32(at, <uint32_t> bits)
+    found["be32"] = load_be32(at), at[:4]
+    found["i32"] = load_i32(at), at[:4]
+    store_be64(at, bits)
+    found["be64"] = load_be64(at), at[:8]
+    found["i64"] = load_i64(at), at[:8]
+    store_le16(at, <uint16_t> bits)
+    found["le16"] = load_le16(at), at[:2]
+    store_le32(at, <uint32_t> bits)
+    found["le32"] = load_le32(at), at[:4]
+    store_le64(at, bits)
+    found["le64"] = load_le64(at), at[:8]
+    return found
+
+
+cdef class AtomicNumber:
+    """An int64 that threads share."""
+    cdef int64_t number
+
+    def load(self) -> int:
+        """The number."""
+        return atomic_load_i64(&self.number)
+
+    def store(self, value: int) -> None:
+        """Set the number."""
+        atomic_store_i64(&self.number, value)
+
+    def exchange(self, value: int) -> int:
+        """Set the number; the one before."""
+        return atomic_exchange_i64(&self.number, value)
+
+    def cas(self, expected: int, desired: int) -> tuple[bool, int]:
+        """Set the number if it is `expected`: whether it was, and what was found."""
+        cdef int64_t found = expected
+        swapped = atomic_cas_i64(&self.number, &found, desired)
+        return bool(swapped), found
+
+    def add_times(self, delta: int, times: int) -> None:
+        """Add without the GIL, so that threads really meet."""
+        cdef int64_t step = delta, left = times
+        with nogil:
+            while left > 0:
+                atomic_add_i64(&self.number, step)
+                left -= 1
