@@ -1,0 +1,1 @@
+"""The metadata log and the image folded from it."""
