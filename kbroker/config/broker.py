@@ -1,0 +1,251 @@
+"""The settings of a broker: what the file and the command line said, and what was changed since.
+
+A value comes from the first of these that has one: dynamic for this broker, dynamic for all
+brokers, static (file or command line), default. Dynamic values are config records of the
+metadata log; `set_dynamic` takes them over after each change. Not thread-safe: the control thread
+owns it, others are handed plain values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from kbroker.config.definitions import BROKER, find_broker_key, is_plugin_key, unknown_key_text
+from kbroker.config.definitions_kbroker import PAGE_CACHE
+from kbroker.config.listeners import Listener, resolve_listeners
+from kbroker.config.properties import read_properties
+from kbroker.config.types import (
+    ConfigError,
+    ConfigKey,
+    Value,
+    format_value,
+    parse_value,
+)
+
+HOUR_MS: Final = 3_600_000
+MINUTE_MS: Final = 60_000
+
+# Keys that say the same in other units, the first that is set wins. What DescribeConfigs calls
+# the synonyms of a broker key.
+SYNONYMS: Final[tuple[tuple[str, ...], ...]] = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_FLUSH_SYNONYMS: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    """Names that set the same as `name`, first the one that counts most."""
+    for names in SYNONYMS:
+        if name in names:
+            return names
+    if name == _FLUSH_SYNONYMS[0]:
+        return _FLUSH_SYNONYMS
+    key = find_broker_key(name)
+    return (name,) if key is None or key.name == name else (name, key.name)
+
+
+class BrokerConfig:
+    """Typed, checked settings with their sources."""
+
+    def __init__(self, static: Mapping[str, str], sources: Mapping[str, str] | None = None) -> None:
+        """`static` holds the text of every key that was set; `sources` tells where, for the user.
+
+        Raises ConfigError for an unknown name, a bad value or settings that exclude each other.
+        """
+        self.static: dict[str, str] = {}
+        self.dynamic_broker: dict[str, str] = {}
+        self.dynamic_default: dict[str, str] = {}
+        self.ignored: list[str] = []
+        self._sources = dict(sources or {})
+        self._values: dict[str, Value] = {}
+        for name, text in static.items():
+            self._set_static(name, text)
+        self.listeners: list[Listener] = self._check()
+
+    def _set_static(self, name: str, text: str) -> None:
+        key = find_broker_key(name)
+        if key is None and not is_plugin_key(name):
+            raise ConfigError(self._placed(name, unknown_key_text(name)))
+        if key is not None:
+            try:
+                parse_value(key, text)
+            except ConfigError as error:
+                raise ConfigError(self._placed(name, str(error))) from None
+        if key is None or not key.effective:
+            self.ignored.append(name)
+        self.static[name] = text.strip()
+
+    def _placed(self, name: str, text: str) -> str:
+        return f"{self._sources[name]}: {text}" if name in self._sources else text
+
+    def _check(self) -> list[Listener]:
+        """Settings that must fit together."""
+        if "broker.id" in self.static and "node.id" not in self.static:
+            self.static["node.id"] = self.static["broker.id"]
+        if self.integer("node.id") < 0:
+            raise ConfigError("node.id: must be at least 0")
+        if len(self.log_dirs) != 1:
+            raise ConfigError("log.dirs: kbroker keeps its data in one directory; name only one")
+        if self.integer("queued.max.request.bytes") > 0 and self.integer(
+            "queued.max.request.bytes"
+        ) < self.integer("socket.request.max.bytes"):
+            raise ConfigError(
+                "queued.max.request.bytes: must be at least socket.request.max.bytes, or -1"
+            )
+        return resolve_listeners(
+            self.words("listeners"),
+            self.words("advertised.listeners") or None,
+            self.string("listener.security.protocol.map"),
+            self.words("controller.listener.names"),
+        )
+
+    def source(self, name: str) -> str:
+        """Where the value of `name` comes from, in words for the user."""
+        if name in self.dynamic_broker:
+            return "dynamic, this broker"
+        if name in self.dynamic_default:
+            return "dynamic, all brokers"
+        if name in self.static:
+            return self._sources.get(name, "static")
+        return "default"
+
+    def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> None:
+        """Take over the dynamic settings of this broker and of all brokers.
+
+        A value that no longer parses (written by another version) counts as not set.
+        """
+        self.dynamic_broker = _valid(broker)
+        self.dynamic_default = _valid(default)
+        self._values.clear()
+
+    def text(self, name: str) -> str | None:
+        """The text of the value that holds, None where there is none."""
+        for layer in (self.dynamic_broker, self.dynamic_default, self.static):
+            if name in layer:
+                return layer[name]
+        key = BROKER.get(name)
+        return None if key is None else key.default
+
+    def value(self, name: str) -> Value:
+        """The typed value that holds. Raises KeyError for a name that is no key."""
+        if name not in self._values:
+            self._values[name] = parse_value(BROKER[name], self.text(name))
+        return self._values[name]
+
+    def integer(self, name: str) -> int:
+        """Value of a key that is a whole number and has a default."""
+        value = self.value(name)
+        if isinstance(value, int):
+            return value
+        raise TypeError(f"{name} is no whole number")
+
+    def flag(self, name: str) -> bool:
+        """Value of a BOOLEAN key."""
+        return bool(self.value(name))
+
+    def string(self, name: str) -> str:
+        """Value of a STRING key; an unset one is empty."""
+        return format_value(self.value(name)) or ""
+
+    def words(self, name: str) -> list[str]:
+        """Value of a LIST key; an unset one is empty."""
+        value = self.value(name)
+        return value if isinstance(value, list) else []
+
+    @property
+    def node_id(self) -> int:
+        """Id of this node."""
+        return self.integer("node.id")
+
+    @property
+    def log_dirs(self) -> list[str]:
+        """Data directories as configured."""
+        return self.words("log.dirs") or self.words("log.dir")
+
+    @property
+    def durable(self) -> bool:
+        """Whether acks=all waits for the disk."""
+        return self.value("kbroker.durability") != PAGE_CACHE
+
+    def roll_ms(self) -> int:
+        """log.roll.ms, else log.roll.hours."""
+        return self._first_set("log.roll.ms", ("log.roll.hours", HOUR_MS))
+
+    def roll_jitter_ms(self) -> int:
+        """log.roll.jitter.ms, else log.roll.jitter.hours."""
+        return self._first_set("log.roll.jitter.ms", ("log.roll.jitter.hours", HOUR_MS))
+
+    def retention_ms(self) -> int:
+        """log.retention.ms, else minutes, else hours; -1 for no limit."""
+        minutes, hours = ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)
+        found = self._first_set("log.retention.ms", minutes, hours)
+        return found if found >= 0 else -1
+
+    def flush_ms(self) -> int:
+        """log.flush.interval.ms, else log.flush.scheduler.interval.ms."""
+        return self._first_set("log.flush.interval.ms", ("log.flush.scheduler.interval.ms", 1))
+
+    def _first_set(self, name: str, *others: tuple[str, int]) -> int:
+        for other, factor in ((name, 1), *others):
+            value = self.value(other)
+            if isinstance(value, int):
+                return value * factor
+        raise TypeError(f"{name} has no default")
+
+
+def _valid(texts: Mapping[str, str]) -> dict[str, str]:
+    kept = {}
+    for name, text in texts.items():
+        key = find_broker_key(name)
+        if key is not None:
+            try:
+                parse_value(key, text)
+            except ConfigError:
+                continue
+        kept[name] = text
+    return kept
+
+
+def parse_assignment(text: str) -> tuple[str, str]:
+    """Key and value of one `--set key=value`. Raises ConfigError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise ConfigError(f"--set {text}: write it as key=value")
+    return name.strip(), value.strip()
+
+
+def load_config(
+    path: Path | None = None,
+    assignments: Iterable[str] = (),
+    defaults: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """Settings of the file at `path`, then of `--set` arguments, which win over the file.
+
+    `defaults` are the caller's own, used where neither says anything. Raises ConfigError.
+    """
+    texts: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    if path is not None:
+        for name, found in read_properties(path).items():
+            texts[name] = found.value
+            sources[name] = f"{path}, line {found.line}"
+    for assignment in assignments:
+        name, value = parse_assignment(assignment)
+        texts[name] = value
+        sources[name] = "--set"
+    for name, value in (defaults or {}).items():
+        if name not in texts:
+            texts[name] = value
+            sources[name] = "kbroker default"
+    return BrokerConfig(texts, sources)
+
+
+def shown_value(key: ConfigKey, text: str | None) -> str | None:
+    """`text` as it may be shown: in canonical form, secrets hidden."""
+    if key.sensitive:
+        return None if text is None else "(hidden)"
+    return format_value(parse_value(key, text))

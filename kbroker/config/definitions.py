@@ -1,0 +1,100 @@
+"""All broker keys by name, and what is known about names that are not keys."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Final
+
+from kbroker.config import (
+    definitions_cluster,
+    definitions_groups,
+    definitions_kbroker,
+    definitions_log,
+    definitions_network,
+    definitions_remote,
+    definitions_security,
+)
+from kbroker.config.definitions_topic import CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
+from kbroker.config.types import ConfigKey
+
+
+def _by_name(*tables: tuple[ConfigKey, ...]) -> dict[str, ConfigKey]:
+    keys = {key.name: key for table in tables for key in table}
+    if len(keys) != sum(map(len, tables)):
+        raise AssertionError("a config key is defined twice")
+    return keys
+
+
+BROKER: Final = _by_name(
+    definitions_cluster.KEYS,
+    definitions_groups.KEYS,
+    definitions_kbroker.KEYS,
+    definitions_log.KEYS,
+    definitions_network.KEYS,
+    definitions_remote.KEYS,
+    definitions_security.KEYS,
+)
+TOPIC: Final = _by_name(TOPIC_KEYS)
+GROUP: Final = _by_name(GROUP_KEYS)
+CLIENT_METRICS: Final = _by_name(CLIENT_METRICS_KEYS)
+
+# Keys that a file for Apache Kafka 3 may still hold and that 4.0 took away.
+REMOVED: Final = frozenset(
+    {
+        "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "inter.broker.protocol.version",
+        "log.cleaner.threads.count",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "max.reserved.broker.id",
+        "metadata.log.dir.failure.timeout.ms",
+        "offsets.commit.required.acks",
+        "password.encoder.secret",
+        "port",
+        "host.name",
+        "advertised.host.name",
+        "advertised.port",
+        "zookeeper.connect",
+        "zookeeper.connection.timeout.ms",
+        "zookeeper.max.in.flight.requests",
+        "zookeeper.session.timeout.ms",
+        "zookeeper.set.acl",
+    }
+)
+
+# Settings of one listener (and SASL mechanism), and of plugins that name their own keys.
+_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.)??(?P<base>.+)\Z")
+_PLUGIN_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
+
+
+def find_broker_key(name: str) -> ConfigKey | None:
+    """The key that `name` sets, also where it sets it for one listener only."""
+    key = BROKER.get(name)
+    if key is not None:
+        return key
+    listener = _LISTENER.match(name)
+    while listener is not None:
+        base = listener.group("base")
+        if base in BROKER:
+            return BROKER[base]
+        _, dot, rest = base.partition(".")
+        return BROKER.get(rest) if dot else None
+    return None
+
+
+def is_plugin_key(name: str) -> bool:
+    """Whether `name` belongs to a plugin of Apache Kafka, which kbroker ignores."""
+    return name.startswith(_PLUGIN_PREFIXES)
+
+
+def unknown_key_text(name: str) -> str:
+    """One line about a name that is no broker key, with the nearest one that is."""
+    if name in REMOVED or name.startswith("zookeeper."):
+        return f"unknown key {name}: Apache Kafka 4.0 removed it, take the line out"
+    if name in TOPIC:
+        return f"unknown key {name}: it is a setting of topics, not of the broker"
+    near = difflib.get_close_matches(name, BROKER, n=1, cutoff=0.6)
+    return f"unknown key {name}" + (f": did you mean {near[0]}?" if near else "")

@@ -1,0 +1,146 @@
+"""Settings of topics: what holds for a topic, and in which units the log wants it.
+
+A topic setting without an override takes the broker's key of the same meaning (its synonym), in
+whatever unit that was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kbroker.config.broker import BrokerConfig
+from kbroker.config.definitions import TOPIC
+from kbroker.config.types import ConfigError, ConfigKey, Value, parse_value
+
+# The broker key that DescribeConfigs names for each topic setting.
+BROKER_SYNONYM: Final = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "flush.ms": "log.flush.interval.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "segment.jitter.ms": "log.roll.jitter.ms",
+    "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+_IN_UNITS: Final[dict[str, Callable[[BrokerConfig], int]]] = {
+    "flush.ms": BrokerConfig.flush_ms,
+    "retention.ms": BrokerConfig.retention_ms,
+    "segment.jitter.ms": BrokerConfig.roll_jitter_ms,
+    "segment.ms": BrokerConfig.roll_ms,
+}
+
+_COMPRESSION: Final = {
+    "producer": -1,
+    "uncompressed": 0,
+    "gzip": 1,
+    "snappy": 2,
+    "lz4": 3,
+    "zstd": 4,
+}
+
+# Compression levels as the codecs take them; gzip's -1 is its own default.
+_LEVEL_KEY: Final = {
+    "gzip": "compression.gzip.level",
+    "lz4": "compression.lz4.level",
+    "zstd": "compression.zstd.level",
+}
+
+
+def broker_value(config: BrokerConfig, key: ConfigKey) -> Value:
+    """What a topic without an override takes for `key`."""
+    if key.name in _IN_UNITS:
+        return _IN_UNITS[key.name](config)
+    synonym = BROKER_SYNONYM.get(key.name)
+    return parse_value(key, key.default) if synonym is None else config.value(synonym)
+
+
+def effective(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
+    """Every topic setting as it holds for a topic with these overrides.
+
+    Raises ConfigError where an override does not parse.
+    """
+    return {
+        name: parse_value(key, overrides[name]) if name in overrides else broker_value(config, key)
+        for name, key in TOPIC.items()
+    }
+
+
+def validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Check overrides that are about to be stored. Raises ConfigError as Apache Kafka words it."""
+    for name in overrides:
+        if name not in TOPIC:
+            raise ConfigError(f"Unknown topic config name: {name}")
+    values = effective(config, overrides)
+    shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if isinstance(shortest, int) and isinstance(longest, int) and shortest > longest:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > "
+            f"max.compaction.lag.ms ({longest})"
+        )
+    if values["remote.storage.enable"]:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+
+
+def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, int]:
+    """The settings that a log takes (see kbroker.ext.log), all whole numbers."""
+    values = effective(config, overrides)
+
+    def number(name: str) -> int:
+        value = values[name]
+        if isinstance(value, int):
+            return int(value)
+        raise TypeError(f"{name} is no whole number")
+
+    policy = values["cleanup.policy"]
+    policies = policy if isinstance(policy, list) else []
+    codec = str(values["compression.type"])
+    internal = values["internal.segment.bytes"]
+    return {
+        "segment_bytes": internal if isinstance(internal, int) else number("segment.bytes"),
+        "segment_ms": number("segment.ms"),
+        "segment_jitter_ms": number("segment.jitter.ms"),
+        "index_interval_bytes": number("index.interval.bytes"),
+        "segment_index_bytes": number("segment.index.bytes"),
+        "retention_ms": number("retention.ms"),
+        "retention_bytes": number("retention.bytes"),
+        "max_message_bytes": number("max.message.bytes"),
+        "timestamp_type": int(values["message.timestamp.type"] == "LogAppendTime"),
+        "timestamp_before_max_ms": number("message.timestamp.before.max.ms"),
+        "timestamp_after_max_ms": number("message.timestamp.after.max.ms"),
+        "compression_type": _COMPRESSION[codec],
+        "compression_level": number(_LEVEL_KEY[codec]) if codec in _LEVEL_KEY else 0,
+        "cleanup_delete": int("delete" in policies),
+        "cleanup_compact": int("compact" in policies),
+        "flush_messages": number("flush.messages"),
+        "flush_ms": number("flush.ms"),
+        "file_delete_delay_ms": number("file.delete.delay.ms"),
+        "min_insync_replicas": number("min.insync.replicas"),
+        "producer_id_expiration_ms": config.integer("producer.id.expiration.ms"),
+        "preallocate": number("preallocate"),
+    }

@@ -1,0 +1,45 @@
+"""Our table of config keys against the definitions in Apache Kafka's own jars."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from kbroker.config.definitions import BROKER, GROUP, TOPIC
+from tests.support.kafka import java, kafka_libs
+
+TABLES = {"broker": BROKER, "topic": TOPIC, "group": GROUP}
+
+#: Kafka demands these, or has another default; a broker that starts by itself needs its own.
+OWN_DEFAULTS = {"node.id", "process.roles", "controller.listener.names", "listeners"}
+
+#: Checks whose text in Kafka says less, or the same in other words.
+OTHER_CHECKS = {"null", "non-null string", "non-empty list", ""}
+
+
+def _kafkas_keys() -> list[list[str]]:
+    program = Path(__file__).with_name("ConfigKeys.java")
+    done = subprocess.run(
+        [java(), "-cp", f"{kafka_libs()}/*", str(program)],
+        check=True, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    return [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 7]
+
+
+def test_every_key_of_kafka_is_known_with_its_type_default_range_and_update_mode():
+    keys = _kafkas_keys()
+    assert len(keys) > 400
+    for kind, name, type_name, default, check, importance, mode, internal in keys:
+        key = TABLES[kind][name]
+        assert key.type.name == type_name, name
+        assert key.importance == importance, name
+        assert key.internal == (internal == "true"), name
+        if kind == "broker":
+            assert key.update_mode == mode, name
+        if name not in OWN_DEFAULTS:
+            assert str("null" if key.default is None else key.default) == default, name
+        if check not in OTHER_CHECKS:
+            assert key.check is not None and key.check.text == check, name
+    ours = {(kind, name) for kind, table in TABLES.items() for name in table}
+    extra = ours - {(kind, name) for kind, name, *_ in keys}
+    assert all(name.startswith("kbroker.") for _, name in extra), extra

@@ -1,0 +1,252 @@
+"""Settings of the broker: values, sources, listeners, and what the log is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kbroker.config import BrokerConfig, ConfigError, load_config
+from kbroker.config.definitions import BROKER, GROUP, TOPIC
+from kbroker.config.properties import parse_properties
+from kbroker.config.report import explain, ignored_line, show
+from kbroker.config.topic import BROKER_SYNONYM, effective, log_config, validate_topic
+from kbroker.config.types import format_value, parse_value
+
+LOOPBACK = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
+
+
+@pytest.mark.parametrize("table", [BROKER, TOPIC, GROUP])
+def test_every_default_is_a_valid_value(table):
+    for key in table.values():
+        value = parse_value(key, key.default)
+        assert key.type.name in ("CLASS",) or format_value(value) == key.default, key.name
+        assert key.doc.endswith(".") and len(key.doc) > 20
+
+
+def test_every_topic_synonym_is_a_broker_key_of_the_same_type():
+    for topic, broker in BROKER_SYNONYM.items():
+        assert TOPIC[topic].type is BROKER[broker].type, topic
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("num.partitions", "0", "Value must be at least 1"),
+        ("num.partitions", "x", "Not a number of type INT"),
+        ("num.partitions", str(2**31), "Not a number of type INT"),
+        ("log.preallocate", "yes", "Expected value to be either true or false"),
+        ("log.cleanup.policy", "delete,delete", "values must not be duplicated"),
+        ("log.cleanup.policy", "drop", "String must be one of: compact, delete"),
+        ("compression.lz4.level", "18", "Value must be no more than 17"),
+        ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+        ("listeners", "", "must not be empty"),
+        ("kbroker.durability", "maybe", "String must be one of: fsync, page-cache"),
+        ("group.consumer.migration.policy", "sideways", "String must be one of (case ins"),
+    ],
+)
+def test_a_bad_value_is_told_in_one_line_with_its_key(name, text, message):
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig({name: text})
+    assert message in str(caught.value) and name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("num.partition", "did you mean num.partitions?"),
+        ("zookeeper.connect", "Apache Kafka 4.0 removed it"),
+        ("retention.ms", "it is a setting of topics"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_names_the_nearest(name, hint):
+    with pytest.raises(ConfigError, match="unknown key") as caught:
+        BrokerConfig({name: "1"})
+    assert hint in str(caught.value)
+
+
+def test_a_listener_prefix_makes_a_key_of_one_listener():
+    config = BrokerConfig({"listener.name.external.ssl.client.auth": "none"})
+    assert config.text("listener.name.external.ssl.client.auth") == "none"
+    BrokerConfig({"listener.name.external.scram-sha-256.sasl.jaas.config": "x"})
+    with pytest.raises(ConfigError, match="String must be one of"):
+        BrokerConfig({"listener.name.external.ssl.client.auth": "perhaps"})
+
+
+def test_dynamic_settings_win_over_static_ones_and_defaults():
+    config = BrokerConfig({"num.io.threads": "4"})
+    assert (config.integer("num.io.threads"), config.source("num.io.threads")) == (4, "static")
+    config.set_dynamic({}, {"num.io.threads": "5"})
+    assert config.integer("num.io.threads") == 5
+    config.set_dynamic({"num.io.threads": "6"}, {"num.io.threads": "5"})
+    assert config.source("num.io.threads") == "dynamic, this broker"
+    config.set_dynamic({"num.io.threads": "junk"}, {})
+    assert config.integer("num.io.threads") == 4
+
+
+def test_times_in_several_units_take_the_finest_that_is_set():
+    assert BrokerConfig({}).retention_ms() == 168 * 3_600_000
+    assert BrokerConfig({"log.retention.minutes": "5"}).retention_ms() == 300_000
+    both = {"log.retention.minutes": "5", "log.retention.ms": "7"}
+    assert BrokerConfig(both).retention_ms() == 7
+    assert BrokerConfig({"log.retention.hours": "-1"}).retention_ms() == -1
+    assert BrokerConfig({"log.roll.hours": "1"}).roll_ms() == 3_600_000
+
+
+def test_a_topic_setting_comes_from_the_topic_then_the_broker():
+    config = BrokerConfig({"log.retention.hours": "1", "log.cleanup.policy": "compact,delete"})
+    values = effective(config, {"segment.ms": "11"})
+    assert (values["retention.ms"], values["segment.ms"]) == (3_600_000, 11)
+    log = log_config(config, {"compression.type": "zstd", "compression.zstd.level": "7"})
+    assert (log["cleanup_delete"], log["cleanup_compact"]) == (1, 1)
+    assert (log["compression_type"], log["compression_level"]) == (4, 7)
+    assert log["timestamp_after_max_ms"] == 3_600_000
+    assert all(type(number) is int for number in log.values())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"retention": "1"}, "Unknown topic config name: retention"),
+        ({"retention.ms": "-2"}, "Invalid value -2 for configuration retention.ms: Value must"),
+        ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "conflict topic config"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled"),
+        ({"leader.replication.throttled.replicas": "1-2"}, "Invalid value 1-2"),
+    ],
+)
+def test_bad_topic_settings_are_refused_in_kafkas_words(overrides, message):
+    with pytest.raises(ConfigError) as caught:
+        validate_topic(BrokerConfig({}), overrides)
+    assert str(caught.value).startswith(message)
+
+
+def test_topic_settings_that_kafka_takes_are_taken():
+    validate_topic(
+        BrokerConfig({}),
+        {
+            "cleanup.policy": "",
+            "retention.ms": "-1",
+            "leader.replication.throttled.replicas": "0:1,1:1",
+            "follower.replication.throttled.replicas": "*",
+        },
+    )
+
+
+def test_properties_follow_javas_syntax():
+    text = (
+        "# comment\n! also\n  a = 1\nb:2\r\nc   3\nd=one,\\\n   two\n"
+        "key\\ with\\:signs=v\\u0041\\tx\n\nempty=\nonly\nlast=\\\\\ncut=x\\"
+    )
+    values = {name: found.value for name, found in parse_properties(text).items()}
+    assert values == {
+        "a": "1",
+        "b": "2",
+        "c": "3",
+        "d": "one,two",
+        "key with:signs": "vA\tx",
+        "empty": "",
+        "only": "",
+        "last": "\\",
+        "cut": "x",
+    }
+    assert parse_properties(text)["d"].line == 6
+
+
+def test_a_file_of_kafka_is_read_as_it_is(tmp_path: Path):
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "process.roles=broker,controller\nnode.id=1\n"
+        "controller.quorum.bootstrap.servers=localhost:9093\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+        "inter.broker.listener.name=PLAINTEXT\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
+        "num.network.threads=3\nlog.dirs=/tmp/kraft-combined-logs\n"
+        "offsets.topic.replication.factor=1\nlog.segment.bytes=1073741824\n"
+    )
+    config = load_config(path, ["num.network.threads=5"], {"log.dir": "/data", "node.id": "9"})
+    assert [(one.name, one.host, one.port) for one in config.listeners] == [("PLAINTEXT", "", 9092)]
+    assert config.listeners[0].advertised_host == "localhost"
+    assert config.integer("num.network.threads") == 5 and config.node_id == 1
+    assert config.source("num.network.threads") == "--set"
+    assert config.log_dirs == ["/tmp/kraft-combined-logs"]
+    assert "controller.quorum.bootstrap.servers" in (ignored_line(config) or "")
+
+
+def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
+    path = tmp_path / "server.properties"
+    path.write_text("node.id=1\nnum.partitons=3\n")
+    with pytest.raises(ConfigError, match=r"server\.properties, line 2: unknown key"):
+        load_config(path)
+    with pytest.raises(ConfigError, match="No such file"):
+        load_config(tmp_path / "none")
+    with pytest.raises(ConfigError, match="key=value"):
+        load_config(None, ["num.partitions"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients cannot connect to 0.0.0.0"),
+        ({"listeners": "127.0.0.1:9092"}, "is not of the form NAME://host:port"),
+        ({"listeners": "PLAINTEXT://a:1,plaintext://b:2"}, "given twice"),
+        ({"listeners": "PLAINTEXT://a:1,SSL://b:1"}, "share port 1"),
+        ({"listeners": "SSL://a:1"}, "does not speak"),
+        ({"listeners": "INSIDE://a:1"}, "no security protocol for listener INSIDE"),
+        ({"listeners": "CONTROLLER://a:1"}, "no listener is left"),
+        ({**LOOPBACK, "advertised.listeners": "OTHER://a:1"}, "OTHER is not a name in listeners"),
+        ({"log.dirs": "/a,/b"}, "one directory"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(settings)
+    assert message in str(caught.value)
+
+
+def test_several_listeners_with_addresses_for_clients():
+    config = BrokerConfig(
+        {
+            "listeners": "INSIDE://[::1]:0,OUTSIDE://0.0.0.0:9094",
+            "advertised.listeners": "OUTSIDE://broker.example:19094",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        }
+    )
+    inside, outside = config.listeners
+    assert (inside.host, inside.port, inside.advertised_host, inside.advertised_port) == (
+        "::1",
+        0,
+        "::1",
+        0,
+    )
+    assert (outside.advertised_host, outside.advertised_port) == ("broker.example", 19094)
+
+
+def test_show_hides_secrets_and_tells_sources():
+    config = BrokerConfig({"ssl.key.password": "hush", "num.io.threads": " 4 "})
+    assert [tuple(line) for line in show(config)] == [
+        ("num.io.threads", "4", "static"),
+        ("ssl.key.password", "(hidden)", "static"),
+    ]
+    assert len(show(config, with_defaults=True)) > 300
+
+
+def test_explain_knows_broker_topic_and_near_names():
+    lines = explain("log.retention.ms")
+    assert lines[0] == "log.retention.ms (broker)"
+    assert "  default of the topic setting retention.ms" in lines
+    assert "  broker key: log.retention.ms" in explain("retention.ms")
+    assert "  effect: none in kbroker" in explain("replica.lag.time.max.ms")
+    with pytest.raises(ConfigError, match=r"did you mean retention\.ms"):
+        explain("retention.mss")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.7976931348623157e308, "1.7976931348623157E308"), (0.5, "0.5"), (1e-5, "1.0E-5"),
+     (12345678.0, "1.2345678E7"), (100.0, "100.0"), (0.0, "0.0")],
+)
+def test_doubles_are_shown_as_java_shows_them(value, text):
+    assert format_value(value) == text
