@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbroker.client.cluster import Cluster
+from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.errors import check
 from kbroker.client.messages import Api
 from kbroker.client.offsets import leader_of
@@ -253,12 +253,20 @@ def alter_configs(
     check(answer.error_code, _resource(kind, name), answer.error_message)
 
 
-def describe_log_dirs(cluster: Cluster) -> list[LogDirPartition]:
-    """Every partition's log on every broker's disks, with its size."""
+def describe_log_dirs(
+    cluster: Cluster, topics: Sequence[TopicInfo] | None = None
+) -> list[LogDirPartition]:
+    """The logs of these topics, or of all, on every broker's disks, with their sizes."""
     cluster.refresh([])
+    wanted = None
+    if topics is not None:
+        wanted = [
+            {"topic": topic.name, "partitions": [part.index for part in topic.partitions]}
+            for topic in topics
+        ]
     found = []
     for node_id in sorted(cluster.nodes):
-        body = cluster.connection(node_id).call(Api.DESCRIBE_LOG_DIRS, {"topics": None})
+        body = cluster.connection(node_id).call(Api.DESCRIBE_LOG_DIRS, {"topics": wanted})
         for answer in body.results:
             check(answer.error_code, f"log directory {answer.log_dir}")
             found += [

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from kbroker.client.connection import Address, Connection, parse_address
-from kbroker.client.errors import BrokerError, ClientError, ConnectError, check
+from kbroker.client.address import Address, parse_address
+from kbroker.client.connection import Connection
+from kbroker.client.errors import BrokerError, CallError, ConnectError, check
 from kbroker.client.messages import Api
 
 __all__ = ["Cluster", "Node", "PartitionInfo", "TopicInfo"]
@@ -96,7 +97,7 @@ class Cluster:
             if not connection.closed:
                 return connection
         known = [node.address for node in self.nodes.values()]
-        failure: ClientError | None = None
+        failure: CallError | None = None
         for address in dict.fromkeys([*self._bootstrap, *known]):
             try:
                 return self._open(address)
@@ -111,7 +112,7 @@ class Cluster:
             self.refresh([])
         node = self.nodes.get(node_id)
         if node is None:
-            raise ClientError(f"broker {node_id} is not known to the cluster")
+            raise CallError(f"broker {node_id} is not known to the cluster")
         return self._open(node.address)
 
     def controller(self) -> Connection:
@@ -167,7 +168,7 @@ class Cluster:
         while True:
             try:
                 return call()
-            except ClientError as error:
+            except CallError as error:
                 refused = isinstance(error, ConnectError) and not self.nodes
                 if not error.retriable or refused or time.monotonic() > deadline:
                     raise

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kbroker.client.address import Address
 from kbroker.client.errors import (
     BrokerError,
     ConnectError,
@@ -24,50 +25,10 @@ from kbroker.client.errors import (
 )
 from kbroker.client.messages import VERSIONS, Api, decode_response, encode_request
 
-__all__ = ["Address", "Connection", "parse_address"]
+__all__ = ["Connection"]
 
 _FRAME_BYTES_MAX = 1 << 30  # an answer longer than this is not one
 _UNSUPPORTED_VERSION = 35
-_DEFAULT_PORT = 9092
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-
-def parse_address(text: str, default_port: int = _DEFAULT_PORT) -> Address:
-    """`host`, `host:port`, `[v6]:port`, with or without `PLAINTEXT://` in front.
-
-    Raises ValueError with a line that says what is wrong.
-    """
-    rest = text.strip()
-    scheme, found, after = rest.partition("://")
-    if found:
-        if scheme.upper() != "PLAINTEXT":
-            raise ValueError(f"{text!r}: only PLAINTEXT listeners can be reached, not {scheme}")
-        rest = after
-    if rest.startswith("["):
-        host, _, tail = rest[1:].partition("]")
-        port = tail.removeprefix(":")
-    elif rest.count(":") > 1:
-        host, port = rest, ""
-    else:
-        host, _, port = rest.partition(":")
-    if not host:
-        raise ValueError(f"{text!r}: no host; write HOST:PORT")
-    if not port:
-        return Address(host, default_port)
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r}: {port!r} is not a port; write HOST:PORT")
-    return Address(host, int(port))
 
 
 @dataclass(frozen=True, slots=True)

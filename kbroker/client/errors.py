@@ -6,11 +6,11 @@ where there is something to do about it, says what.
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
+from kbroker.errors import ErrorCode
 
 __all__ = [
     "BrokerError",
-    "ClientError",
+    "CallError",
     "ConnectError",
     "CorruptDataError",
     "RequestTimeoutError",
@@ -19,53 +19,36 @@ __all__ = [
     "error_name",
 ]
 
-_UNKNOWN_TOPIC_OR_PARTITION = 3  # brokers say it in words that help nobody
-
-# What a user can do about the errors that a user meets; the others are told by their name alone.
-_HINTS = {
-    "UNKNOWN_TOPIC_OR_PARTITION": "no such topic or partition on this broker",
-    "TOPIC_ALREADY_EXISTS": "the topic exists already",
-    "INVALID_TOPIC_EXCEPTION": "not a legal topic name (ASCII letters, digits, . _ -)",
-    "OFFSET_OUT_OF_RANGE": "the offset is not in the log",
-    "MESSAGE_TOO_LARGE": "the batch is larger than the topic's max.message.bytes",
-    "RECORD_LIST_TOO_LARGE": "the batch is larger than a segment of the topic",
-    "INVALID_REPLICATION_FACTOR": "more replicas asked for than there are brokers",
-    "TOPIC_DELETION_DISABLED": "the broker runs with delete.topic.enable=false",
-    "INVALID_RECORD": "the broker refused a record; a compacted topic wants a key in each",
-    "KAFKA_STORAGE_ERROR": "the broker cannot write to its disk (full or failing); see its log",
-    "NOT_ENOUGH_REPLICAS": "fewer replicas in sync than min.insync.replicas",
-    "TOPIC_AUTHORIZATION_FAILED": "not allowed on this topic",
-    "CLUSTER_AUTHORIZATION_FAILED": "not allowed on this cluster",
-}
+_BY_CODE = {int(code): code for code in ErrorCode}
 
 
-class ClientError(Exception):
+class CallError(Exception):
     """Base of all errors of the client."""
 
     retriable = False
 
 
-class ConnectError(ClientError):
+class ConnectError(CallError):
     """No connection to a broker, or one that broke."""
 
     retriable = True
 
 
-class RequestTimeoutError(ClientError):
+class RequestTimeoutError(CallError):
     """A broker did not answer in time."""
 
     retriable = True
 
 
-class UnsupportedApiError(ClientError):
+class UnsupportedApiError(CallError):
     """The broker and this client share no version of an API."""
 
 
-class CorruptDataError(ClientError):
+class CorruptDataError(CallError):
     """Bytes from a broker or a file that are not what the format says."""
 
 
-class BrokerError(ClientError):
+class BrokerError(CallError):
     """An error code in an answer.
 
     code: Kafka's error code; name: its name as Kafka spells it, for example MESSAGE_TOO_LARGE.
@@ -73,20 +56,19 @@ class BrokerError(ClientError):
 
     def __init__(self, code: int, subject: str = "", message: str | None = None) -> None:
         self.code = code
-        self.name, self.retriable = _lookup(code)
-        hint = _HINTS.get(self.name, "")
-        said = hint if code == _UNKNOWN_TOPIC_OR_PARTITION else message or hint
+        self.name, self.retriable, own = _lookup(code)
+        # Apache Kafka says of an unknown topic what helps nobody.
+        said = message if message and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else own
         text = ": ".join(part for part in (subject, said) if part)
         super().__init__(f"{text} ({self.name})" if text else self.name)
 
 
-def _lookup(code: int) -> tuple[str, bool]:
-    """The name of an error code and whether a second try may help."""
-    try:
-        known = ErrorCode(code)
-    except ValueError:
-        return f"error code {code}", False
-    return known.name.upper(), known.retriable
+def _lookup(code: int) -> tuple[str, bool, str]:
+    """The name of an error code, whether a second try may help, and what it means."""
+    known = _BY_CODE.get(code)
+    if known is None:
+        return f"error code {code}", False, ""
+    return known.name, known.retriable, known.message
 
 
 def error_name(code: int) -> str:

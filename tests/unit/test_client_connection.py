@@ -1,4 +1,4 @@
-"""Connections: addresses, version agreement, answers late, wrong, cut short."""
+"""Connections: version agreement, answers late, wrong, cut short."""
 
 from __future__ import annotations
 
@@ -11,40 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.client.address import Address
 from kbroker.client.cluster import Cluster
-from kbroker.client.connection import Address, Connection, parse_address
+from kbroker.client.connection import Connection
 from kbroker.client.errors import (
-    ClientError,
+    CallError,
     ConnectError,
     CorruptDataError,
     RequestTimeoutError,
     UnsupportedApiError,
 )
 from kbroker.client.messages import Api
+from tests.support.waits import free_ports
 
 ASKED_VERSIONS = 18
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [
-        ("broker", "broker", 9092),
-        ("broker:1", "broker", 1),
-        ("PLAINTEXT://broker:1", "broker", 1),
-        ("[::1]:19092", "::1", 19092),
-        ("[::1]", "::1", 9092),
-        ("::1", "::1", 9092),
-        (" 127.0.0.1:9 ", "127.0.0.1", 9),
-    ],
-)
-def test_addresses(text: str, host: str, port: int) -> None:
-    assert parse_address(text) == Address(host, port)
-
-
-@pytest.mark.parametrize("text", ["", ":9092", "a:b", "a:0", "a:65536", "a:-1", "SSL://a:1"])
-def test_what_is_no_address_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write HOST:PORT|only PLAINTEXT"):
-        parse_address(text)
 
 
 Answer = Callable[[int, int, int], bytes | None]
@@ -153,15 +133,9 @@ def test_the_wrong_correlation_id_is_told() -> None:
         Connection(address, timeout_s=10)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def test_no_broker_is_told_with_what_to_do() -> None:
     with pytest.raises(ConnectError, match="`kbroker start` runs one"):
-        Connection(Address("127.0.0.1", free_port()), timeout_s=10)
+        Connection(Address("127.0.0.1", free_ports(1)[0]), timeout_s=10)
 
 
 def test_a_name_that_is_none_is_told() -> None:
@@ -171,11 +145,11 @@ def test_a_name_that_is_none_is_told() -> None:
 
 def test_bootstrap_takes_the_first_address_that_answers() -> None:
     with broker(old_broker({3: (0, 11)})) as address:
-        cluster = Cluster(f"127.0.0.1:{free_port()},{address}", timeout_s=10)
+        cluster = Cluster(f"127.0.0.1:{free_ports(1)[0]},{address}", timeout_s=10)
         assert cluster.any_connection().address == address
         assert cluster.any_connection() is cluster.any_connection()
         cluster.close()
-    with pytest.raises(ClientError, match="no broker listens"):
+    with pytest.raises(CallError, match="no broker listens"):
         cluster.any_connection()
     with pytest.raises(ValueError, match="no bootstrap server"):
         Cluster(" , ")

@@ -1,0 +1,7 @@
+"""`python -m kbroker.cli`."""
+
+import sys
+
+from kbroker.cli import main
+
+sys.exit(main())

@@ -1,0 +1,166 @@
+"""`kbroker stop`, `status` and `version`: the broker process of a data directory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kbroker import __version__, runfile
+from kbroker.cli.options import data_dir_option, default_data_dir, output_option, reachable
+from kbroker.cli.render import human_bytes, human_time, print_json
+
+_POLL_S = 0.02
+_ANSWER_TIMEOUT_S = 5.0
+
+
+@click.command()
+@data_dir_option
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for it to flush and exit.",
+)
+def stop(data_dir: Path | None, timeout: float) -> int:
+    """Stop the broker of a data directory: finish what is in flight, flush, exit."""
+    place = data_dir or default_data_dir()
+    pid = _pid_of(place)
+    if pid is None:
+        click.echo(f"kbroker: no broker runs on {place}", err=True)
+        return 1
+    ticks = runfile.pid_ticks(pid)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        click.echo(f"kbroker: the broker (pid {pid}) belongs to another user; try sudo", err=True)
+        return 1
+    deadline = time.monotonic() + timeout
+    while ticks is not None and runfile.pid_ticks(pid) == ticks:
+        if time.monotonic() > deadline:
+            click.echo(
+                f"kbroker: the broker (pid {pid}) is still flushing after {timeout:g} s;"
+                " it goes on, look again with `kbroker status`",
+                err=True,
+            )
+            return 1
+        time.sleep(_POLL_S)
+    click.echo(f"stopped the broker (pid {pid}) of {place}")
+    return 0
+
+
+@click.command()
+@data_dir_option
+@output_option
+def status(data_dir: Path | None, output: str) -> int:
+    """Show the broker of a data directory. Exit status 0: it runs and answers."""
+    place = data_dir or default_data_dir()
+    info = runfile.running(place)
+    if info is None:
+        return _not_serving(place, output)
+    topics, trouble = _topics(reachable(info.listeners[0]) if info.listeners else "")
+    told: dict[str, Any] = {
+        "pid": info.pid,
+        "uptime_s": round(time.time() - info.started_ms / 1000, 1),
+        "listeners": info.listeners,
+        "data_dir": str(place.resolve()),
+        "durability": info.durability,
+        "topics": topics,
+        "rss_bytes": _rss_bytes(info.pid),
+        "version": info.version,
+        "log_file": info.log_file,
+        "answers": trouble is None,
+    }
+    if output == "json":
+        print_json(told)
+    else:
+        _print_status(told)
+    if trouble is not None:
+        click.echo(f"kbroker: it runs but does not answer: {trouble}", err=True)
+        return 1
+    return 0
+
+
+@click.command()
+@output_option
+def version(output: str) -> None:
+    """Show the version."""
+    if output == "json":
+        print_json({"version": __version__})
+    else:
+        click.echo(f"kbroker {__version__}")
+
+
+def _print_status(told: dict[str, Any]) -> None:
+    durability = told["durability"]
+    if durability != "fsync":
+        durability += " (a power cut may take back acknowledged records)"
+    lines = {
+        "pid": told["pid"],
+        "uptime": human_time(told["uptime_s"]),
+        "listeners": ", ".join(told["listeners"]),
+        "data dir": told["data_dir"],
+        "durability": durability,
+        "topics": "?" if told["topics"] is None else told["topics"],
+        "memory": "?" if told["rss_bytes"] is None else f"{human_bytes(told['rss_bytes'])} RSS",
+        "version": told["version"],
+        "log": told["log_file"] or "on its terminal or service manager",
+    }
+    for name, value in lines.items():
+        click.echo(f"{name + ':':<12}{value}")
+
+
+def _not_serving(place: Path, output: str) -> int:
+    pid = _pid_of(place)
+    if output == "json":
+        print_json({"pid": pid, "data_dir": str(place), "answers": False})
+    if pid is not None:
+        click.echo(f"kbroker: process {pid} holds {place} but does not serve yet", err=True)
+    else:
+        click.echo(f"kbroker: no broker runs on {place}; `kbroker start` runs one", err=True)
+    return 1
+
+
+def _pid_of(place: Path) -> int | None:
+    """The process that holds a data directory: the broker that serves it, or one on its way."""
+    info = runfile.running(place)
+    if info is not None:
+        return info.pid
+    lock_file = place / ".lock"
+    if not lock_file.exists():
+        return None
+    from kbroker.files import DirectoryInUseError, DirectoryLock
+
+    try:
+        with DirectoryLock(place):
+            return None
+    except DirectoryInUseError as error:
+        return error.pid or None
+
+
+def _topics(address: str) -> tuple[int | None, str | None]:
+    """How many topics the broker has, or why it does not tell."""
+    from kbroker.client.cluster import Cluster
+    from kbroker.client.errors import CallError
+
+    try:
+        with Cluster(address, timeout_s=_ANSWER_TIMEOUT_S) as cluster:
+            return len(cluster.topics(internal=False)), None
+    except (CallError, ValueError) as error:
+        return None, str(error)
+
+
+def _rss_bytes(pid: int) -> int | None:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:")), None)

@@ -1,0 +1,154 @@
+"""The tree of commands, and how a command that fails ends.
+
+Exit status: 0 done, 1 failed, 2 wrong usage. A failure that a user can meet is one line on stderr
+that says what to do; a traceback means a bug of ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+__all__ = ["run"]
+
+# Command name -> (module under kbroker.cli, attribute, what --help says of it). The modules are
+# loaded when their command runs, so that help and completion cost nothing.
+Commands = dict[str, tuple[str, str, str]]
+
+ROOT: Commands = {
+    "start": ("start", "start", "Run a broker on a data directory; no format step."),
+    "stop": ("process", "stop", "Stop the broker of a data directory."),
+    "status": ("process", "status", "Show the broker of a data directory."),
+    "topic": ("", "TOPIC", "List, describe, create, change and delete topics."),
+    "config": ("", "CONFIG", "Show, check and explain the broker's settings."),
+    "version": ("process", "version", "Show the version."),
+}
+TOPIC: Commands = {
+    "list": ("topic", "list_topics", "List topics."),
+    "describe": ("topic", "describe", "Show a topic's partitions, offsets and settings."),
+    "create": ("topic", "create", "Create a topic."),
+    "delete": ("topic", "delete", "Delete topics with all their records."),
+    "add-partitions": ("topic", "add_partitions", "Add partitions to a topic."),
+    "alter-config": ("topic", "alter_config", "Set and unset a topic's settings."),
+    "trim": ("topic_offsets", "trim", "Delete the oldest records of a topic."),
+    "offsets": ("topic_offsets", "offsets", "Show first and next offsets, or those at a time."),
+}
+CONFIG: Commands = {
+    "show": ("config", "show", "Show the settings a broker would run with."),
+    "validate": ("config", "validate", "Check a server.properties file."),
+    "explain": ("config", "explain", "Say what a setting means, its type, range and default."),
+}
+_GROUPS = {"TOPIC": TOPIC, "CONFIG": CONFIG}
+_ALIASES = {"topics": "topic", "configs": "config"}
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are run."""
+
+    def __init__(self, name: str, table: Commands, help_text: str) -> None:
+        super().__init__(name, help=help_text, context_settings=_CONTEXT)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        del ctx
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, loaded now."""
+        del ctx
+        entry = self.table.get(_ALIASES.get(cmd_name, cmd_name))
+        if entry is None:
+            return None
+        module, attribute, help_text = entry
+        if not module:
+            return LazyGroup(cmd_name, _GROUPS[attribute], help_text)
+        command = getattr(importlib.import_module(f"kbroker.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands from the table alone."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in self.table.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Adds the nearest name to the error for one that is none."""
+        if args[0] in self.table or args[0] in _ALIASES or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = _nearest(args[0], [*self.table])
+        meant = f"; did you mean {near!r}?" if near else ""
+        raise click.UsageError(f"no such command {args[0]!r}{meant}", ctx)
+
+
+def _nearest(word: str, names: list[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, names, 1)), None)
+
+
+ROOT_HELP = """A broker appliance for one machine that speaks the Apache Kafka protocol.
+
+\b
+  kbroker start --detach             run a broker
+  kbroker status                     look at it
+  kbroker stop                       end it
+"""
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line; returns the exit status."""
+    root = LazyGroup("kbroker", ROOT, ROOT_HELP)
+    try:
+        status = root.main(
+            list(sys.argv[1:] if arguments is None else arguments),
+            prog_name="kbroker",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "kbroker"
+        return _fail(f"{error.format_message()} (see `{command} --help`)", 2)
+    except click.ClickException as error:
+        return _fail(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("stopped", 130)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}")
+    except Exception as error:
+        if not _is_mistake(error):
+            raise
+        return _fail(str(error))
+    return status if isinstance(status, int) else 0
+
+
+def _is_mistake(error: Exception) -> bool:
+    """True for the kinds of failures whose text is meant for the user."""
+    for module_name, name in (
+        ("kbroker.errors", "KbrokerError"),
+        ("kbroker.client.errors", "CallError"),
+    ):
+        module = sys.modules.get(module_name)
+        if module is not None and isinstance(error, getattr(module, name)):
+            return True
+    return False
+
+
+def _fail(text: str, status: int = 1) -> int:
+    click.echo(f"kbroker: {text}", err=True)
+    return status

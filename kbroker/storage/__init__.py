@@ -1,1 +1,0 @@
-"""Log directories: their files, and what happens to logs over time."""

@@ -1,0 +1,177 @@
+"""The command line without a broker: help, mistakes, tables, options that become settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbroker import runfile
+from kbroker.cli import root
+from kbroker.cli.options import default_data_dir, key_values, reachable
+from kbroker.cli.render import Column, human_bytes, human_time, print_rows
+from kbroker.cli.start import _listener_settings
+from kbroker.cli.when import parse_time_ms
+from tests.support.waits import free_ports
+
+Captured = pytest.CaptureFixture[str]
+
+
+def run(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of a command."""
+    status = root.run(arguments)
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_help_names_every_command(capsys: Captured) -> None:
+    status, out, _ = run(capsys, "--help")
+    assert status == 0
+    assert all(f"\n  {name} " in out for name in root.ROOT)
+
+
+def commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, (module, attribute, _) in root.ROOT.items():
+        if module:
+            found.append((name,))
+        else:
+            found += [(name, below) for below in root._GROUPS[attribute]]
+    return found
+
+
+@pytest.mark.parametrize("words", commands())
+def test_every_command_has_help(capsys: Captured, words: tuple[str, ...]) -> None:
+    status, out, err = run(capsys, *words, "--help")
+    assert (status, err) == (0, "")
+    assert out.startswith(f"Usage: kbroker {' '.join(words)}")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["topik"], "no such command 'topik'; did you mean 'topic'? (see `kbroker --help`)"),
+        (["topic", "lst"], "no such command 'lst'; did you mean 'list'?"),
+        (["topic", "create"], "Missing argument 'TOPIC...'"),
+        (["topic", "create", "t", "-p", "0"], "'--partitions' / '-p'"),
+        (["topic", "create", "t", "-c", "nonsense"], "'nonsense': write KEY=VALUE"),
+        (["topic", "alter-config", "t"], "nothing to change"),
+        (["topic", "add-partitions", "t"], "give one of --num and --total"),
+        (["topic", "trim", "t", "-o", "x"], "'x': write a number, end, or @TIME"),
+        (["topic", "offsets", "t", "--at", "noon"], "'noon': write ms since 1970"),
+        (["topic", "list", "-o", "xml"], "'xml' is not one of"),
+        (["topic", "list", "-b", "a:b"], "'b' is not a port"),
+        (["start", "--listen", "foo:bar"], "'bar' is not a port"),
+        (["start", "--listen", "a:1", "--advertise", "b", "--advertise", "c"], "more --advertise"),
+        (["config", "validate", "/no/such/file"], "does not exist"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(capsys: Captured, words: list[str], told: str) -> None:
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (2, "")
+    assert told in err
+    assert err.startswith("kbroker: ")
+    assert err.count("\n") == 1
+
+
+def test_no_broker_is_one_line_and_status_1(capsys: Captured) -> None:
+    (free_port,) = free_ports(1)
+    status, out, err = run(capsys, "topic", "list", "-b", f"127.0.0.1:{free_port}")
+    assert (status, out) == (1, "")
+    assert err == (
+        f"kbroker: no broker listens on 127.0.0.1:{free_port}; `kbroker start` runs one\n"
+    )
+
+
+def test_plural_names_work(capsys: Captured) -> None:
+    assert run(capsys, "topics", "--help")[0] == 0
+
+
+def test_version(capsys: Captured) -> None:
+    assert run(capsys, "version")[1].startswith("kbroker ")
+    assert "version" in json.loads(run(capsys, "version", "-o", "json")[1])
+
+
+def test_help_loads_no_client() -> None:
+    code = (
+        "import sys; from kbroker.cli import root; root.run(['--help']);"
+        "bad = {'kio', 'rich', 'kbroker.client', 'kbroker.config', 'asyncio'} & set(sys.modules);"
+        "assert not bad, bad"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_status_and_stop_without_a_broker(capsys: Captured, tmp_path: Path) -> None:
+    place = str(tmp_path)
+    for words in (["status"], ["stop"]):
+        status, _, err = run(capsys, *words, "--data-dir", place)
+        assert status == 1
+        assert f"no broker runs on {place}" in err
+    status, out, _ = run(capsys, "status", "--data-dir", place, "-o", "json")
+    assert (status, json.loads(out)["answers"]) == (1, False)
+
+
+def test_a_second_start_is_refused_with_the_pid(capsys: Captured, tmp_path: Path) -> None:
+    runfile.write(tmp_path, listeners=["PLAINTEXT://h:1"], durability="fsync", version="1")
+    status, _, err = run(capsys, "start", "--data-dir", str(tmp_path))
+    assert status == 1
+    assert f"is served already, by process {os.getpid()} at PLAINTEXT://h:1" in err
+
+
+def test_listener_options_become_kafkas_settings() -> None:
+    assert _listener_settings((), ()) == {}
+    assert _listener_settings(("0.0.0.0:9092",), ("broker.example",)) == {
+        "listeners": "PLAINTEXT://0.0.0.0:9092",
+        "advertised.listeners": "PLAINTEXT://broker.example:9092",
+    }
+    assert _listener_settings(("127.0.0.1:0", "INTERNAL://[::1]:7", "h"), ()) == {
+        "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://[::1]:7,PLAINTEXT_3://h:9092",
+        "listener.security.protocol.map": (
+            "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,PLAINTEXT_3:PLAINTEXT"
+        ),
+    }
+
+
+def test_default_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/x")
+    monkeypatch.delenv("KBROKER_DATA_DIR", raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert default_data_dir() == Path("/x/kbroker/data")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert default_data_dir() == Path("/var/lib/kbroker")
+    monkeypatch.setenv("KBROKER_DATA_DIR", "/y")
+    assert default_data_dir() == Path("/y")
+
+
+def test_reachable_and_key_values() -> None:
+    assert reachable("PLAINTEXT://0.0.0.0:9092") == "127.0.0.1:9092"
+    assert reachable("PLAINTEXT://[::]:9092") == "[::1]:9092"
+    assert reachable("PLAINTEXT://h:1") == "h:1"
+    assert key_values(("a=b=c", " d = "), "-c") == {"a": "b=c", "d": ""}
+
+
+def test_tables_align_and_json_has_every_column(capsys: Captured) -> None:
+    columns = [Column("a", "A"), Column("n", "N", number=True), Column("w", "W", wide=True)]
+    rows = [{"a": "x", "n": 5, "w": [1, 2]}, {"a": "longer", "n": None, "w": True}]
+    print_rows(columns, rows, "table")
+    assert capsys.readouterr().out == "A       N\nx       5\nlonger  -\n"
+    print_rows(columns, rows, "wide")
+    assert capsys.readouterr().out == "A       N  W\nx       5  1,2\nlonger  -  yes\n"
+    print_rows(columns, rows, "json")
+    assert json.loads(capsys.readouterr().out) == rows
+
+
+def test_sizes_and_times_for_people() -> None:
+    assert [human_bytes(n) for n in (0, 1023, 1536, 5 << 30)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "5.0 GiB",
+    ]
+    assert [human_time(s) for s in (0, 61, 3600, 90000)] == ["0s", "1m 1s", "1h", "1d 1h"]
+    assert parse_time_ms("2026-01-31T12:00:00Z", "-o") == 1769860800000
+    assert parse_time_ms("17", "-o") == 17

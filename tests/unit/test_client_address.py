@@ -1,0 +1,44 @@
+"""Addresses as users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbroker.client.address import Address, parse_address
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("broker", "broker", 9092),
+        ("broker:1", "broker", 1),
+        ("PLAINTEXT://broker:1", "broker", 1),
+        ("[::1]:19092", "::1", 19092),
+        ("[::1]", "::1", 9092),
+        ("::1", "::1", 9092),
+        (" 127.0.0.1:9 ", "127.0.0.1", 9),
+    ],
+)
+def test_addresses(text: str, host: str, port: int) -> None:
+    assert parse_address(text) == Address(host, port)
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":9092", "a:b", "a:0", "a:65536", "a:-1", "SSL://a:1", "[::1", "[a]b"]
+)
+def test_what_is_no_address_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match=r"write \[?HOST|only PLAINTEXT"):
+        parse_address(text)
+
+
+def test_to_bind_takes_port_0_and_every_interface() -> None:
+    assert parse_address("127.0.0.1:0", to_bind=True) == Address("127.0.0.1", 0)
+    assert parse_address(":9092", to_bind=True) == Address("", 9092)
+    assert parse_address("INTERNAL://[::]:1", to_bind=True) == Address("::", 1)
+    with pytest.raises(ValueError, match="write HOST:PORT"):
+        parse_address(":", to_bind=True)
+
+
+def test_shown_as_written() -> None:
+    for text in ("127.0.0.1:9092", "[::1]:1"):
+        assert str(parse_address(text)) == text
