@@ -93,6 +93,8 @@ def read_checkpoint(path: Path, version: int) -> list[str] | None:
     data = read_file(path)
     if data is None:
         return None
+    if not data:  # Kafka makes the file before it has anything to write
+        return []
     try:
         head, count, *entries = data.decode().splitlines()
         found, expected = int(head), int(count)

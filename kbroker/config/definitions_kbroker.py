@@ -24,63 +24,34 @@ PAGE_CACHE: Final = "page-cache"
 
 KEYS: Final = (
     ConfigKey(
-        "kbroker.durability",
-        STRING,
-        FSYNC,
-        one_of(FSYNC, PAGE_CACHE),
-        HIGH,
-        READ_ONLY,
+        "kbroker.durability", STRING, FSYNC, one_of(FSYNC, PAGE_CACHE), HIGH, READ_ONLY,
         "With fsync a batch sent with acks=all is on disk before it is acknowledged and before a "
         "consumer sees it. With page-cache it is acknowledged once the kernel has it, as Apache "
         "Kafka does: a power cut may take back what was acknowledged.",
     ),
     ConfigKey(
-        "kbroker.flush.interval.ms.max",
-        INT,
-        "50",
-        between(1, 60_000),
-        HIGH,
-        READ_ONLY,
+        "kbroker.flush.interval.ms.max", INT, "50", between(1, 60_000), HIGH, READ_ONLY,
         "With fsync durability, the longest time that a batch sent with acks=1 or acks=0 waits "
         "for its flush when no other flush and no reader hurries it.",
     ),
     ConfigKey(
-        "kbroker.replication.factor.clamp",
-        BOOLEAN,
-        "false",
-        None,
-        MEDIUM,
-        READ_ONLY,
+        "kbroker.replication.factor.clamp", BOOLEAN, "false", None, MEDIUM, READ_ONLY,
         "Whether a topic asked for with a replication factor above 1 is created with 1 instead "
         "of being refused. For test suites that were written for clusters.",
     ),
     ConfigKey(
-        "kbroker.journal.bytes.max",
-        LONG,
-        "536870912",
-        at_least(16_777_216),
-        MEDIUM,
-        READ_ONLY,
+        "kbroker.journal.bytes.max", LONG, "536870912", at_least(16_777_216), MEDIUM, READ_ONLY,
         "Most bytes of journal files in the data directory. The journal takes the sync for all "
         "partitions; more room lets the segments be flushed later and in larger pieces.",
     ),
     ConfigKey(
-        "kbroker.journal.buffer.bytes",
-        INT,
-        "8388608",
-        between(1_048_576, 1_073_741_824),
-        MEDIUM,
-        READ_ONLY,
+        "kbroker.journal.buffer.bytes", INT, "8388608", between(1_048_576, 1_073_741_824),
+        MEDIUM, READ_ONLY,
         "Memory in which batches are gathered for the next write of the journal. A producer "
         "waits when it is full.",
     ),
     ConfigKey(
-        "kbroker.control.queue.requests.max",
-        INT,
-        "1000",
-        at_least(1),
-        LOW,
-        READ_ONLY,
+        "kbroker.control.queue.requests.max", INT, "1000", at_least(1), LOW, READ_ONLY,
         "Requests that may wait for the control thread before the broker stops reading from the "
         "sockets that sent them.",
     ),

@@ -13,9 +13,7 @@ from typing import Final, NamedTuple
 
 from kbroker.config.types import ConfigError
 
-_ENDPOINT: Final = re.compile(
-    r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)\Z"
-)
+_ENDPOINT: Final = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)\Z")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SPOKEN: Final = frozenset({"PLAINTEXT"})
 _PORT_MAX: Final = 65535

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import socket
 import struct
-import time
 from types import TracebackType
 from typing import Any, Self
 
 from kio.index import load_request_schema, load_response_schema
 
 from tests.support import messages
+from tests.support.waits import wait_for
 
 #: API keys by name, as far as the tests need them.
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
@@ -134,12 +134,13 @@ def create_topic(
 
 def wait_for_topic(port: int, name: str, partitions: int = 1, timeout_s: float = 15) -> None:
     """Waits until metadata shows a leader for each partition, and that leader serves them."""
-    deadline = time.monotonic() + timeout_s
     with WireConnection(port) as connection:
-        while not _is_served(connection, name, partitions):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"topic {name} has no leaders within {timeout_s:g} s")
-            time.sleep(0.01)
+        wait_for(
+            f"topic {name} has leaders",
+            lambda: _is_served(connection, name, partitions),
+            timeout_s,
+            0.01,
+        )
 
 
 def _is_served(connection: WireConnection, name: str, partitions: int) -> bool:

@@ -89,7 +89,6 @@ def test_checkpoint_without_entries_and_without_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no version"),
         ("0\n", "no version"),
         ("zero\n0\n", "no version"),
         ("1\n0\n", "version 1, expected 0"),

@@ -6,8 +6,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from kbroker.limits import ARRAY_ELEMENTS_MAX_COUNT, TAGGED_FIELDS_MAX_COUNT
+
 from .schema import Field, Record, Schema
-from .wire import ELEMENTS_MAX, FIXED, TAGS_MAX, RecordError, carries, is_tagged, read_uvarint
+from .wire import FIXED, RecordError, carries, is_tagged, read_uvarint
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """(buffer, position) -> (value, position behind it)."""
@@ -97,8 +99,8 @@ def _read_tags(
     tags: dict[int, Step], data: bytes, position: int, values: list[Any]
 ) -> tuple[tuple[tuple[int, bytes], ...], int]:
     count, position = read_uvarint(data, position)
-    if count > TAGS_MAX:
-        raise RecordError(f"{count} tagged fields, at most {TAGS_MAX}")
+    if count > TAGGED_FIELDS_MAX_COUNT:
+        raise RecordError(f"{count} tagged fields, at most {TAGGED_FIELDS_MAX_COUNT}")
     unknown = []
     before = -1
     for _ in range(count):
@@ -130,7 +132,7 @@ def read_value(field: Field, version: int, flexible: bool) -> Read:
         size, position = count(data, position)
         if size < 0:
             return None, position
-        if size > min(ELEMENTS_MAX, len(data) - position):
+        if size > min(ARRAY_ELEMENTS_MAX_COUNT, len(data) - position):
             raise RecordError(f"an array of {size} elements in {len(data) - position} bytes")
         values = []
         for _ in range(size):
@@ -230,7 +232,7 @@ def _read_fixed_array(code: str, length: Callable[[bytes, int], tuple[int, int]]
             return ([] if size == 0 else None), position
         if size == 1:
             return list(ones.unpack_from(data, position)), position + width
-        if size > min(ELEMENTS_MAX, (len(data) - position) // width):
+        if size > min(ARRAY_ELEMENTS_MAX_COUNT, (len(data) - position) // width):
             raise RecordError(f"an array of {size} elements in {len(data) - position} bytes")
         return list(struct.unpack_from(">" + code * size, data, position)), position + width * size
 

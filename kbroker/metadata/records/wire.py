@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from .schema import Field, Schema
 
-ELEMENTS_MAX = 1_000_000
-"""Most elements of one array; more is refused before anything is allocated."""
-TAGS_MAX = 10_000
-"""Most tagged fields of one struct."""
 UUID_BYTES = 16
 FIXED = {
     "bool": "?",

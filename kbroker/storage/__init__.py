@@ -1,0 +1,1 @@
+"""Log directories: their files, and what happens to logs over time."""

@@ -1,0 +1,62 @@
+"""mypy --strict over what ships, and stubs that cannot lie."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.tree import ROOT, files_with, module_name
+
+VIEW = ROOT / "build" / "view"
+
+# What Cython adds to every module and class.
+CYTHON_ADDS = r"""
+.*\.__pyx_\w+__
+.*\.__test__
+.*\.__reduce_cython__
+.*\.__setstate_cython__
+.*\.__reduce__
+.*\.__setstate__
+"""
+
+
+def run(*arguments):
+    """Run a module of mypy over the linked tree, where `ext` and `cli` have their import names."""
+    environment = dict(os.environ, MYPYPATH=str(VIEW))
+    command = [sys.executable, "-m", *arguments]
+    told = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+@pytest.mark.skipif(not VIEW.exists(), reason="not built in place: make build")
+def test_mypy_strict():
+    run("mypy", "-p", "kbroker")
+
+
+def test_every_cython_module_has_a_stub():
+    stubs = {path.with_suffix("") for path in files_with(".pyi")}
+    sources = {path.with_suffix("") for path in files_with(".pyx")}
+    assert stubs == sources
+
+
+@pytest.mark.skipif(not VIEW.exists(), reason="not built in place: make build")
+def test_stubs_tell_the_truth(tmp_path):
+    allowed = tmp_path / "allowed"
+    allowed.write_text(CYTHON_ADDS)
+    modules = [module_name(path) for path in files_with(".pyx")]
+    run(
+        "mypy.stubtest",
+        f"--allowlist={allowed}",
+        "--ignore-unused-allowlist",
+        "--ignore-disjoint-bases",
+        *modules,
+    )
+
+
+def test_the_allowlist_holds_only_what_cython_adds():
+    for line in CYTHON_ADDS.split():
+        assert re.fullmatch(r"\.\*\\\.__[\w\\+]+__", line), line
