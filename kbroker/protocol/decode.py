@@ -1,0 +1,206 @@
+"""Requests from bytes, as kio's entities.
+
+kio's native reader reads nearly all of them. Two kinds are read by the tolerant reader of this
+module instead, along the same schemas: bodies so large that they might hold more elements than
+an array may have, where every count is checked before its elements are read; and bodies with a
+tagged field that this version's schema does not know, which a broker must skip (KIP-482) and
+kio's reader refuses.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.limits import ARRAY_ELEMENTS_MAX_COUNT, TAGGED_FIELDS_MAX_COUNT
+from kbroker.protocol.api_keys import ApiKey
+from kbroker.protocol.schemas import Field, entity_reader, fields_of, request_schema
+
+_FORMATS: Final = {
+    "int8": ">b",
+    "int16": ">h",
+    "int32": ">i",
+    "int64": ">q",
+    "uint16": ">H",
+    "float64": ">d",
+    "error_code": ">h",
+}
+_VARINT_BYTES_MAX: Final = 5
+
+Reader = Callable[["Cursor"], Any]
+
+
+class MalformedRequestError(ClientError):
+    """Bytes that do not follow the schema of their API and version."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+def decode_request(key: ApiKey, version: int, body: bytes) -> Any:
+    """The request in `body` (what follows the header). Raises MalformedRequestError."""
+    schema = request_schema(key, version)
+    if len(body) <= ARRAY_ELEMENTS_MAX_COUNT:
+        try:
+            entity, used = entity_reader(schema)(body, 0)
+        except KeyError:
+            return _read_tolerantly(key, version, body)
+        except Exception as error:
+            raise MalformedRequestError(f"{key.name} v{version}: {error}") from None
+        if used == len(body):
+            return entity
+        raise MalformedRequestError(f"{key.name} v{version}: {len(body) - used} bytes too many")
+    return _read_tolerantly(key, version, body)
+
+
+def _read_tolerantly(key: ApiKey, version: int, body: bytes) -> Any:
+    cursor = Cursor(body)
+    try:
+        entity = struct_reader(request_schema(key, version))(cursor)
+    except (ValueError, OverflowError, struct.error) as error:
+        raise MalformedRequestError(f"{key.name} v{version}: {error}") from None
+    if cursor.position != len(body):
+        left = len(body) - cursor.position
+        raise MalformedRequestError(f"{key.name} v{version}: {left} bytes too many")
+    return entity
+
+
+class Cursor:
+    """Reads forward over a body; every read is checked against its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        end = self.position + size
+        if size < 0 or end > len(self.data):
+            raise ValueError(f"{size} bytes wanted at {self.position} of {len(self.data)}")
+        part = self.data[self.position : end]
+        self.position = end
+        return part
+
+    def uvarint(self) -> int:
+        """Unsigned LEB128 of 32 bits."""
+        value = 0
+        for index in range(_VARINT_BYTES_MAX):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return value
+        raise ValueError("varint is too long")
+
+    def count(self, flexible: bool) -> int | None:
+        """The number of elements of an array, None for a null one."""
+        count = self.uvarint() - 1 if flexible else int(struct.unpack(">i", self.take(4))[0])
+        if count > ARRAY_ELEMENTS_MAX_COUNT or count < -1:
+            raise ValueError(f"array of {count} elements")
+        return None if count == -1 else count
+
+    def length(self, flexible: bool, is_string: bool) -> int | None:
+        """The length of a string or of bytes, None for null."""
+        if flexible:
+            length = self.uvarint() - 1
+        elif is_string:
+            length = int(struct.unpack(">h", self.take(2))[0])
+        else:
+            length = int(struct.unpack(">i", self.take(4))[0])
+        if length < -1:
+            raise ValueError(f"length {length}")
+        return None if length == -1 else length
+
+
+@functools.cache
+def struct_reader(schema: Any) -> Reader:
+    """The reader of one struct."""
+    flexible: bool = schema.__flexible__
+    fields = fields_of(schema)
+    plain = [(f.name, _field_reader(f, flexible)) for f in fields if f.tag is None]
+    tagged = {f.tag: (f.name, _field_reader(f, flexible)) for f in fields if f.tag is not None}
+
+    def read(cursor: Cursor) -> Any:
+        values = {name: read_field(cursor) for name, read_field in plain}
+        for _ in range(_tag_count(cursor) if flexible else 0):
+            tag, size = cursor.uvarint(), cursor.uvarint()
+            if tag not in tagged:
+                cursor.take(size)
+                continue
+            end = cursor.position + size
+            name, read_field = tagged[tag]
+            values[name] = read_field(cursor)
+            if cursor.position != end:
+                raise ValueError(f"tag {tag} does not fill its {size} bytes")
+        return schema(**values)
+
+    return read
+
+
+def _tag_count(cursor: Cursor) -> int:
+    count = cursor.uvarint()
+    if count > TAGGED_FIELDS_MAX_COUNT:
+        raise ValueError(f"{count} tagged fields")
+    return count
+
+
+def _field_reader(field: Field, flexible: bool) -> Reader:
+    read_value = _value_reader(field, flexible)
+    if not field.is_array:
+        return read_value
+
+    def read_array(cursor: Cursor) -> Any:
+        count = cursor.count(flexible)
+        return None if count is None else tuple([read_value(cursor) for _ in range(count)])
+
+    return read_array
+
+
+def _value_reader(field: Field, flexible: bool) -> Reader:
+    if field.kind in _FORMATS:
+        form = struct.Struct(_FORMATS[field.kind])
+        return lambda cursor: form.unpack(cursor.take(form.size))[0]
+    if field.kind == "bool":
+        return lambda cursor: cursor.take(1) != b"\0"
+    if field.kind in ("timedelta_i32", "timedelta_i64"):
+        number = struct.Struct(">i" if field.kind == "timedelta_i32" else ">q")
+        return lambda cursor: datetime.timedelta(
+            milliseconds=number.unpack(cursor.take(number.size))[0]
+        )
+    if field.kind == "uuid":
+        return _read_uuid
+    if field.kind == "struct":
+        return _nullable(field)
+    return _text_reader(field, flexible)
+
+
+def _nullable(field: Field) -> Reader:
+    read_struct = struct_reader(field.schema)
+    if not field.is_nullable or field.is_array:
+        return read_struct
+    return lambda cursor: None if cursor.take(1) == b"\xff" else read_struct(cursor)
+
+
+def _read_uuid(cursor: Cursor) -> uuid.UUID | None:
+    data = cursor.take(16)
+    return uuid.UUID(bytes=data) if any(data) else None
+
+
+def _text_reader(field: Field, flexible: bool) -> Reader:
+    is_string = field.kind == "string"
+    may_be_null = field.is_nullable and not field.is_array
+
+    def read(cursor: Cursor) -> str | bytes | None:
+        length = cursor.length(flexible, is_string)
+        if length is None:
+            if not may_be_null:
+                raise ValueError(f"{field.name} is null")
+            return None
+        data = cursor.take(length)
+        return data.decode() if is_string else data
+
+    return read
