@@ -1,29 +1,87 @@
 # kbroker: `make run` shows it at work, `make test` proves it.
+#
+#   make run        the broker, and a first job on real data; the broker stays
+#   make stop       end the broker that `make run` left
+#   make test       everything that takes minutes
+#   make test-long  what takes longer
+#   make test-asan  the unit tests on AddressSanitizer and UBSan, in a tree of their own
+#   make bench      the figures of the README
+#   make lint       ruff and cython-lint
+#   make types      mypy --strict and stubtest
+#   make build      compile the extensions in place (KBROKER_DEBUG=1: the debug variant)
+#   make clean      what was built; `make stop` first, the data of `make run` goes too
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-export KBROKER_TEST := 1
+RUN_DIR := .run
 
-.PHONY: help venv build
+export KBROKER_TEST := 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# setuptools warns of what an editable install may meet; pip tells every line of it.
+PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check install
+
+.PHONY: help venv build test-venv run stop test test-long test-asan bench lint types clean
 
 help:
-	@sed -n 's/^## //p' Makefile
+	@sed -n 's/^#   //p' Makefile
 
-## make venv       the virtual environment with everything the broker imports
 venv: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q "setuptools>=77" "cython>=3.3,<3.4"
-	$(BIN)/pip install -q --no-build-isolation -e ".[example,test,lint]"
-	touch $@
+	@test -x $(BIN)/python || { echo "making the virtual environment $(VENV)"; \
+	    $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("kbroker needs Python 3.11 or later")' \
+	    && $(PYTHON) -m venv $(VENV); }
+	@echo "installing what the broker and the example need, compiling the extensions"
+	@$(PIP) "setuptools>=77" "cython>=3.3,<3.4"
+	@$(PIP) --no-build-isolation -e ".[example]"
+	@touch $@
 
-## make build      compile the extensions in place (KBROKER_DEBUG=1 for the debug variant)
+test-venv: $(VENV)/.test-installed
+
+$(VENV)/.test-installed: $(VENV)/.installed
+	@echo "installing what the tests need"
+	@$(PIP) --no-build-isolation -e ".[example,test,lint]"
+	@touch $@
+
 build: venv
-	$(BIN)/python setup.py -q build_ext --inplace
+	@$(BIN)/python setup.py --quiet build_ext --inplace
 
-.PHONY: test
-## make test       everything that takes minutes
-test: build
-	$(BIN)/pytest -q
+run: build
+	@$(BIN)/python examples/flights.py
+
+stop:
+	@test ! -x $(BIN)/kbroker || $(BIN)/kbroker stop --data-dir $(RUN_DIR)/data
+
+test: build test-venv
+	$(BIN)/pytest
+
+test-long: build test-venv
+	$(BIN)/pytest -m long
+
+# The sanitizers' libraries come before all others; CPython's own leaks are not looked for.
+ASAN_TREE := build/asan
+ASAN := LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	PYTHONMALLOC=malloc
+
+test-asan: build test-venv
+	KBROKER_SANITIZE=1 $(BIN)/python setup.py --quiet build --build-lib $(ASAN_TREE)
+	ln -sfn ../../tests $(ASAN_TREE)/tests
+	ln -sf ../../pyproject.toml $(ASAN_TREE)/pyproject.toml
+	cd $(ASAN_TREE) && $(ASAN) $(CURDIR)/$(BIN)/pytest tests/unit --ignore=tests/unit/test_types.py
+
+bench: build
+	$(BIN)/python -m perf
+
+lint: test-venv
+	$(BIN)/ruff check .
+	$(BIN)/cython-lint ext
+
+types: build test-venv
+	$(BIN)/pytest -q tests/unit/test_types.py
+
+clean:
+	rm -rf build $(RUN_DIR) .pytest_cache .mypy_cache .ruff_cache .hypothesis kbroker.egg-info
+	find ext kbroker cli tests -name '*.so' -delete -o -name '*.cpp' -delete -o -name '*.pyc' -delete
