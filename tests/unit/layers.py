@@ -13,6 +13,7 @@ LAYERS = (
     "kbroker.limits",
     "kbroker.clock",
     "kbroker.files",
+    "kbroker.uuids",
     "kbroker.runfile",
     # 1: the data plane, in the order in which a byte meets it
     "kbroker.ext",
