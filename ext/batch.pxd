@@ -1,4 +1,4 @@
-"""Record batch, format version 2 (KIP-98): parse, validate, patch in place, iterate, build.
+"""Record batch, format version 2 (KIP-98): parse, validate, patch in place, iterate.
 
     offset  bytes  field                      covered by the CRC
     0       8      base offset                no
@@ -18,19 +18,13 @@
     57      4      number of records          yes
     61      ...    records (compressed as one block where a codec is named)
 
-A record: varint length of what follows, int8 attributes, varlong timestamp delta, varint
-offset delta, varint key length (-1 null) and key, varint value length (-1 null) and value,
-varint number of headers, each varint key length and key, varint value length (-1 null) and
-value.
-
 All pointers are borrowed. Everything here is free of state; the caller says which bytes may
 be written. BATCH_* codes below 0 are errors; batch_error_code and batch_error_message turn
 them into Kafka's error code and a text.
 """
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
-from kbroker.ext.compression cimport Buffer
-from kbroker.ext.wire cimport Slice
+from kbroker.ext.record cimport Header, Record, next_header
 
 
 cdef enum:
@@ -49,8 +43,6 @@ cdef enum:
     COUNT_OFFSET = BASE_SEQUENCE_OFFSET + 4
     RECORDS_OFFSET = COUNT_OFFSET + 4        # = bytes of the header
     LENGTH_PREFIX_BYTES = LENGTH_OFFSET + 4  # bytes that `length` does not count
-    RECORD_BYTES_MIN = 7                     # an empty record
-    RECORD_OVERHEAD_MAX = 31                 # bytes of a record besides key, value, headers
 
 cdef enum:
     CODEC_MASK = 0x07
@@ -125,21 +117,6 @@ ctypedef struct BatchRules:       # what of a topic's and a request's settings d
     bint zstd_allowed             # Produce version 7 and up
 
 
-ctypedef struct Record:
-    int64_t offset
-    int64_t timestamp             # ms
-    Slice key                     # n = -1 for null
-    Slice value
-    const uint8_t* headers        # header_count headers, for next_header
-    const uint8_t* end            # one past the record
-    int32_t header_count
-
-
-ctypedef struct Header:
-    Slice key
-    Slice value
-
-
 ctypedef struct RecordCursor:
     const uint8_t* p
     const uint8_t* end
@@ -150,27 +127,11 @@ ctypedef struct RecordCursor:
     bint log_append_time
 
 
-ctypedef struct BatchBuilder:     # owned memory: builder_init ... builder_free
-    Buffer buffer                 # 61 bytes of header, then records
-    int64_t base_timestamp
-    int64_t max_timestamp
-    int32_t count
-
-
-ctypedef struct BatchStamp:       # the header fields that the records do not say
-    int64_t base_offset
-    int64_t producer_id
-    int32_t leader_epoch
-    int32_t base_sequence
-    int16_t producer_epoch
-    bint transactional
-    bint control
-
-
 # ---- read
 
 # Header fields. BATCH_OK, BATCH_SHORT when [p, end) ends before the batch does, or the code of
-# a length or magic that cannot be. Nothing behind the header is looked at.
+# a length or magic that cannot be. Nothing behind the header is looked at. With BATCH_SHORT
+# `out` is filled as well if the whole header is there, and else out.length is 0.
 cdef int batch_parse(const uint8_t* p, const uint8_t* end, BatchInfo* out) noexcept nogil
 
 # The stored CRC against the bytes; batch_parse has said BATCH_OK.
@@ -178,7 +139,8 @@ cdef bint batch_crc_ok(const uint8_t* p, const BatchInfo* info) noexcept nogil
 
 # Everything Kafka checks before an append, in its order. [p, end) is what one partition of a
 # Produce request holds. bad_record is the index of the first bad record, else -1. The records
-# of a compressed batch are not looked at: batch_validate_records does that.
+# of a compressed batch are not looked at (of their timestamps the header's two are):
+# batch_validate_records does that, once they are decompressed.
 cdef int batch_validate(
     const uint8_t* p, const uint8_t* end, const BatchRules* rules,
     BatchInfo* out, int32_t* bad_record,
@@ -214,7 +176,7 @@ cdef void batch_set_timestamps(
 # ---- iterate. Batches: batch_parse, then p += info.length.
 
 # Records of an uncompressed batch at p, or of a compressed one whose records the caller holds
-# decompressed at [records, records_end) (see batch_decompress).
+# decompressed at [records, records_end) (see batch_build).
 cdef void records_init(
     RecordCursor* c, const BatchInfo* info,
     const uint8_t* records, const uint8_t* records_end,
@@ -222,32 +184,3 @@ cdef void records_init(
 
 # 1 and a record, 0 at the end, BATCH_BAD_RECORD.
 cdef int next_record(RecordCursor* c, Record* out) noexcept nogil
-
-# Header at p of a record; the next one's place, or NULL when it runs over `end`.
-cdef const uint8_t* next_header(
-    const uint8_t* p, const uint8_t* end, Header* out
-) noexcept nogil
-
-# The records of a compressed batch appended to `out`, at most `limit` bytes.
-cdef int batch_decompress(
-    const uint8_t* p, const BatchInfo* info, size_t limit, Buffer* out
-) noexcept nogil
-
-# ---- build
-
-cdef int builder_init(BatchBuilder* b, size_t room) noexcept nogil
-cdef int builder_append(
-    BatchBuilder* b, int64_t timestamp, Slice key, Slice value,
-    const Header* headers, int32_t header_count,
-) noexcept nogil
-# Header and CRC; afterwards b.buffer holds the batch. builder_reset to use it again.
-cdef int builder_finish(
-    BatchBuilder* b, int codec, int level, const BatchStamp* stamp
-) noexcept nogil
-cdef void builder_reset(BatchBuilder* b) noexcept nogil
-cdef void builder_free(BatchBuilder* b) noexcept nogil
-
-# A batch with its records in another codec, appended to `out` (header fields kept).
-cdef int batch_recompress(
-    const uint8_t* p, const BatchInfo* info, int codec, int level, size_t limit, Buffer* out
-) noexcept nogil

@@ -1,0 +1,55 @@
+"""Record batches that are made here: built from records, decompressed, put in another codec.
+
+The format is in batch.pxd, the codecs in compression.pxd. Results are BATCH_* codes; where it
+is BATCH_NO_CODEC, this machine lacks the codec's library and the work goes to Python.
+Memory is malloc's and the caller's to free. Free of state.
+"""
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kbroker.ext.batch cimport BatchInfo, Header
+from kbroker.ext.compression cimport Buffer
+from kbroker.ext.wire cimport Slice
+
+
+ctypedef struct BatchBuilder:     # owned memory: builder_init ... builder_free
+    Buffer buffer                 # 61 bytes of header, then records
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int32_t count
+
+
+ctypedef struct BatchStamp:       # the header fields that the records do not say
+    int64_t base_offset
+    int64_t producer_id
+    int32_t leader_epoch
+    int32_t base_sequence
+    int16_t producer_epoch
+    bint transactional
+    bint control
+
+
+cdef int builder_init(BatchBuilder* b, size_t room) noexcept nogil
+
+# One record more. Its offset is the base offset plus its index.
+cdef int builder_append(
+    BatchBuilder* b, int64_t timestamp, Slice key, Slice value,
+    const Header* headers, int32_t header_count,
+) noexcept nogil
+
+# Compress, header and CRC; afterwards b.buffer holds the batch. builder_reset to use it again.
+cdef int builder_finish(
+    BatchBuilder* b, int codec, int level, const BatchStamp* stamp
+) noexcept nogil
+cdef void builder_reset(BatchBuilder* b) noexcept nogil
+cdef void builder_free(BatchBuilder* b) noexcept nogil
+
+# The records of a compressed batch appended to `out`, at most `limit` bytes.
+cdef int batch_decompress(
+    const uint8_t* p, const BatchInfo* info, size_t limit, Buffer* out
+) noexcept nogil
+
+# The batch with its records in another codec, appended to `out`. Header fields are kept.
+# `limit` bounds the records' size while they are not compressed.
+cdef int batch_recompress(
+    const uint8_t* p, const BatchInfo* info, int codec, int level, size_t limit, Buffer* out
+) noexcept nogil
