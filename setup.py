@@ -134,8 +134,8 @@ make_view()
 setup(
     packages=packages(),
     package_dir=ROOMS,
-    package_data={"": ["py.typed", "*.pyi", "*.pxd"]},
-    exclude_package_data={"": ["*.cpp", "*.c"]},
+    package_data={"": ["py.typed", "*.pyi"]},
+    exclude_package_data={"kbroker.ext": ["testing.*"]},
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildExt},
 )
