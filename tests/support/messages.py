@@ -229,7 +229,7 @@ def _read_struct(cursor: Cursor, schema: type) -> dict[str, Any]:
             value[field.name] = _read_field(cursor, field, flexible)
         else:
             by_tag[field.tag] = field
-            value[field.name] = field.default
+            value[field.name] = _default(field)
     for _ in range(cursor.uvarint() if flexible else 0):
         tag, size = cursor.uvarint(), cursor.uvarint()
         if tag in by_tag:
@@ -240,6 +240,17 @@ def _read_struct(cursor: Cursor, schema: type) -> dict[str, Any]:
         else:
             value.setdefault("_tags", {})[tag] = cursor.take(size)
     return value
+
+
+def defaults(schema: type) -> dict[str, Any]:
+    """What a message that leaves everything out says."""
+    return {field.name: _default(field) for field in fields_of(schema)}
+
+
+def _default(field: Field) -> Any:
+    if field.array:
+        return None if field.default is None else list(field.default)
+    return defaults(field.struct) if field.struct and field.default == {} else field.default
 
 
 def _read_field(cursor: Cursor, field: Field, flexible: bool) -> Any:

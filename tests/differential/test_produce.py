@@ -1,0 +1,223 @@
+"""Produce: what is taken, what is refused, and with which code."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.differential.crafted import crafted
+from tests.differential.harness import Differ, Script, same
+from tests.reference.crafted_batches import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    TRANSACTIONAL,
+    ZSTD,
+    Record,
+)
+from tests.support.messages import ZERO_UUID
+
+VERSIONS = range(3, 14)
+SOME = (3, 8, 9, 13)
+HOUR_MS = 3_600_000
+
+
+@same(VERSIONS)
+def test_good_batches(s: Script, version: int) -> None:
+    """Offsets count on, whatever the acks; what was written reads back the same."""
+    topic = s.topic(partitions=2)
+    s.produce(topic, s.batch(b"a", b"b", b"c"), version)
+    s.produce(topic, s.batch(b"d"), version, acks=1)
+    records = [
+        Record(None, key=b"k", headers=(("h", b"1"), ("h", None), ("", b""))),
+        Record(b"", key=b"", timestamp_delta=5),
+    ]
+    s.produce(topic, s.batch(records=records), version, partition=1)
+    s.fetch(topic, 0)
+    s.fetch(topic, 0, partition=1)
+
+
+@same(VERSIONS)
+def test_many_partitions_good_and_bad(s: Script, version: int) -> None:
+    """One request: good partitions are written though others of it are refused."""
+    first, second = s.topic("a", 2), s.topic("b", 1)
+    good, bad = s.batch(b"ok"), s.batch(b"bad", crc=1)
+    body = s.produce_body({first: {0: good, 1: bad, 7: good}, second: {0: good}}, version)
+    s.call(0, version, body)
+    s.fetch(first, 0)
+    s.fetch(first, 0, partition=1)
+    s.fetch(second, 0)
+
+
+@same(SOME)
+def test_unknown_topic(s: Script, version: int) -> None:
+    data = s.batch(b"x")
+    if version >= 13:
+        topic: dict[str, Any] = {"topic_id": uuid.UUID(int=0x1234)}
+    else:
+        topic = {"name": s.name("bad name!")}
+    parts = [{"index": 0, "records": data}]
+    s.call(0, version, {"acks": -1, "topic_data": [topic | {"partition_data": parts}]})
+    if version >= 13:
+        zero = {"topic_id": ZERO_UUID, "partition_data": parts}
+        s.call(0, version, {"acks": -1, "topic_data": [zero]})
+
+
+@same(SOME)
+def test_bad_partition(s: Script, version: int) -> None:
+    topic = s.topic(partitions=1)
+    for partition in (1, -1, 2**31 - 1):
+        s.produce(topic, s.batch(b"x"), version, partition=partition)
+
+
+@same(SOME)
+def test_bad_acks(s: Script, version: int) -> None:
+    topic = s.topic()
+    for acks in (2, -2, 32767):
+        s.produce(topic, s.batch(b"x"), version, acks=acks)
+    s.offset(topic, -1)
+
+
+@same(SOME)
+def test_no_data(s: Script, version: int) -> None:
+    topic = s.topic()
+    s.produce(topic, b"", version)
+    s.call(0, version, {"acks": -1, "topic_data": []})
+    s.offset(topic, -1)
+
+
+CRAFTED = tuple(crafted(0))
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted(differ: Differ, now_ms: int, name: str) -> None:
+    """Between two good batches, so that what was taken shows in the offsets and the fetch."""
+
+    def run(s: Script) -> None:
+        topic = s.topic()
+        s.produce(topic, s.batch(b"before"))
+        s.produce(topic, crafted(s.now_ms)[name])
+        s.produce(topic, s.batch(b"after"))
+        s.offset(topic, -1)
+        s.fetch(topic, 0)
+
+    differ.compare(run, now_ms)
+
+
+@pytest.mark.parametrize("name", ["bad crc", "count 3 of 2", "magic 1", "codec 5", "control"])
+@pytest.mark.parametrize("version", [3, 7, 10, 13])
+def test_crafted_at_versions(differ: Differ, now_ms: int, name: str, version: int) -> None:
+    """The refusal says the same in every version of the answer."""
+
+    def run(s: Script) -> None:
+        s.produce(s.topic(), crafted(s.now_ms)[name], version)
+
+    differ.compare(run, now_ms)
+
+
+@same()
+def test_too_large(s: Script, version: int) -> None:
+    topic = s.topic(max_message_bytes="1000")
+    for size in (900, 931, 932, 1000, 5000):
+        s.produce(topic, s.batch(b"x" * size))
+    s.produce(topic, s.batch(b"x" * 600) + s.batch(b"x" * 600))
+    s.produce(topic, s.batch(b"x" * 5000, codec=ZSTD))
+    big = s.topic("big")
+    s.produce(big, s.batch(b"x" * 1_048_500))
+    s.produce(big, s.batch(b"x" * 1_049_000))
+    s.offset(topic, -1)
+    s.offset(big, -1)
+
+
+@pytest.mark.parametrize("codec", [0, GZIP, SNAPPY, LZ4, ZSTD])
+def test_compacted_needs_keys(differ: Differ, now_ms: int, codec: int) -> None:
+    """A record without a key on a compacted topic is INVALID_RECORD, told per record."""
+
+    def run(s: Script) -> None:
+        topic = s.topic(cleanup_policy="compact")
+        keyed, keyless = Record(b"v", key=b"k"), Record(b"v")
+        s.produce(topic, s.batch(records=[keyed, keyed], codec=codec))
+        s.produce(topic, s.batch(records=[keyed, keyless, keyless], codec=codec))
+        s.produce(topic, s.batch(records=[keyless], codec=codec))
+        s.produce(topic, s.batch(records=[Record(None, key=b"")], codec=codec))
+        s.offset(topic, -1)
+
+    differ.compare(run, now_ms)
+
+
+@pytest.mark.parametrize("wanted", ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_compression_type(differ: Differ, now_ms: int, wanted: str) -> None:
+    """A batch of another codec is rewritten as the topic asks; its records stay."""
+
+    def run(s: Script) -> None:
+        topic = s.topic(compression_type=wanted)
+        for codec in (0, GZIP, SNAPPY, LZ4, ZSTD):
+            values = [b"%d" % i * 50 for i in range(20)]
+            s.produce(topic, s.batch(*values, codec=codec))
+        s.fetch(topic, 0)
+        s.offset(topic, s.now_ms)
+
+    differ.compare(run, now_ms)
+
+
+@pytest.mark.parametrize("codec", [0, GZIP, ZSTD])
+def test_timestamp_limits(differ: Differ, now_ms: int, codec: int) -> None:
+    def run(s: Script) -> None:
+        limits = {"message_timestamp_before_max_ms": "60000",
+                  "message_timestamp_after_max_ms": "60000"}  # fmt: skip
+        topic = s.topic(**limits)
+        for shift in (0, -30_000, -90_000, 30_000, 90_000):
+            s.produce(topic, s.batch(b"x", base_timestamp=s.now_ms + shift, codec=codec))
+        late = [Record(b"a"), Record(b"b", timestamp_delta=90_000), Record(b"c")]
+        s.produce(topic, s.batch(records=late, codec=codec))
+        s.produce(topic, s.batch(b"x", base_timestamp=-1, codec=codec))
+        s.fetch(topic, 0)
+
+    differ.compare(run, now_ms)
+
+
+@pytest.mark.parametrize("codec", [0, GZIP, LZ4])
+def test_log_append_time(differ: Differ, now_ms: int, codec: int) -> None:
+    def run(s: Script) -> None:
+        topic = s.topic(message_timestamp_type="LogAppendTime")
+        s.produce(topic, s.batch(b"a", b"b", codec=codec))
+        s.produce(topic, s.batch(b"c", base_timestamp=0, codec=codec), 5)
+        s.produce(topic, s.batch(b"d", base_timestamp=2**62, codec=codec), 13)
+        s.produce(topic, s.batch(b"e", base_timestamp=-1, codec=codec), 13)
+        s.fetch(topic, 0)
+
+    differ.compare(run, now_ms)
+
+
+@same((3, 9, 13))
+def test_transactional_id_without_transactions(s: Script, version: int) -> None:
+    """A transactional batch of a producer id that has no transaction open is refused."""
+    topic = s.topic()
+    data = s.batch(b"x", attributes=TRANSACTIONAL, producer_id=1 << 41, producer_epoch=0,
+                   base_sequence=0)  # fmt: skip
+    body = s.produce_body({topic: {0: data}}, version)
+    s.call(0, version, body | {"transactional_id": "some-id"})
+
+
+@same((3, 8, 13))
+def test_same_partition_twice(s: Script, version: int) -> None:
+    """The last of two entries for a partition of one request."""
+    topic = s.topic()
+    field = s.topic_field(topic, version >= 13, "name")
+    parts = [
+        {"index": 0, "records": s.batch(b"first")},
+        {"index": 0, "records": s.batch(b"second")},
+    ]
+    s.call(0, version, {"acks": -1, "topic_data": [field | {"partition_data": parts}]})
+    s.fetch(topic, 0)
+
+
+@same()
+def test_log_full_of_batches_reads_by_offset(s: Script, version: int) -> None:
+    topic = s.topic(segment_bytes="1048576", index_interval_bytes="4096")
+    for number in range(60):
+        s.produce(topic, s.batch(b"%d" % number * 9000))
+    for offset in (0, 1, 29, 58, 59, 60):
+        s.fetch(topic, offset, partition_max_bytes=100_000)
