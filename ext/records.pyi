@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, as the field is named so
     compression: int
     transactional: bool
     control: bool
