@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kbroker.ext import crc32c, records
 
+from kbroker.ext import crc32c, records
 from tests.reference import records as reference
 from tests.reference.records import Batch, Record, Rules
 
