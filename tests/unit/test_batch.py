@@ -54,7 +54,7 @@ def verdict(data: bytes, rules: Rules) -> tuple[int, int]:
 def slow_verdict(data: bytes, rules: Rules) -> tuple[int, int]:
     try:
         return 0, reference.judge(data, rules)
-    except reference.Bad as bad:
+    except reference.RefusedError as bad:
         return bad.error_code, bad.record
 
 

@@ -1,0 +1,1 @@
+"""Nothing of this module is reachable from Python: see the .pxd."""
