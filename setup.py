@@ -3,7 +3,7 @@
 Environment:
     KBROKER_DEBUG=1          bounds assertions and object counters (macro KBROKER_DEBUG)
     KBROKER_SANITIZE=1       AddressSanitizer and UBSan, implies KBROKER_DEBUG
-    KBROKER_TEST=1           also compile `ext/testing.pyx`, which is never shipped
+    KBROKER_TEST=1           also compile `ext/testing*.pyx`, which are never shipped
     KBROKER_BUILD_JOBS=N     compilers at a time, 2 unless told
 """
 
@@ -92,7 +92,7 @@ def extensions() -> list[Extension]:
     headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "ext" / "c").glob("*.h"))
     modules = []
     for source in sorted((ROOT / "ext").rglob("*.pyx")):
-        if source.stem == "testing" and not TEST:
+        if source.stem.startswith("testing") and not TEST:
             continue
         path = source.relative_to(ROOT)
         modules.append(
@@ -135,7 +135,7 @@ setup(
     packages=packages(),
     package_dir=ROOMS,
     package_data={"": ["py.typed", "*.pyi"]},
-    exclude_package_data={"kbroker.ext": ["testing.*"]},
+    exclude_package_data={"kbroker.ext": ["testing*"]},
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildExt},
 )

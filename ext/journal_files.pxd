@@ -1,7 +1,7 @@
 """The files of the journal: made ahead, used in turn, freed when their segments are on disk."""
 from libc.stdint cimport int64_t, uint8_t
 
-from kbroker.ext.journal cimport Journal, JournalOwner
+from kbroker.ext.journal_state cimport Journal, JournalOwner
 
 # pwrite until all is written. 0 or an errno.
 cdef int file_write(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil

@@ -5,7 +5,6 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from kbroker.ext import wire
 
 LIMITS = {

@@ -1,1 +1,0 @@
-"""Nothing of this module is reachable from Python: see the .pxd."""

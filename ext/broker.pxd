@@ -1,0 +1,19 @@
+"""What the handlers of the data plane share: hangs on `Net.broker`."""
+from libc.stdint cimport int32_t, int64_t
+
+from kbroker.ext.connection cimport Net
+from kbroker.ext.journal cimport Journal
+from kbroker.ext.registry cimport Registry
+from kbroker.ext.sessions cimport SessionCache
+
+ctypedef struct Broker:
+    Registry registry
+    Journal* journal                # NULL: durability=page-cache
+    SessionCache sessions
+    int32_t fetch_bytes_max         # fetch.max.bytes
+    int64_t producer_appends        # atomic statistics
+    int64_t bytes_in
+    int64_t bytes_out
+
+cdef inline Broker* broker_of(Net* net) noexcept nogil:
+    return <Broker*>net.broker

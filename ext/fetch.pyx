@@ -1,0 +1,456 @@
+"""Fetch (key 1), versions 4 to 18: from the index to the socket without copying a record.
+
+Behavior: partitions are read in their order while the response has room; the first that has
+records gives at least one whole batch, however large (KIP-74). Bytes go from the page cache to
+the socket by sendfile; short reads are copied, which costs less than a system call of their own.
+A consumer sees up to the high watermark, with read_committed up to the last stable offset and
+with the list of aborted transactions. With fewer than fetch.min.bytes the request waits in
+purgatory until a watermark moves or max.wait.ms is over. A response to an incremental fetch
+leaves out partitions that have nothing new.
+
+Followers: there are no other replicas, so a fetch with a replica id gets NOT_LEADER_OR_FOLLOWER.
+"""
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp
+
+from kbroker.ext.connection cimport H_CLOSE, H_DONE, H_PENDING, Op, Reply, Request
+from kbroker.ext.error_codes cimport (
+    FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    NOT_LEADER_OR_FOLLOWER,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_of_log,
+)
+from kbroker.ext.fetch_state cimport (
+    Fetch,
+    fetch_free,
+    fetch_from_request,
+    partition_drop_read,
+)
+from kbroker.ext.fetch_wire cimport (
+    FetchPartition,
+    fetch_partition_bytes_max,
+    fetch_put_end,
+    fetch_put_head,
+    fetch_put_partition,
+    fetch_put_partition_tags,
+    fetch_put_topic,
+)
+from kbroker.ext.journal cimport journal_demand
+from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read
+from kbroker.ext.log_state cimport LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref
+from kbroker.ext.posix cimport pread, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.purgatory cimport WATCH_DATA, unwatch, watch
+from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
+from kbroker.ext.response cimport (
+    op_close,
+    op_deadline,
+    op_park,
+    op_ready,
+    reply_begin,
+    reply_end,
+    reply_region,
+)
+from kbroker.ext.segment cimport Segment, segment_unref
+from kbroker.ext.sessions cimport (
+    SESSIONLESS_ID,
+    Session,
+    SessionPartition,
+    session_create,
+    session_get,
+    session_put,
+    session_to_the_end,
+    session_unref,
+)
+from kbroker.ext.wire cimport Writer, reserve, writer_init
+
+cdef enum:
+    COPY_BYTES_MAX = 8192           # shorter reads are copied into the response
+    FIXED_BYTES = 64
+    EVALUATIONS_MAX = 16            # in a row, while appends keep coming between read and watch
+
+
+# -- reading --------------------------------------------------------------------------------
+
+cdef void find_log(Fetch* fetch, FetchPartition* partition) noexcept nogil:
+    """Sets partition.log, with a reference, or the error."""
+    cdef Topic* topic
+    if partition.target.name == NULL:
+        topic = registry_by_id(&fetch.broker.registry, partition.target.id)
+        if topic == NULL:
+            partition.error = UNKNOWN_TOPIC_ID
+            return
+    else:
+        topic = registry_by_name(&fetch.broker.registry, partition.target.name,
+                                 partition.target.name_length)
+    if topic == NULL or partition.target.partition < 0 \
+            or partition.target.partition >= topic.partitions_count:
+        partition.error = UNKNOWN_TOPIC_OR_PARTITION
+        return
+    partition.log = topic_log(topic, partition.target.partition)
+    if partition.log == NULL:
+        partition.error = KAFKA_STORAGE_ERROR
+    else:
+        log_ref(partition.log)
+
+
+cdef int16_t check_epoch(FetchPartition* partition) noexcept nogil:
+    cdef int32_t told = partition.target.current_leader_epoch
+    if told < 0 or told == partition.log.leader_epoch:
+        return NONE
+    return FENCED_LEADER_EPOCH if told < partition.log.leader_epoch else UNKNOWN_LEADER_EPOCH
+
+
+cdef int16_t check_divergence(FetchPartition* partition) noexcept nogil:
+    """KIP-595: does the client's last epoch end before the offset that it asks for?"""
+    cdef int32_t epoch = -1
+    cdef int64_t end_offset = -1
+    if partition.target.last_fetched_epoch < 0:
+        return NONE
+    if log_end_offset_for_epoch(partition.log, partition.target.last_fetched_epoch, &epoch,
+                                &end_offset) != LOG_OK or epoch < 0:
+        return OFFSET_OUT_OF_RANGE
+    if epoch < partition.target.last_fetched_epoch or end_offset < partition.target.offset:
+        partition.diverging_epoch = epoch
+        partition.diverging_end = end_offset
+    return NONE
+
+
+cdef void reset_result(FetchPartition* partition) noexcept nogil:
+    partition_drop_read(partition)
+    partition.error = NONE
+    partition.high_watermark = partition.last_stable_offset = partition.log_start = -1
+    partition.diverging_epoch = -1
+
+
+cdef void read_partition(Fetch* fetch, FetchPartition* partition, int32_t bytes_max,
+                         bint min_one) noexcept nogil:
+    cdef int isolation = READ_TO_LSO if fetch.head.isolation == 1 else READ_TO_HW
+    cdef int code
+    reset_result(partition)
+    if partition.log == NULL:
+        find_log(fetch, partition)
+    if partition.error == NONE and fetch.head.replica_id >= 0:
+        partition.error = NOT_LEADER_OR_FOLLOWER
+    if partition.error == NONE:
+        partition.error = check_epoch(partition)
+    if partition.error == NONE:
+        partition.error = check_divergence(partition)
+    if partition.error != NONE:
+        return
+    code = log_read(partition.log, partition.target.offset, max(bytes_max, 0), isolation,
+                    min_one and partition.diverging_epoch < 0, &partition.slice)
+    partition.error = error_of_log(code)
+    if partition.error != NONE:
+        return
+    if partition.diverging_epoch >= 0:
+        partition_drop_read(partition)
+    partition.high_watermark = partition.slice.at.hw
+    partition.last_stable_offset = partition.slice.at.lso
+    partition.log_start = partition.slice.at.log_start
+    fetch.undurable |= partition.slice.at.leo > partition.slice.at.hw
+    if isolation == READ_TO_LSO and partition.diverging_epoch < 0:
+        partition.error = error_of_log(log_aborted(
+            partition.log, partition.target.offset, &partition.slice, &partition.aborted,
+            <int*>&partition.aborted_count))
+
+
+cdef void evaluate(Fetch* fetch) noexcept nogil:
+    """Read all partitions, within the bounds of the request and of fetch.max.bytes."""
+    cdef int64_t left = min(max(fetch.head.bytes_max, 0), fetch.broker.fetch_bytes_max)
+    cdef bint min_one = True
+    cdef FetchPartition* partition
+    cdef uint32_t i
+    fetch.bytes = 0
+    fetch.answer_now = fetch.undurable = False
+    for i in range(fetch.count):
+        partition = &fetch.partitions[i]
+        read_partition(fetch, partition,
+                       <int32_t>min(<int64_t>partition.target.bytes_max, left), min_one)
+        if partition.slice.length > 0:
+            min_one = False
+            fetch.bytes += partition.slice.length
+            left = max(left - partition.slice.length, <int64_t>0)
+        if partition.error != NONE or partition.diverging_epoch >= 0:
+            fetch.answer_now = True
+
+
+cdef inline bint complete(Fetch* fetch) noexcept nogil:
+    return (fetch.answer_now or fetch.error != NONE or fetch.count == 0
+            or fetch.head.max_wait_ms <= 0
+            or fetch.bytes >= min(fetch.head.min_bytes, fetch.broker.fetch_bytes_max))
+
+
+# -- sessions: what the client knows already --------------------------------------------------
+
+cdef bint update_cached(Session* session, FetchPartition* partition,
+                        SessionPartition* cached) noexcept nogil:
+    """Note what the client is told now. True when it is anything new."""
+    cdef bint news = partition.slice.length > 0 or partition.diverging_epoch >= 0
+    if cached.high_watermark != partition.high_watermark:
+        cached.high_watermark = partition.high_watermark
+        news = True
+    if cached.log_start != partition.log_start:
+        cached.log_start = partition.log_start
+        news = True
+    if partition.error != NONE:
+        cached.high_watermark = -1      # so that its end is told, too
+        news = True
+    if partition.slice.length > 0:
+        session_to_the_end(session, cached)
+    return news
+
+
+cdef void select_news(Fetch* fetch) noexcept nogil:
+    cdef Session* session = fetch.session
+    cdef FetchPartition* partition
+    cdef SessionPartition* cached
+    cdef uint32_t i
+    pthread_mutex_lock(&session.lock)
+    for i in range(fetch.count):
+        partition = &fetch.partitions[i]
+        cached = partition.cached
+        if session.generation != fetch.generation:
+            cached = session_get(session, &partition.target)
+        partition.respond = cached == NULL or update_cached(session, partition, cached)
+        if not partition.respond:
+            partition_drop_read(partition)
+    pthread_mutex_unlock(&session.lock)
+
+
+cdef void open_session(Fetch* fetch) noexcept nogil:
+    """A full fetch was answered: keep its partitions for the next request."""
+    cdef Session* session = session_create(&fetch.broker.sessions, fetch.version >= 13,
+                                           fetch.now_ms)
+    cdef SessionPartition* cached
+    cdef uint32_t i
+    if session == NULL:
+        return
+    pthread_mutex_lock(&session.lock)
+    for i in range(fetch.count):
+        cached = session_put(session, &fetch.partitions[i].target)
+        if cached != NULL:
+            update_cached(session, &fetch.partitions[i], cached)
+    pthread_mutex_unlock(&session.lock)
+    fetch.session = session
+
+
+cdef int32_t choose_what_to_tell(Fetch* fetch) noexcept nogil:
+    """Sets `respond` of each partition; returns the session id of the response."""
+    cdef uint32_t i
+    if fetch.error != NONE:
+        return SESSIONLESS_ID
+    if fetch.incremental:
+        select_news(fetch)
+        return fetch.session.id
+    for i in range(fetch.count):
+        fetch.partitions[i].respond = True
+    if fetch.create_session:
+        open_session(fetch)
+    return fetch.session.id if fetch.session != NULL else SESSIONLESS_ID
+
+
+# -- the response ---------------------------------------------------------------------------
+
+cdef inline bint same_topic(const FetchPartition* a, const FetchPartition* b) noexcept nogil:
+    if a.target.name == NULL:
+        return memcmp(a.target.id, b.target.id, 16) == 0
+    return a.target.name_length == b.target.name_length and memcmp(
+        a.target.name, b.target.name, <size_t>a.target.name_length) == 0
+
+
+cdef uint32_t measure(Fetch* fetch, int32_t* topics) noexcept nogil:
+    """Bytes that the response takes at most, regions not counted; and its number of topics."""
+    cdef FetchPartition* previous = NULL
+    cdef FetchPartition* partition
+    cdef uint32_t total = FIXED_BYTES
+    cdef uint32_t i
+    topics[0] = 0
+    for i in range(fetch.count):
+        partition = &fetch.partitions[i]
+        if not partition.respond:
+            continue
+        partition.region = partition.slice.length > COPY_BYTES_MAX
+        total += fetch_partition_bytes_max(partition)
+        if not partition.region:
+            total += <uint32_t>partition.slice.length
+        if previous == NULL or not same_topic(previous, partition):
+            topics[0] += 1
+        previous = partition
+    return total
+
+
+cdef int32_t partitions_of_topic(Fetch* fetch, uint32_t first) noexcept nogil:
+    cdef int32_t count = 0
+    cdef uint32_t i
+    for i in range(first, fetch.count):
+        if fetch.partitions[i].respond:
+            if not same_topic(&fetch.partitions[first], &fetch.partitions[i]):
+                break
+            count += 1
+    return count
+
+
+cdef void release_segment(void* segment) noexcept nogil:
+    segment_unref(<Segment*>segment)
+
+
+cdef bint put_records(Writer* w, Reply* reply, const uint8_t* body,
+                      FetchPartition* partition) noexcept nogil:
+    """The records, copied or as a region of the segment's file. False: they cannot be had."""
+    cdef uint8_t* target
+    cdef Segment* segment = partition.slice.segment
+    if partition.slice.length == 0:
+        return True
+    if not partition.region:
+        target = reserve(w, <size_t>partition.slice.length)
+        return target != NULL and pread(
+            partition.slice.fd, target, <size_t>partition.slice.length,
+            partition.slice.position) == partition.slice.length
+    partition.slice.segment = NULL      # the region has the reference now
+    return reply_region(reply, <uint32_t>(w.p - body), partition.slice.fd,
+                        partition.slice.position, partition.slice.length, segment,
+                        release_segment) == 0
+
+
+cdef bint write_partitions(Fetch* fetch, Writer* w, Reply* reply,
+                           const uint8_t* body) noexcept nogil:
+    cdef FetchPartition* partition
+    cdef int32_t left = 0
+    cdef uint32_t i
+    for i in range(fetch.count):
+        partition = &fetch.partitions[i]
+        if not partition.respond:
+            continue
+        if left == 0:
+            left = partitions_of_topic(fetch, i)
+            fetch_put_topic(w, fetch.version, &partition.target, left)
+        fetch_put_partition(w, fetch.version, partition)
+        if not put_records(w, reply, body, partition):
+            return False
+        fetch_put_partition_tags(w, fetch.version, partition)
+        left -= 1
+        if left == 0:
+            fetch_put_end(w, fetch.version)
+    return True
+
+
+cdef bint write_response(Fetch* fetch, Reply* reply) noexcept nogil:
+    """False: no memory or a read error; the connection must be closed."""
+    cdef int32_t session_id = choose_what_to_tell(fetch)
+    cdef int32_t topics
+    cdef uint32_t room = measure(fetch, &topics)
+    cdef uint8_t* body = reply_begin(reply, room)
+    cdef Writer w
+    if body == NULL:
+        return False
+    writer_init(&w, body, room)
+    fetch_put_head(&w, fetch.version, fetch.error, session_id, topics)
+    if not write_partitions(fetch, &w, reply, body):
+        return False
+    fetch_put_end(&w, fetch.version)
+    reply_end(reply, <uint32_t>(w.p - body))
+    return True
+
+
+# -- waiting --------------------------------------------------------------------------------
+
+cdef void stop_watching(Fetch* fetch) noexcept nogil:
+    cdef uint32_t i
+    for i in range(fetch.count):
+        if fetch.partitions[i].watching:
+            unwatch(&fetch.partitions[i].watch)
+            fetch.partitions[i].watching = False
+
+
+cdef bint watch_all(Fetch* fetch, Op* op) noexcept nogil:
+    """False: a watermark has moved since it was read; evaluate again."""
+    cdef FetchPartition* partition
+    cdef uint32_t i
+    for i in range(fetch.count):
+        partition = &fetch.partitions[i]
+        partition_drop_read(partition)
+        if not watch(&partition.watch, WATCH_DATA, partition.log, op, partition.high_watermark):
+            stop_watching(fetch)
+            return False
+        partition.watching = True
+    if fetch.undurable and fetch.broker.journal != NULL:
+        journal_demand(fetch.broker.journal)
+    return True
+
+
+cdef void finish(Op* op) noexcept nogil:
+    cdef Fetch* fetch = <Fetch*>op.ext
+    op.ext = NULL
+    if write_response(fetch, &op.reply):
+        op_ready(op)
+    else:
+        op_close(op, b"no memory or a read error while answering a fetch")
+    fetch_free(fetch)
+
+
+cdef void on_moved(Op* op) noexcept nogil:
+    """A watermark has moved: enough now? Else go on waiting."""
+    cdef Fetch* fetch = <Fetch*>op.ext
+    cdef int i
+    for i in range(EVALUATIONS_MAX):
+        stop_watching(fetch)
+        evaluate(fetch)
+        if complete(fetch):
+            break
+        if watch_all(fetch, op):
+            return
+    else:
+        evaluate(fetch)
+    finish(op)
+
+
+cdef void on_timeout(Op* op) noexcept nogil:
+    cdef Fetch* fetch = <Fetch*>op.ext
+    stop_watching(fetch)
+    evaluate(fetch)
+    finish(op)
+
+
+cdef void on_cancel(Op* op) noexcept nogil:
+    cdef Fetch* fetch = <Fetch*>op.ext
+    if fetch != NULL:
+        stop_watching(fetch)
+        fetch_free(fetch)
+        op.ext = NULL
+
+
+cdef int wait(Request* request, Fetch* fetch) noexcept nogil:
+    cdef Op* op = op_park(request)
+    if op == NULL:
+        fetch_free(fetch)
+        request.reason = b"out of memory"
+        return H_CLOSE
+    op.ext = fetch
+    op.on_event = on_moved
+    op.on_timeout = on_timeout
+    op.on_cancel = on_cancel
+    op_deadline(op, fetch.head.max_wait_ms)
+    if not watch_all(fetch, op):
+        on_moved(op)
+    return H_PENDING
+
+
+cdef int handle_fetch(Request* request) noexcept nogil:
+    cdef Fetch* fetch = fetch_from_request(request)
+    cdef bint written
+    if fetch == NULL:
+        return H_CLOSE
+    evaluate(fetch)
+    if not complete(fetch):
+        return wait(request, fetch)
+    written = write_response(fetch, &request.reply)
+    fetch_free(fetch)
+    if written:
+        return H_DONE
+    request.reason = b"no memory or a read error while answering a fetch"
+    return H_CLOSE

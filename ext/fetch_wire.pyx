@@ -1,0 +1,212 @@
+"""Reading and writing Fetch; see fetch_wire.pxd."""
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.wire cimport (
+    Slice,
+    cursor_init,
+    get_array,
+    get_compact_array,
+    get_compact_string,
+    get_i8,
+    get_i32,
+    get_i64,
+    get_string,
+    get_tag_count,
+    get_uuid,
+    get_uvarint,
+    put_array,
+    put_compact_array,
+    put_compact_string,
+    put_i16,
+    put_i32,
+    put_i64,
+    put_no_tags,
+    put_raw,
+    put_string,
+    put_uvarint,
+    skip_tags,
+    take,
+)
+
+cdef enum:
+    FLEXIBLE = 12
+    TOPIC_IDS = 13
+    TOPIC_BYTES_MIN = 3
+    PARTITION_BYTES_MIN = 16
+    TAG_REPLICA_STATE = 1
+    TAG_DIVERGING_EPOCH = 0
+    DIVERGING_EPOCH_BYTES = 13      # epoch, end offset, no tags
+    RESPONSE_PARTITION_BYTES = 96
+    ABORTED_BYTES = 17
+
+
+cdef inline int32_t read_count(Cursor* c, int16_t version, size_t bytes_min) noexcept nogil:
+    if version >= FLEXIBLE:
+        return get_compact_array(c, bytes_min)
+    return get_array(c, bytes_min)
+
+
+cdef void fetch_read_head(Cursor* c, int16_t version, FetchHead* out) noexcept nogil:
+    out.replica_id = get_i32(c) if version < 15 else -1
+    out.max_wait_ms = get_i32(c)
+    out.min_bytes = get_i32(c)
+    out.bytes_max = get_i32(c)
+    out.isolation = get_i8(c)
+    out.session_id = get_i32(c) if version >= 7 else 0
+    out.session_epoch = get_i32(c) if version >= 7 else -1
+    out.topics_count = read_count(c, version, TOPIC_BYTES_MIN)
+
+
+cdef void read_topic_key(Cursor* c, int16_t version, FetchTarget* out) noexcept nogil:
+    cdef Slice name
+    cdef const uint8_t* topic_id
+    memset(out, 0, sizeof(FetchTarget))
+    if version >= TOPIC_IDS:
+        topic_id = get_uuid(c)
+        if topic_id != NULL:
+            memcpy(out.id, topic_id, 16)
+        return
+    name = get_compact_string(c) if version >= FLEXIBLE else get_string(c)
+    out.name = name.p if name.p != NULL else <const uint8_t*>b""
+    out.name_length = name.n
+
+
+cdef int32_t fetch_read_topic(Cursor* c, int16_t version, FetchTarget* out) noexcept nogil:
+    """Name or id into `out`; returns the number of partitions that follow."""
+    read_topic_key(c, version, out)
+    return read_count(c, version, PARTITION_BYTES_MIN)
+
+
+cdef void fetch_read_partition(Cursor* c, int16_t version, FetchTarget* out) noexcept nogil:
+    out.partition = get_i32(c)
+    out.current_leader_epoch = get_i32(c) if version >= 9 else -1
+    out.offset = get_i64(c)
+    out.last_fetched_epoch = get_i32(c) if version >= FLEXIBLE else -1
+    if version >= 5:
+        get_i64(c)                  # a follower's log start offset
+    out.bytes_max = get_i32(c)
+    if version >= FLEXIBLE:
+        skip_tags(c)
+
+
+cdef int32_t fetch_read_forgotten_count(Cursor* c, int16_t version) noexcept nogil:
+    return read_count(c, version, TOPIC_BYTES_MIN) if version >= 7 else 0
+
+
+cdef int32_t fetch_read_forgotten_topic(Cursor* c, int16_t version,
+                                        FetchTarget* out) noexcept nogil:
+    read_topic_key(c, version, out)
+    return read_count(c, version, 4)
+
+
+cdef void fetch_end_struct(Cursor* c, int16_t version) noexcept nogil:
+    if version >= FLEXIBLE:
+        skip_tags(c)
+
+
+cdef void fetch_read_tail(Cursor* c, int16_t version, FetchHead* head) noexcept nogil:
+    cdef Cursor field
+    cdef uint32_t fields, tag, size, i
+    cdef const uint8_t* at
+    if version >= FLEXIBLE:
+        get_compact_string(c)       # rack id
+    elif version >= 11:
+        get_string(c)
+    if version < FLEXIBLE:
+        return
+    fields = get_tag_count(c)
+    for i in range(fields):
+        tag = get_uvarint(c)
+        size = get_uvarint(c)
+        at = take(c, size)
+        if tag == TAG_REPLICA_STATE and version >= 15 and at != NULL:
+            cursor_init(&field, at, size)
+            head.replica_id = get_i32(&field)
+            c.bad |= field.bad
+
+
+# -- the response ---------------------------------------------------------------------------
+
+cdef uint32_t fetch_partition_bytes_max(const FetchPartition* partition) noexcept nogil:
+    """Bytes of the partition and of a topic before it, records not counted."""
+    cdef uint32_t total = RESPONSE_PARTITION_BYTES + <uint32_t>partition.target.name_length
+    if partition.aborted_count > 0:
+        total += <uint32_t>partition.aborted_count * ABORTED_BYTES
+    return total
+
+
+cdef void fetch_put_head(Writer* w, int16_t version, int16_t error, int32_t session_id,
+                         int32_t topics_count) noexcept nogil:
+    put_i32(w, 0)                   # throttle time, ms
+    if version >= 7:
+        put_i16(w, error)
+        put_i32(w, session_id)
+    if version >= FLEXIBLE:
+        put_compact_array(w, topics_count)
+    else:
+        put_array(w, topics_count)
+
+
+cdef void fetch_put_topic(Writer* w, int16_t version, const FetchTarget* target,
+                          int32_t partitions_count) noexcept nogil:
+    if version >= TOPIC_IDS:
+        put_raw(w, target.id, 16)
+    elif version >= FLEXIBLE:
+        put_compact_string(w, target.name, target.name_length)
+    else:
+        put_string(w, target.name, target.name_length)
+    if version >= FLEXIBLE:
+        put_compact_array(w, partitions_count)
+    else:
+        put_array(w, partitions_count)
+
+
+cdef void put_aborted(Writer* w, int16_t version, const FetchPartition* p) noexcept nogil:
+    cdef int32_t i
+    if version >= FLEXIBLE:
+        put_compact_array(w, p.aborted_count)
+    else:
+        put_array(w, p.aborted_count)
+    for i in range(p.aborted_count):
+        put_i64(w, p.aborted[i].producer_id)
+        put_i64(w, p.aborted[i].first_offset)
+        if version >= FLEXIBLE:
+            put_no_tags(w)
+
+
+cdef void fetch_put_partition(Writer* w, int16_t version,
+                              const FetchPartition* p) noexcept nogil:
+    put_i32(w, p.target.partition)
+    put_i16(w, p.error)
+    put_i64(w, p.high_watermark)
+    put_i64(w, p.last_stable_offset)
+    if version >= 5:
+        put_i64(w, p.log_start)
+    put_aborted(w, version, p)
+    if version >= 11:
+        put_i32(w, -1)              # preferred read replica
+    if version >= FLEXIBLE:
+        put_uvarint(w, <uint32_t>p.slice.length + 1)
+    else:
+        put_i32(w, <int32_t>p.slice.length)
+
+
+cdef void fetch_put_end(Writer* w, int16_t version) noexcept nogil:
+    """The tagged fields of a topic or of the whole response: none."""
+    if version >= FLEXIBLE:
+        put_no_tags(w)
+
+
+cdef void fetch_put_partition_tags(Writer* w, int16_t version,
+                                   const FetchPartition* p) noexcept nogil:
+    if version < FLEXIBLE:
+        return
+    if p.diverging_epoch < 0:
+        put_no_tags(w)
+        return
+    put_uvarint(w, 1)
+    put_uvarint(w, TAG_DIVERGING_EPOCH)
+    put_uvarint(w, DIVERGING_EPOCH_BYTES)
+    put_i32(w, p.diverging_epoch)
+    put_i64(w, p.diverging_end)
+    put_no_tags(w)

@@ -1,0 +1,403 @@
+"""Files `.kbroker-journal.N` in the log directory, N from 0: Apache Kafka passes over such names.
+
+    0     magic "KBJRNL01"   8  salt   16  file sequence   24  bytes of the file
+    32    crc32c of 0..31
+    4096  groups, each at a multiple of 4096, to the first one that does not follow
+
+All of a file's blocks are written (zeros) before its first use, so that a sync has no extent and
+no size to commit; and they are used again and again, so that stays true. A file's sequence grows
+each time it is taken into use. Files are freed in the order of use, once the segments of all
+owners that have batches in them were synced (the checkpointer's work): from the oldest file that
+is still needed on, sequences follow each other without a gap.
+
+Rate decides how many there are: one small file at the start; the next is made while the active
+one is half full; up to `bytes_max` in all. Beyond that the flusher waits for the checkpointer,
+the group buffer fills and producers are held back. Spare files go after a minute without use.
+
+Concurrency: `active` is the flusher's alone; flags, owner lists and the table of files are
+guarded by the journal lock.
+"""
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.crc32c cimport crc32c
+from kbroker.ext.endian cimport store_be32, store_be64
+from kbroker.ext.journal_state cimport (
+    JOURNAL_BLOCK_BYTES,
+    JOURNAL_FILES_MAX,
+    JournalFile,
+)
+from kbroker.ext.posix cimport (
+    EINTR,
+    EINVAL,
+    EIO,
+    ENOSPC,
+    O_CLOEXEC,
+    O_CREAT,
+    O_DIRECT,
+    O_DIRECTORY,
+    O_RDONLY,
+    O_RDWR,
+    O_TRUNC,
+    close,
+    errno,
+    fallocate,
+    fdatasync,
+    fsync,
+    open as posix_open,
+    posix_memalign,
+    pthread_cond_broadcast,
+    pthread_cond_signal,
+    pthread_cond_timedwait,
+    pthread_cond_wait,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    pwrite,
+    snprintf,
+    timespec_t,
+    unlink,
+)
+
+cdef enum:
+    FIRST_FILE_BYTES = 16777216
+    ZEROS_BYTES = 1048576
+    PATH_BYTES = 4096
+    SPARE_KEPT_SECONDS = 60
+
+
+cdef int file_write(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil:
+    cdef ssize_t written
+    while size > 0:
+        written = pwrite(fd, data, <size_t>size, position)
+        if written < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        if written == 0:
+            return EIO
+        data += written
+        size -= written
+        position += written
+    return 0
+
+
+cdef extern from * nogil:
+    """
+    static void set_errno(int code) { errno = code; }
+    """
+    void set_errno(int code)
+
+
+cdef int sync_directory(Journal* journal) noexcept nogil:
+    cdef int fd = posix_open(journal.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+    cdef int code = 0
+    if fd < 0:
+        return errno
+    if fsync(fd) != 0:
+        code = errno
+    close(fd)
+    return code
+
+
+cdef int fill_with_zeros(int fd, int64_t size) noexcept nogil:
+    cdef uint8_t* zeros = NULL
+    cdef int64_t position = 0
+    cdef int64_t part
+    cdef int code = 0
+    if posix_memalign(<void**>&zeros, JOURNAL_BLOCK_BYTES, ZEROS_BYTES) != 0:
+        return ENOSPC
+    memset(zeros, 0, ZEROS_BYTES)
+    while position < size and code == 0:
+        part = min(<int64_t>ZEROS_BYTES, size - position)
+        code = file_write(fd, zeros, part, position)
+        position += part
+    free(zeros)
+    if code == 0 and fdatasync(fd) != 0:
+        code = errno
+    return code
+
+
+cdef void file_path(Journal* journal, uint32_t index, char* out) noexcept nogil:
+    snprintf(out, PATH_BYTES, b"%s/.kbroker-journal.%u", journal.directory, index)
+
+
+cdef JournalFile* file_create(Journal* journal, uint32_t index, int64_t size,
+                              bint prepare) noexcept nogil:
+    """A free file of `size` bytes on disk, or NULL with errno. Nothing is left when it fails.
+
+    prepare: write its blocks. Without, they are only reserved and the first lap is slower.
+    """
+    cdef char path[PATH_BYTES]
+    cdef JournalFile* file
+    cdef int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC
+    cdef int code = 0
+    cdef int fd
+    file_path(journal, index, path)
+    fd = posix_open(path, flags | O_DIRECT, 0o600)
+    if fd < 0 and errno == EINVAL:
+        fd = posix_open(path, flags, 0o600)      # a file system without O_DIRECT
+    if fd < 0:
+        return NULL
+    file = <JournalFile*>calloc(1, sizeof(JournalFile))
+    if file == NULL or fallocate(fd, 0, 0, size) != 0:
+        code = errno
+    elif prepare:
+        code = fill_with_zeros(fd, size)
+    elif fsync(fd) != 0:
+        code = errno
+    if code == 0:
+        code = sync_directory(journal)
+    if code:
+        close(fd)
+        unlink(path)
+        free(file)
+        set_errno(code)
+        return NULL
+    file.fd = fd
+    file.index = index
+    file.bytes_max = size
+    file.is_free = 1
+    return file
+
+
+cdef int64_t bytes_of_all(Journal* journal) noexcept nogil:
+    cdef int64_t total = 0
+    cdef uint32_t i
+    for i in range(journal.files_count):
+        total += journal.files[i].bytes_max
+    return total
+
+
+cdef uint32_t unused_index(Journal* journal) noexcept nogil:
+    cdef uint32_t index = 0
+    cdef uint32_t i = 0
+    while i < journal.files_count:
+        if journal.files[i].index == index:
+            index += 1
+            i = 0
+        else:
+            i += 1
+    return index
+
+
+cdef bint may_grow(Journal* journal) noexcept nogil:
+    return (journal.files_count < JOURNAL_FILES_MAX
+            and bytes_of_all(journal) + journal.file_bytes <= journal.bytes_max)
+
+
+cdef JournalFile* oldest(Journal* journal, bint is_free) noexcept nogil:
+    """The free, or the sealed and not yet freed, file of the lowest sequence; NULL: none."""
+    cdef JournalFile* found = NULL
+    cdef JournalFile* file
+    cdef uint32_t i
+    for i in range(journal.files_count):
+        file = journal.files[i]
+        if file.is_free == is_free and file != journal.active \
+                and (found == NULL or file.sequence < found.sequence):
+            found = file
+    return found
+
+
+cdef int take_into_use(Journal* journal, JournalFile* file) noexcept nogil:
+    """Write the header that names its place in the order. Synced with its first group."""
+    cdef uint8_t* block = NULL
+    cdef int code
+    if posix_memalign(<void**>&block, JOURNAL_BLOCK_BYTES, JOURNAL_BLOCK_BYTES) != 0:
+        return ENOSPC
+    memset(block, 0, JOURNAL_BLOCK_BYTES)
+    journal.file_sequence += 1
+    memcpy(block, b"KBJRNL01", 8)
+    store_be64(block + 8, journal.salt)
+    store_be64(block + 16, journal.file_sequence)
+    store_be64(block + 24, <uint64_t>file.bytes_max)
+    store_be32(block + 32, crc32c(block, 32))
+    code = file_write(file.fd, block, JOURNAL_BLOCK_BYTES, 0)
+    free(block)
+    pthread_mutex_lock(&journal.lock)
+    file.sequence = journal.file_sequence
+    file.position = JOURNAL_BLOCK_BYTES
+    file.is_free = 0
+    journal.active = file
+    pthread_cond_signal(&journal.sealed)
+    pthread_mutex_unlock(&journal.lock)
+    return code
+
+
+cdef int files_open_first(Journal* journal) noexcept nogil:
+    cdef int64_t size = max(<int64_t>journal.group_bytes + 2 * JOURNAL_BLOCK_BYTES,
+                            min(journal.file_bytes, <int64_t>FIRST_FILE_BYTES))
+    cdef JournalFile* file
+    size = (size + JOURNAL_BLOCK_BYTES - 1) & ~<int64_t>(JOURNAL_BLOCK_BYTES - 1)
+    journal.file_bytes = max(size, journal.file_bytes)
+    file = file_create(journal, 0, size, True)
+    if file == NULL:
+        return errno
+    journal.files[0] = file
+    journal.files_count = 1
+    return take_into_use(journal, file)
+
+
+cdef void grow(Journal* journal, bint prepare) noexcept nogil:
+    """Lock held, released meanwhile: one more file. On a full disk there is just none."""
+    cdef uint32_t index = unused_index(journal)
+    cdef JournalFile* file
+    journal.preparing = 1
+    pthread_mutex_unlock(&journal.lock)
+    file = file_create(journal, index, journal.file_bytes, prepare)
+    pthread_mutex_lock(&journal.lock)
+    journal.preparing = 0
+    if file != NULL:
+        journal.files[journal.files_count] = file
+        journal.files_count += 1
+    pthread_cond_broadcast(&journal.moved)
+
+
+cdef int files_next(Journal* journal) noexcept nogil:
+    """Flusher: seal the active file and take the next one into use. 0 or an errno."""
+    cdef JournalFile* file
+    cdef bint tried_to_grow = False
+    pthread_mutex_lock(&journal.lock)
+    journal.active.is_sealed = 1
+    journal.active = NULL
+    pthread_cond_signal(&journal.sealed)
+    file = oldest(journal, True)
+    while file == NULL and not journal.failed:
+        if not tried_to_grow and not journal.preparing and may_grow(journal):
+            tried_to_grow = True
+            grow(journal, False)
+        else:
+            pthread_cond_wait(&journal.moved, &journal.lock)
+        file = oldest(journal, True)
+    if file != NULL:
+        file.is_free = 0
+    pthread_mutex_unlock(&journal.lock)
+    if file == NULL:
+        return journal.failed
+    return take_into_use(journal, file)
+
+
+cdef void files_hint(Journal* journal) noexcept nogil:
+    """Flusher, after a group: wake the checkpointer when a spare file should be made."""
+    if journal.active.position * 2 > journal.active.bytes_max and not journal.spare_hinted:
+        pthread_mutex_lock(&journal.lock)
+        journal.spare_hinted = 1
+        pthread_cond_signal(&journal.sealed)
+        pthread_mutex_unlock(&journal.lock)
+
+
+cdef void file_note_owner(Journal* journal, JournalOwner* owner) noexcept nogil:
+    """Lock held: the active file has batches of this owner; keep it until it was synced."""
+    cdef JournalFile* file = journal.active
+    cdef JournalOwner** grown
+    if file == NULL or owner.file_sequence == file.sequence:
+        return
+    if file.owners_count == file.owners_capacity:
+        file.owners_capacity = max(<uint32_t>16, file.owners_capacity * 2)
+        grown = <JournalOwner**>realloc(file.owners, file.owners_capacity * sizeof(void*))
+        if grown == NULL:
+            journal.failed = ENOSPC      # without the list the file could never be freed
+            return
+        file.owners = grown
+    owner.file_sequence = file.sequence
+    journal.call.retain(owner.context)
+    file.owners[file.owners_count] = owner
+    file.owners_count += 1
+
+
+# -- the checkpointer -----------------------------------------------------------------------
+
+cdef void drop_owners(Journal* journal, JournalFile* file) noexcept nogil:
+    cdef uint32_t i
+    for i in range(file.owners_count):
+        journal.call.release(file.owners[i].context)
+    free(file.owners)
+    file.owners = NULL
+    file.owners_count = 0
+    file.owners_capacity = 0
+
+
+cdef void checkpoint_file(Journal* journal, JournalFile* file) noexcept nogil:
+    """Sync the segments of all owners of a sealed file; then the file may be written again."""
+    cdef uint32_t i
+    cdef int code = 0
+    for i in range(file.owners_count):
+        if code == 0:
+            code = journal.call.sync(file.owners[i].context)
+    drop_owners(journal, file)
+    pthread_mutex_lock(&journal.lock)
+    if code == 0:
+        file.is_free = 1
+        file.is_sealed = 0
+    elif not journal.failed:
+        journal.failed = code
+    pthread_cond_broadcast(&journal.moved)
+    pthread_mutex_unlock(&journal.lock)
+
+
+cdef void remove_file(Journal* journal, uint32_t i) noexcept nogil:
+    cdef char path[PATH_BYTES]
+    file_path(journal, journal.files[i].index, path)
+    close(journal.files[i].fd)
+    unlink(path)
+    free(journal.files[i])
+    journal.files_count -= 1
+    journal.files[i] = journal.files[journal.files_count]
+
+
+cdef void drop_spares(Journal* journal) noexcept nogil:
+    """Lock held: give back the disk space of files that nobody needed for a while."""
+    cdef uint32_t i = 0
+    while i < journal.files_count:
+        if journal.files[i].is_free:
+            remove_file(journal, i)
+        else:
+            i += 1
+
+
+cdef bint wait_for_work(Journal* journal) noexcept nogil:
+    """Lock held. False: a minute went by without a file being sealed."""
+    cdef timespec_t at
+    cdef int64_t due = monotonic_ns() + <int64_t>SPARE_KEPT_SECONDS * 1000000000
+    if oldest(journal, True) == NULL:
+        pthread_cond_wait(&journal.sealed, &journal.lock)
+        return True
+    at.tv_sec = due // 1000000000
+    at.tv_nsec = due % 1000000000
+    return pthread_cond_timedwait(&journal.sealed, &journal.lock, &at) == 0
+
+
+cdef void* journal_checkpointer(void* argument) noexcept nogil:
+    cdef Journal* journal = <Journal*>argument
+    cdef JournalFile* file
+    pthread_mutex_lock(&journal.lock)
+    while journal.stopping < 2:
+        file = oldest(journal, False)
+        if file != NULL and file.is_sealed and not journal.failed:
+            pthread_mutex_unlock(&journal.lock)
+            checkpoint_file(journal, file)
+            pthread_mutex_lock(&journal.lock)
+        elif journal.spare_hinted:
+            journal.spare_hinted = 0
+            if oldest(journal, True) == NULL and may_grow(journal):
+                grow(journal, True)
+        elif not wait_for_work(journal) and journal.stopping < 2:
+            drop_spares(journal)
+    pthread_mutex_unlock(&journal.lock)
+    return NULL
+
+
+cdef void files_close(Journal* journal, bint unlink_files) noexcept nogil:
+    """Close all files of a stopped journal, and unlink them when nothing in them is needed."""
+    cdef uint32_t i
+    while journal.files_count:
+        i = journal.files_count - 1
+        drop_owners(journal, journal.files[i])
+        if unlink_files:
+            remove_file(journal, i)
+        else:
+            close(journal.files[i].fd)
+            free(journal.files[i])
+            journal.files_count = i
+    journal.active = NULL

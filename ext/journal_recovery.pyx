@@ -1,0 +1,69 @@
+"""After a crash: what the journal has and the segments may not have, put into the logs.
+
+`replay` comes after the logs were opened and their torn tails cut (each log then ends with a
+whole batch), and before anything is appended. Entries below a log's end are there already;
+those that continue it are appended. Then the logs are flushed and `remove` takes the journal
+away: a crash in between only means that the same is done again.
+
+A gap (an entry beyond the log's end) can come from nothing but a lost or damaged segment: it is
+counted and that partition's later entries are left alone.
+"""
+from typing import NamedTuple
+
+from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
+from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.journal_walk cimport JournalReader, JournalWalk, walk_next
+from kbroker.ext.log cimport Log
+from kbroker.ext.log_append cimport log_append_as_is
+from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE, LOG_OK
+
+class Replayed(NamedTuple):
+    """What a replay did. Bytes are of batches."""
+
+    files: int
+    groups: int
+    batches: int
+    applied: int
+    applied_bytes: int
+    gaps: int
+
+
+cdef int apply_entry(JournalWalk* walk, Log log) except? -99:
+    """1: appended. 0: it was there. -1: a gap."""
+    cdef BatchInfo info
+    cdef int code
+    if walk.base_offset < log.core.leo:
+        return 0
+    if batch_parse(walk.batch, walk.batch + walk.batch_bytes, &info) != BATCH_OK:
+        return -1
+    code = log_append_as_is(log.core, walk.batch, &info, realtime_ms())
+    if code == LOG_OFFSET_OUT_OF_RANGE:
+        return -1
+    if code != LOG_OK:
+        raise OSError(f"cannot write to the log in {log.directory} while replaying the journal")
+    return 1
+
+
+def replay(directory, logs):
+    """Append to each log what only the journal has. `logs`: (topic id, partition) to Log.
+
+    Entries of topics that are not in `logs` were deleted and are passed over.
+    """
+    cdef JournalReader walk = JournalReader(directory)
+    cdef int done
+    batches = applied = applied_bytes = gaps = 0
+    gapped = set()
+    while walk_next(&walk.walk):
+        batches += 1
+        key = (walk.topic_id(), walk.walk.partition)
+        log = logs.get(key)
+        if log is None or key in gapped:
+            continue
+        done = apply_entry(&walk.walk, log)
+        if done > 0:
+            applied += 1
+            applied_bytes += walk.walk.batch_bytes
+        elif done < 0:
+            gaps += 1
+            gapped.add(key)
+    return Replayed(walk.walk.files_count, walk.walk.groups, batches, applied, applied_bytes, gaps)

@@ -1,0 +1,14 @@
+from typing import NamedTuple
+
+class Entry(NamedTuple):
+    topic_id: bytes
+    partition: int
+    base_offset: int
+    end_offset: int
+    batch: bytes
+
+def files(directory: str) -> list[str]: ...
+def remove(directory: str) -> None: ...
+def entries(directory: str) -> list[Entry]: ...
+class JournalReader:
+    def __init__(self, directory: str) -> None: ...

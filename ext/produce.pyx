@@ -1,0 +1,409 @@
+"""Produce (key 0), versions 3 to 13: from the frame in the receive buffer to the log and back.
+
+Behavior: the whole request is read before anything is done, so a malformed one has no effect.
+Each partition is then checked and appended on its own; one may fail while others succeed. acks=0
+gets no answer, but a failure closes the connection, which is how such a producer learns of it.
+acks=1 is answered after the append. acks=all is answered when the high watermark has passed the
+batch: at once with durability=page-cache, else when the journal's group is on disk; the request
+waits in purgatory for that, at most its timeout, and the answer is written ahead but for the
+error codes that the wait may still set.
+
+What must decompress or recompress goes to the I/O pool, where the same code runs.
+
+Not done: transactional batches are refused with INVALID_TXN_STATE; quotas.
+"""
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memset
+
+from kbroker.ext.atomics cimport atomic_load_i64
+from kbroker.ext.batch cimport (
+    ATTRIBUTES_OFFSET,
+    BATCH_NO_KEY,
+    BATCH_OK,
+    CODEC_MASK,
+    RECORDS_OFFSET,
+    BatchInfo,
+    BatchRules,
+    batch_error_code,
+    batch_error_message,
+    batch_next_bad_record,
+    batch_validate,
+)
+from kbroker.ext.broker cimport Broker, broker_of
+from kbroker.ext.connection cimport (
+    H_CLOSE,
+    H_DONE,
+    H_IO,
+    H_NONE,
+    H_PENDING,
+    H_STALL,
+    Op,
+    Reply,
+    Request,
+)
+from kbroker.ext.error_codes cimport (
+    INVALID_RECORD,
+    INVALID_REQUIRED_ACKS,
+    INVALID_TOPIC_EXCEPTION,
+    INVALID_TXN_STATE,
+    KAFKA_STORAGE_ERROR,
+    NONE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    error_of_log,
+)
+from kbroker.ext.journal cimport (
+    JOURNAL_ENTRY_HEADER_BYTES,
+    JOURNAL_OK,
+    journal_demand,
+    journal_has_room,
+    journal_wait_room,
+)
+from kbroker.ext.log_append cimport AppendResult, log_append
+from kbroker.ext.log_state cimport (
+    LOG_DUPLICATE,
+    LOG_OK,
+    LOG_STALL,
+    LOG_STORAGE_ERROR,
+    Log,
+)
+from kbroker.ext.produce_codec cimport Rewritten, rewrite_batch, rewritten_free
+from kbroker.ext.produce_wait cimport (
+    durable_abandon,
+    durable_park,
+    durable_release,
+    durable_watch,
+)
+from kbroker.ext.produce_wire cimport (
+    PartitionResult,
+    ProduceHead,
+    ProduceTopic,
+    end_topic,
+    read_head,
+    read_partition,
+    read_topic,
+    response_bytes_max,
+    write_response,
+)
+from kbroker.ext.purgatory cimport log_has_readers, log_wake
+from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
+from kbroker.ext.response cimport (
+    op_close,
+    op_deadline,
+    reply_begin,
+    reply_end,
+)
+from kbroker.ext.wire cimport Cursor, Slice, Writer, cursor_init, skip_tags, writer_init
+
+cdef enum:
+    RESULTS_ON_STACK = 16
+    ENTRY_OVERHEAD_BYTES = JOURNAL_ENTRY_HEADER_BYTES + 8
+    BAD_RECORDS_LISTED_MAX = 10000
+
+cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
+cdef const char* REJECTED = b"One or more records have been rejected"
+
+
+# One request while it is handled; on the stack of handle_produce.
+ctypedef struct Produce:
+    Request* request
+    Broker* broker
+    ProduceHead head
+    BatchRules rules                # of the partition at hand
+    uint32_t count                  # partitions
+    uint32_t records_bytes
+    bint heavy                      # something must be decompressed
+    bint demand                     # somebody waits for the journal
+    bint failed                     # a partition has an error
+    int32_t waiting                 # partitions whose batch must become durable
+    bint transactional
+    PartitionResult* results
+
+
+# -- reading --------------------------------------------------------------------------------
+
+cdef inline Topic* find_topic(Broker* broker, const ProduceTopic* topic) noexcept nogil:
+    if topic.id != NULL:
+        return registry_by_id(&broker.registry, topic.id)
+    return registry_by_name(&broker.registry, topic.name.p, topic.name.n)
+
+
+cdef inline bint must_decompress(Log* log, const Slice* records) noexcept nogil:
+    """Does the topic want a look into the batch, or another codec than it has?"""
+    cdef int32_t codec
+    if log == NULL or records.n < RECORDS_OFFSET:
+        return False
+    codec = records.p[ATTRIBUTES_OFFSET + 1] & CODEC_MASK
+    if log.cfg.compression_type >= 0 and log.cfg.compression_type != codec:
+        return True
+    return codec != 0 and log.cfg.cleanup_compact
+
+
+cdef bint survey(Produce* produce) noexcept nogil:
+    """Walk the whole request once. False: it is malformed."""
+    cdef Request* request = produce.request
+    cdef Cursor c
+    cdef ProduceTopic topic
+    cdef Topic* found
+    cdef Slice records
+    cdef int32_t partition
+    cdef int32_t i, j
+    cursor_init(&c, request.p, <size_t>(request.end - request.p))
+    read_head(&c, request.api_version, &produce.head)
+    for i in range(produce.head.topics_count):
+        read_topic(&c, request.api_version, &topic)
+        found = find_topic(produce.broker, &topic) if not c.bad else NULL
+        for j in range(topic.partitions_count):
+            read_partition(&c, request.api_version, &partition, &records)
+            if c.bad:
+                return False
+            produce.count += 1
+            if records.n > RECORDS_OFFSET:
+                produce.records_bytes += <uint32_t>records.n
+                produce.transactional |= records.p[ATTRIBUTES_OFFSET + 1] & 0x10 != 0
+                if found != NULL and must_decompress(topic_log(found, partition), &records):
+                    produce.heavy = True
+        end_topic(&c, request.api_version)
+    if request.api_version >= 9:
+        skip_tags(&c)
+    return not c.bad and c.p == c.end
+
+
+# -- one partition --------------------------------------------------------------------------
+
+cdef void set_rules(Produce* produce, Log* log) noexcept nogil:
+    cdef BatchRules* rules = &produce.rules
+    rules.now_ms = produce.request.wall_ms
+    rules.timestamp_before_max_ms = log.cfg.timestamp_before_max_ms
+    rules.timestamp_after_max_ms = log.cfg.timestamp_after_max_ms
+    rules.max_message_bytes = <int32_t>log.cfg.max_message_bytes
+    rules.log_append_time = log.cfg.timestamp_type == 1
+    rules.compacted = log.cfg.cleanup_compact != 0
+    rules.from_client = True
+    rules.zstd_allowed = produce.request.api_version >= 7
+
+
+cdef void refuse_batch(Produce* produce, PartitionResult* result, int code, int32_t bad_record,
+                       const BatchInfo* info) noexcept nogil:
+    """The batch was refused by its content; bad records are listed each."""
+    cdef int32_t index = bad_record
+    result.error = batch_error_code(code)
+    if bad_record < 0:
+        return
+    result.message = REJECTED
+    result.log_start = atomic_load_i64(&result.log.log_start)
+    while code != BATCH_OK and result.bad_count < BAD_RECORDS_LISTED_MAX \
+            and info.compression == 0:
+        result.bad_count += 1
+        code = batch_next_bad_record(result.records.p + RECORDS_OFFSET,
+                                     result.records.p + info.length, &produce.rules, info,
+                                     index + 1, &index)
+
+
+cdef int append_or_wait(Produce* produce, Log* log, uint8_t* batch, const BatchInfo* info,
+                        AppendResult* out) noexcept nogil:
+    """log_append; room was seen for the whole request, so a stall here is rare and short."""
+    cdef int code = log_append(log, batch, info, produce.request.wall_ms, out)
+    while code == LOG_STALL:
+        if journal_wait_room(produce.broker.journal) != JOURNAL_OK:
+            return LOG_STORAGE_ERROR
+        code = log_append(log, batch, info, produce.request.wall_ms, out)
+    return code
+
+
+cdef void append_batch(Produce* produce, PartitionResult* result, uint8_t* batch,
+                       const BatchInfo* info) noexcept nogil:
+    cdef AppendResult appended
+    cdef int code
+    memset(&appended, 0, sizeof(appended))
+    code = append_or_wait(produce, result.log, batch, info, &appended)
+    result.error = error_of_log(code)
+    if code != LOG_OK and code != LOG_DUPLICATE:
+        return
+    result.base_offset = appended.base_offset
+    result.log_append_time = appended.log_append_time
+    result.log_start = appended.log_start
+    if appended.hw_advanced:
+        log_wake(result.log)
+    elif produce.broker.journal != NULL:
+        if produce.head.acks == -1:
+            result.end_offset = appended.end_offset
+            produce.waiting += 1
+        elif log_has_readers(result.log):
+            produce.demand = True
+
+
+cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept nogil:
+    """Check and append what came for one partition; result.log is there."""
+    cdef BatchInfo info
+    cdef Rewritten rewritten
+    cdef int32_t bad_record = -1
+    cdef const Slice* records = &result.records
+    cdef int code
+    set_rules(produce, result.log)
+    code = batch_validate(records.p, records.p + max(records.n, 0), &produce.rules, &info,
+                          &bad_record)
+    if code != BATCH_OK:
+        refuse_batch(produce, result, code, bad_record, &info)
+        return
+    if info.transactional:
+        result.error = INVALID_TXN_STATE
+        return
+    if not must_decompress(result.log, records):
+        append_batch(produce, result, <uint8_t*>records.p, &info)
+        return
+    code = rewrite_batch(result.log, records.p, &produce.rules, &info, &rewritten, &bad_record)
+    if code != BATCH_OK:
+        refuse_batch(produce, result, code, bad_record, &info)
+    elif rewritten.batch == NULL:
+        append_batch(produce, result, <uint8_t*>records.p, &info)
+    else:
+        append_batch(produce, result, rewritten.batch, &rewritten.info)
+    rewritten_free(&rewritten)
+
+
+cdef inline bint from_admin_client(Request* request) noexcept nogil:
+    return request.client_id_length == 14 and memcmp(request.client_id, ADMIN_CLIENT_ID, 14) == 0
+
+
+cdef void find_log(Produce* produce, Topic* topic, bint by_id,
+                   PartitionResult* result) noexcept nogil:
+    """Sets result.log, or result.error when the partition takes no records."""
+    if produce.transactional and produce.head.transactional_id.n < 0:
+        result.error = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif topic == NULL:
+        result.error = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
+    elif result.partition < 0 or result.partition >= topic.partitions_count:
+        result.error = UNKNOWN_TOPIC_OR_PARTITION
+    elif result.records.n <= 0:
+        result.error = INVALID_RECORD
+    elif produce.head.acks < -1 or produce.head.acks > 1:
+        result.error = INVALID_REQUIRED_ACKS
+    elif topic.internal and not from_admin_client(produce.request):
+        result.error = INVALID_TOPIC_EXCEPTION
+    else:
+        result.log = topic_log(topic, result.partition)
+        if result.log == NULL:
+            result.error = KAFKA_STORAGE_ERROR
+
+
+cdef void execute(Produce* produce) noexcept nogil:
+    """Append all partitions, in their order."""
+    cdef Request* request = produce.request
+    cdef PartitionResult* result = produce.results
+    cdef Cursor c
+    cdef ProduceHead head
+    cdef ProduceTopic topic
+    cdef Topic* found
+    cdef int32_t i, j
+    cursor_init(&c, request.p, <size_t>(request.end - request.p))
+    read_head(&c, request.api_version, &head)
+    for i in range(head.topics_count):
+        read_topic(&c, request.api_version, &topic)
+        found = find_topic(produce.broker, &topic)
+        for j in range(topic.partitions_count):
+            memset(result, 0, sizeof(PartitionResult))
+            result.base_offset = result.log_append_time = -1
+            result.log_start = result.end_offset = -1
+            read_partition(&c, request.api_version, &result.partition, &result.records)
+            find_log(produce, found, topic.id != NULL, result)
+            if result.log != NULL:
+                produce_partition(produce, result)
+            produce.failed |= result.error != NONE
+            result += 1
+        end_topic(&c, request.api_version)
+
+
+# -- the handler ----------------------------------------------------------------------------
+
+cdef uint32_t write_reply(Produce* produce, Reply* reply) noexcept nogil:
+    """The body of the response, its beginning made; returns its length. 0: no memory."""
+    cdef Request* request = produce.request
+    cdef uint32_t room = response_bytes_max(<uint32_t>(request.end - request.p)
+                                            - produce.records_bytes,
+                                            produce.results, produce.count)
+    cdef uint8_t* body = reply_begin(reply, room)
+    cdef Writer w
+    if body == NULL:
+        return 0
+    writer_init(&w, body, room)
+    write_response(&w, request.api_version, request.p, request.end, produce.results,
+                   &produce.rules)
+    return <uint32_t>(w.p - body)
+
+
+cdef int reply_when_durable(Produce* produce) noexcept nogil:
+    """Write the answer ahead; it leaves when all that was appended is on disk."""
+    cdef Op* op = durable_park(produce.request, produce.waiting)
+    cdef uint32_t written
+    if op == NULL:
+        produce.request.reason = b"out of memory"
+        return H_CLOSE
+    written = write_reply(produce, &op.reply)
+    if written == 0:
+        durable_abandon(op)
+        op_close(op, b"out of memory")
+        return H_PENDING
+    durable_watch(op, produce.results, produce.count, written)
+    journal_demand(produce.broker.journal)
+    if not produce.request.on_io:
+        op_deadline(op, max(produce.head.timeout_ms, 0))
+    durable_release(op)
+    return H_PENDING
+
+
+cdef int answer(Produce* produce) noexcept nogil:
+    cdef uint32_t written
+    if produce.head.acks == 0:
+        if produce.demand:
+            journal_demand(produce.broker.journal)
+        if produce.failed:
+            produce.request.reason = b"a produce with acks=0 failed"
+            return H_CLOSE
+        return H_NONE
+    if produce.waiting:
+        return reply_when_durable(produce)
+    if produce.demand:
+        journal_demand(produce.broker.journal)
+    written = write_reply(produce, &produce.request.reply)
+    if written == 0:
+        produce.request.reason = b"out of memory"
+        return H_CLOSE
+    reply_end(&produce.request.reply, written)
+    return H_DONE
+
+
+cdef int run(Produce* produce) noexcept nogil:
+    """Append and answer, with memory for the results."""
+    cdef PartitionResult on_stack[RESULTS_ON_STACK]
+    cdef int outcome
+    produce.results = on_stack
+    if produce.count > RESULTS_ON_STACK:
+        produce.results = <PartitionResult*>malloc(produce.count * sizeof(PartitionResult))
+        if produce.results == NULL:
+            produce.request.reason = b"out of memory"
+            return H_CLOSE
+    execute(produce)
+    outcome = answer(produce)
+    if produce.results != on_stack:
+        free(produce.results)
+    return outcome
+
+
+cdef int handle_produce(Request* request) noexcept nogil:
+    cdef Produce produce
+    memset(&produce, 0, sizeof(Produce))
+    produce.request = request
+    produce.broker = broker_of(request.net)
+    if not survey(&produce):
+        request.reason = b"malformed Produce request"
+        return H_CLOSE
+    if produce.heavy and not request.on_io:
+        return H_IO
+    if produce.broker.journal != NULL and produce.count and not journal_has_room(
+            produce.broker.journal,
+            produce.records_bytes + produce.count * ENTRY_OVERHEAD_BYTES):
+        return H_STALL
+    return run(&produce)

@@ -1,0 +1,18 @@
+"""A batch that must be decompressed before the append; runs in the I/O pool."""
+from libc.stdint cimport int32_t, uint8_t
+
+from kbroker.ext.batch cimport BatchInfo, BatchRules
+from kbroker.ext.compression cimport Buffer
+from kbroker.ext.log_state cimport Log
+
+# Owned; all zero when there is nothing to free.
+ctypedef struct Rewritten:
+    Buffer buffer
+    uint8_t* batch                  # in buffer; NULL: the batch stays as it came
+    BatchInfo info
+
+# Checks the records of the validated batch at p where the topic is compacted, and rewrites it
+# where compression.type asks for another codec. BATCH_OK or a batch error.
+cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
+                       Rewritten* out, int32_t* bad_record) noexcept nogil
+cdef void rewritten_free(Rewritten* rewritten) noexcept nogil

@@ -1,0 +1,48 @@
+"""Produce versions 3 to 13 on the wire: reading the request in place, writing the response.
+
+Versions: 5 log start offset; 8 record errors and an error message; 9 flexible; 10 current leader
+(tagged, only with NOT_LEADER_OR_FOLLOWER: never sent here); 13 topic ids instead of names.
+"""
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kbroker.ext.batch cimport BatchInfo, BatchRules
+from kbroker.ext.log_state cimport Log
+from kbroker.ext.wire cimport Cursor, Slice, Writer
+
+ctypedef struct ProduceHead:
+    Slice transactional_id          # n = -1: null
+    int16_t acks
+    int32_t timeout_ms
+    int32_t topics_count
+
+ctypedef struct ProduceTopic:
+    Slice name                      # empty where the version has an id
+    const uint8_t* id               # NULL where the version has a name
+    int32_t partitions_count
+
+# What became of one partition; written by execute, read by the response and by the wait.
+ctypedef struct PartitionResult:
+    int32_t partition
+    int16_t error
+    int32_t bad_count               # records to list as refused
+    int64_t base_offset
+    int64_t log_append_time
+    int64_t log_start
+    int64_t end_offset              # of the appended batch; -1: nothing to wait for
+    Log* log                        # borrowed
+    const char* message             # static; NULL: none
+    Slice records                   # for listing the refused ones
+    uint8_t* error_at               # where the response holds `error`
+
+cdef void read_head(Cursor* c, int16_t version, ProduceHead* out) noexcept nogil
+cdef void read_topic(Cursor* c, int16_t version, ProduceTopic* out) noexcept nogil
+cdef void read_partition(Cursor* c, int16_t version, int32_t* partition,
+                         Slice* records) noexcept nogil
+cdef void end_topic(Cursor* c, int16_t version) noexcept nogil
+
+# Bytes that the response takes at most.
+cdef uint32_t response_bytes_max(uint32_t request_bytes, const PartitionResult* results,
+                                 uint32_t count) noexcept nogil
+# The body, by walking the request again for its topics. `rules` are for listing bad records.
+cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const uint8_t* end,
+                         PartitionResult* results, const BatchRules* rules) noexcept nogil

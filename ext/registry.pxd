@@ -1,0 +1,57 @@
+"""The topic table: name and topic id to partitions, read by data-plane threads without a lock.
+
+Floor: above `log`, below every handler. One writer (the control thread); any number of readers,
+each inside a turn of its thread (network.net_synchronize says what that means). A reader may use
+a Topic and the logs in it until its turn ends; what it keeps longer it must retain (log_ref).
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from kbroker.ext.log_state cimport Log
+from kbroker.ext.posix cimport pthread_mutex_t
+
+# One topic; immutable once it stands in the table. Owned by the registry.
+ctypedef struct Topic:
+    uint8_t* name                   # not terminated
+    int32_t name_length
+    uint32_t hash                   # of the name
+    uint8_t id[16]
+    int32_t internal
+    int32_t partitions_count
+    Log** partitions                # one reference each; NULL: offline
+
+# Open addressing, linear probing; a slot is NULL, a tombstone or a topic.
+ctypedef struct TopicTable:
+    uint32_t mask
+    uint32_t filled                 # slots that are not NULL, tombstones included
+    void** by_name
+    void** by_id
+
+ctypedef struct Registry:
+    void* table                     # atomic TopicTable*
+    pthread_mutex_t lock            # writers
+    uint32_t topics_count
+    int64_t partitions_count
+    int64_t version                 # atomic: grows with every change
+    # Waits until no reader can hold what was unlinked before.
+    void (*synchronize)(void* argument) noexcept nogil
+    void* synchronize_argument
+
+# -- readers
+cdef Topic* registry_by_name(Registry* registry, const uint8_t* name,
+                             int32_t length) noexcept nogil
+cdef Topic* registry_by_id(Registry* registry, const uint8_t* topic_id) noexcept nogil
+
+cdef inline Log* topic_log(Topic* topic, int32_t partition) noexcept nogil:
+    """The log of a partition, borrowed; NULL when there is none or it is offline."""
+    if partition < 0 or partition >= topic.partitions_count:
+        return NULL
+    return topic.partitions[partition]
+
+# -- the writer
+cdef int registry_init(Registry* registry) noexcept nogil
+cdef void registry_destroy(Registry* registry) noexcept nogil
+# Adds the topic, or replaces the one of that name. Takes references of its own. 0 or ENOMEM.
+cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_length,
+                      const uint8_t* topic_id, bint internal, Log** logs,
+                      int32_t count) noexcept nogil
+cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t length) noexcept nogil

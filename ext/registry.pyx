@@ -1,0 +1,271 @@
+"""Open addressing over pointers that are published atomically.
+
+A lookup loads the table, then slots; a slot changes from NULL to a topic, from a topic to another
+of the same name, or to a tombstone, each by one atomic store, so a reader sees the old or the new
+and never half of one. When a table is full (tombstones count) a larger copy replaces it. What was
+unlinked is freed after `synchronize`, which waits until every reader's turn has ended.
+"""
+from libc.errno cimport ENOMEM
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from kbroker.ext.atomics cimport atomic_add_i64, atomic_load_ptr, atomic_store_ptr
+from kbroker.ext.endian cimport load_le32, load_le64
+from kbroker.ext.log_state cimport log_ref, log_unref
+from kbroker.ext.posix cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+
+cdef enum:
+    SLOTS_FIRST = 64
+
+cdef void* TOMBSTONE = <void*>1
+
+
+cdef inline uint32_t hash_name(const uint8_t* name, int32_t length) noexcept nogil:
+    """Multiply and fold, eight bytes at a time."""
+    cdef uint64_t hash = <uint64_t>length * <uint64_t>0x9E3779B97F4A7C15
+    cdef uint64_t tail = 0
+    while length >= 8:
+        hash = (hash ^ load_le64(name)) * <uint64_t>0xFF51AFD7ED558CCD
+        hash ^= hash >> 32
+        name += 8
+        length -= 8
+    while length > 0:
+        length -= 1
+        tail = (tail << 8) | name[length]
+    hash = (hash ^ tail) * <uint64_t>0xFF51AFD7ED558CCD
+    return <uint32_t>(hash ^ (hash >> 32))
+
+
+cdef inline uint32_t hash_id(const uint8_t* topic_id) noexcept nogil:
+    # Ids are random, but for those that people write by hand in tests: mix all four words.
+    return (load_le32(topic_id) ^ (load_le32(topic_id + 4) * <uint32_t>0x85EBCA6B)
+            ^ (load_le32(topic_id + 8) * <uint32_t>0xC2B2AE35)
+            ^ (load_le32(topic_id + 12) * <uint32_t>0x27D4EB2F))
+
+
+# -- readers --------------------------------------------------------------------------------
+
+cdef Topic* registry_by_name(Registry* registry, const uint8_t* name,
+                             int32_t length) noexcept nogil:
+    cdef TopicTable* table = <TopicTable*>atomic_load_ptr(&registry.table)
+    cdef uint32_t hash = hash_name(name, length)
+    cdef uint32_t slot = hash & table.mask
+    cdef void* found
+    while True:
+        found = atomic_load_ptr(&table.by_name[slot])
+        if found == NULL:
+            return NULL
+        if found != TOMBSTONE and (<Topic*>found).hash == hash \
+                and (<Topic*>found).name_length == length \
+                and memcmp((<Topic*>found).name, name, <size_t>length) == 0:
+            return <Topic*>found
+        slot = (slot + 1) & table.mask
+
+
+cdef Topic* registry_by_id(Registry* registry, const uint8_t* topic_id) noexcept nogil:
+    cdef TopicTable* table = <TopicTable*>atomic_load_ptr(&registry.table)
+    cdef uint32_t slot = hash_id(topic_id) & table.mask
+    cdef void* found
+    while True:
+        found = atomic_load_ptr(&table.by_id[slot])
+        if found == NULL:
+            return NULL
+        if found != TOMBSTONE and memcmp((<Topic*>found).id, topic_id, 16) == 0:
+            return <Topic*>found
+        slot = (slot + 1) & table.mask
+
+
+# -- topics ---------------------------------------------------------------------------------
+
+cdef Topic* topic_new(const uint8_t* name, int32_t name_length, const uint8_t* topic_id,
+                      bint internal, Log** logs, int32_t count) noexcept nogil:
+    """One block: the topic, its partitions, its name."""
+    cdef size_t partitions_bytes = <size_t>count * sizeof(Log*)
+    cdef Topic* topic = <Topic*>malloc(sizeof(Topic) + partitions_bytes + <size_t>name_length)
+    cdef int32_t i
+    if topic == NULL:
+        return NULL
+    topic.partitions = <Log**>(<uint8_t*>topic + sizeof(Topic))
+    topic.name = <uint8_t*>topic.partitions + partitions_bytes
+    memcpy(topic.name, name, <size_t>name_length)
+    topic.name_length = name_length
+    topic.hash = hash_name(name, name_length)
+    memcpy(topic.id, topic_id, 16)
+    topic.internal = internal
+    topic.partitions_count = count
+    for i in range(count):
+        topic.partitions[i] = logs[i]
+        if logs[i] != NULL:
+            log_ref(logs[i])
+    return topic
+
+
+cdef void topic_free(Topic* topic) noexcept nogil:
+    cdef int32_t i
+    for i in range(topic.partitions_count):
+        if topic.partitions[i] != NULL:
+            log_unref(topic.partitions[i])
+    free(topic)
+
+
+# -- tables ---------------------------------------------------------------------------------
+
+cdef TopicTable* table_new(uint32_t slots) noexcept nogil:
+    cdef TopicTable* table = <TopicTable*>calloc(1, sizeof(TopicTable))
+    if table == NULL:
+        return NULL
+    table.mask = slots - 1
+    table.by_name = <void**>calloc(slots, sizeof(void*))
+    table.by_id = <void**>calloc(slots, sizeof(void*))
+    if table.by_name == NULL or table.by_id == NULL:
+        table_free(table)
+        return NULL
+    return table
+
+
+cdef void table_free(TopicTable* table) noexcept nogil:
+    if table != NULL:
+        free(table.by_name)
+        free(table.by_id)
+        free(table)
+
+
+cdef void slot_insert(void** slots, uint32_t mask, uint32_t hash, void* topic) noexcept nogil:
+    """Into the first slot that was never used: a reader that passes by never loses its way."""
+    cdef uint32_t slot = hash & mask
+    while atomic_load_ptr(&slots[slot]) != NULL:
+        slot = (slot + 1) & mask
+    atomic_store_ptr(&slots[slot], topic)
+
+
+cdef void slot_replace(void** slots, uint32_t mask, uint32_t hash, void* old,
+                       void* new) noexcept nogil:
+    cdef uint32_t slot = hash & mask
+    while atomic_load_ptr(&slots[slot]) != old:
+        slot = (slot + 1) & mask
+    atomic_store_ptr(&slots[slot], new)
+
+
+cdef void table_insert(TopicTable* table, Topic* topic) noexcept nogil:
+    slot_insert(table.by_name, table.mask, topic.hash, topic)
+    slot_insert(table.by_id, table.mask, hash_id(topic.id), topic)
+    table.filled += 1
+
+
+cdef int make_room(Registry* registry) noexcept nogil:
+    """At most half of the slots filled, else a fresh table without tombstones. 0 or ENOMEM."""
+    cdef TopicTable* old = <TopicTable*>registry.table
+    cdef TopicTable* table
+    cdef uint32_t slots = SLOTS_FIRST
+    cdef uint32_t i
+    if (old.filled + 1) * 2 <= old.mask + 1:
+        return 0
+    while slots < (registry.topics_count + 1) * 4:
+        slots *= 2
+    table = table_new(slots)
+    if table == NULL:
+        return ENOMEM
+    for i in range(old.mask + 1):
+        if old.by_name[i] != NULL and old.by_name[i] != TOMBSTONE:
+            table_insert(table, <Topic*>old.by_name[i])
+    atomic_store_ptr(&registry.table, table)
+    wait_for_readers(registry)
+    table_free(old)
+    return 0
+
+
+cdef inline void wait_for_readers(Registry* registry) noexcept nogil:
+    if registry.synchronize != NULL:
+        registry.synchronize(registry.synchronize_argument)
+
+
+# -- the writer -----------------------------------------------------------------------------
+
+cdef int registry_init(Registry* registry) noexcept nogil:
+    registry.table = table_new(SLOTS_FIRST)
+    registry.topics_count = 0
+    registry.partitions_count = 0
+    registry.version = 0
+    registry.synchronize = NULL
+    registry.synchronize_argument = NULL
+    pthread_mutex_init(&registry.lock, NULL)
+    return 0 if registry.table != NULL else ENOMEM
+
+
+cdef void registry_destroy(Registry* registry) noexcept nogil:
+    """No reader is left."""
+    cdef TopicTable* table = <TopicTable*>registry.table
+    cdef uint32_t i
+    if table == NULL:
+        return
+    for i in range(table.mask + 1):
+        if table.by_name[i] != NULL and table.by_name[i] != TOMBSTONE:
+            topic_free(<Topic*>table.by_name[i])
+    table_free(table)
+    registry.table = NULL
+    pthread_mutex_destroy(&registry.lock)
+
+
+cdef void exchange(TopicTable* table, Topic* old, Topic* topic) noexcept nogil:
+    slot_replace(table.by_name, table.mask, old.hash, old, topic)
+    if memcmp(old.id, topic.id, 16) == 0:
+        slot_replace(table.by_id, table.mask, hash_id(old.id), old, topic)
+    else:
+        slot_replace(table.by_id, table.mask, hash_id(old.id), old, TOMBSTONE)
+        slot_insert(table.by_id, table.mask, hash_id(topic.id), topic)
+        table.filled += 1
+
+
+cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_length,
+                      const uint8_t* topic_id, bint internal, Log** logs,
+                      int32_t count) noexcept nogil:
+    cdef Topic* topic = topic_new(name, name_length, topic_id, internal, logs, count)
+    cdef Topic* old
+    if topic == NULL:
+        return ENOMEM
+    pthread_mutex_lock(&registry.lock)
+    if make_room(registry) != 0:
+        pthread_mutex_unlock(&registry.lock)
+        topic_free(topic)
+        return ENOMEM
+    old = registry_by_name(registry, name, name_length)
+    registry.partitions_count += count
+    if old == NULL:
+        table_insert(<TopicTable*>registry.table, topic)
+        registry.topics_count += 1
+    else:
+        exchange(<TopicTable*>registry.table, old, topic)
+        registry.partitions_count -= old.partitions_count
+    atomic_add_i64(&registry.version, 1)
+    pthread_mutex_unlock(&registry.lock)
+    if old != NULL:
+        wait_for_readers(registry)
+        topic_free(old)
+    return 0
+
+
+cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t length) noexcept nogil:
+    """Unlink the topic of that name and drop its references. False: there is none."""
+    cdef TopicTable* table
+    cdef Topic* topic
+    pthread_mutex_lock(&registry.lock)
+    table = <TopicTable*>registry.table
+    topic = registry_by_name(registry, name, length)
+    if topic != NULL:
+        slot_replace(table.by_name, table.mask, topic.hash, topic, TOMBSTONE)
+        slot_replace(table.by_id, table.mask, hash_id(topic.id), topic, TOMBSTONE)
+        registry.topics_count -= 1
+        registry.partitions_count -= topic.partitions_count
+        atomic_add_i64(&registry.version, 1)
+    pthread_mutex_unlock(&registry.lock)
+    if topic == NULL:
+        return False
+    wait_for_readers(registry)
+    topic_free(topic)
+    return True
