@@ -24,9 +24,12 @@ cdef struct Connection
 cdef struct Net
 cdef struct NetThread
 cdef struct Op
+cdef struct Request
 
 cdef enum:
     API_KEYS_MAX = 128
+    API_VERSIONS_MAX = 8            # versions of the ApiVersions API itself
+    API_VERSIONS_KEY = 18
     NET_THREADS_MAX = 64
     LISTENERS_MAX = 16
     OP_WORDS = 12
@@ -61,6 +64,11 @@ cdef enum ConnectionFlag:
     FLAG_IN_FLUSH = 8       # stands in NetThread.flush
     FLAG_IN_STALLED = 16    # stands in NetThread.stalled
     FLAG_PEER_CLOSED = 32   # end of its stream was seen
+
+# Net.stopping
+cdef enum Stop:
+    STOP_DRAIN = 1          # answer what is in flight, close what is quiet
+    STOP_NOW = 2            # time is up
 
 cdef enum OpState:
     OP_PARKED = 0
@@ -101,9 +109,10 @@ cdef struct Out:
 
 # Where an answer goes. The same code can write to a connection's output or to an Op's.
 cdef struct Reply:
-    NetThread* thread               # NULL on a thread of the I/O pool or the control thread
+    NetThread* thread               # NULL while a job (I/O pool, control thread) has it
     Out* out
     uint8_t* frame                  # the length field, between reply_begin and reply_end
+    Request* request                # of the handler that writes it; NULL: of an Op
     int64_t region_bytes
     int32_t correlation_id
     int16_t api_key
@@ -122,15 +131,13 @@ ctypedef void (*OpEvent)(Op* op) noexcept nogil
 cdef struct Op:
     Post post                       # first: a Post* is an Op*
     Op* next                        # FIFO of the connection
-    Op* previous
-    Op* next_free
     Connection* connection          # NULL once it has died; network thread only
     NetThread* thread
     Net* net
     int32_t refs                    # atomic
     int32_t posted                  # atomic: stands in the inbox
     int32_t state                   # OpState; network thread only
-    int32_t job_flags               # atomic; of the I/O pool and the control thread
+    int32_t missed                  # posted while a job had it
     Timer timer
     Reply reply
     Out out
@@ -172,6 +179,7 @@ ctypedef int (*Handler)(Request* request) noexcept nogil
 
 # A copied request on its way to the control thread or the I/O pool; owns frame and one op reference.
 cdef struct Job:
+    Post post                       # first: brings the outcome back to the network thread
     Job* next
     Op* op
     Net* net
@@ -227,7 +235,6 @@ cdef struct Connection:
     Op* ops                         # oldest first
     Op* ops_tail
     int32_t in_flight               # Ops in the FIFO
-    int32_t listening_port
     int64_t last_active_ms
     Timer idle
     Timer mute
@@ -238,11 +245,11 @@ cdef struct Connection:
     Connection* ready_next
     Connection* flush_next
     Connection* stalled_next
+    Connection* closed_next
     uint8_t address[16]             # of the peer, IPv4 mapped
     uint16_t port
-    const char* close_reason
 
-# Written by its own thread, read by stats().
+# Written by its own thread, read by stats(). Only int64_t, in the order of counters.NAMES.
 cdef struct Counters:
     int64_t requests
     int64_t bytes_in
@@ -259,8 +266,6 @@ cdef struct Counters:
     int64_t closed
     int64_t idle_closed
     int64_t ops_live
-    int64_t chunks_live
-    int64_t regions_live
     int64_t connections
 
 cdef struct NetThread:
@@ -269,12 +274,14 @@ cdef struct NetThread:
     int32_t epoll_fd
     int32_t event_fd
     pthread_t pthread
-    int32_t running
+    int32_t started                 # to be joined
+    int32_t running                 # atomic
     # touched by other threads
     void* inbox                     # atomic Post*: newest first
     int32_t asleep                  # atomic: in epoll_wait with the inbox seen empty
     int32_t retry                   # atomic: stalled connections may try again
     uint64_t turns                  # atomic: odd in a turn, even asleep (quiescent)
+    int64_t assigned                # atomic: connections given to it
     # its own
     uint8_t* buffer                 # one read goes here
     uint64_t buffer_bytes
@@ -287,12 +294,11 @@ cdef struct NetThread:
     Connection* ready_tail
     Connection* flush               # with output to send at the end of this turn
     Connection* stalled
-    Connection* stalled_tail
     Op* free_ops
     int32_t free_ops_count
     Chunk* free_chunks
     int32_t free_chunks_count
-    Region* free_regions
+    Connection* closed              # to be freed at the end of the turn
     int32_t draining                # stop: no reading any more
     void* ext                       # of the handlers
     Counters counters
@@ -304,10 +310,11 @@ cdef struct Api:
     int16_t first_flexible          # -1: none
     bint known
 
+# The body of an ApiVersions answer, pushed by the control plane.
 cdef struct ApiVersionsBody:
     uint8_t* bytes
     uint32_t length
-    ApiVersionsBody* retired        # kept until the engine is freed: somebody may be copying it
+    ApiVersionsBody* next_retired
 
 cdef struct LogLine:
     uint64_t sequence               # atomic
@@ -327,9 +334,6 @@ cdef struct NetSettings:
     int64_t queued_request_bytes_max
     int64_t buffer_cache_bytes_max
     int64_t request_bytes_max
-    int64_t send_buffer_bytes       # -1: the system's
-    int64_t receive_buffer_bytes
-    int64_t backlog
     int64_t connections_max
     int64_t connections_per_ip_max
     int64_t idle_ms_max
@@ -350,18 +354,23 @@ cdef struct Net:
     Listener listeners[LISTENERS_MAX]
     int32_t listeners_count
     Api apis[API_KEYS_MAX]
-    void* api_versions[8]           # atomic ApiVersionsBody*, by version
+    void* api_versions[API_VERSIONS_MAX]    # atomic ApiVersionsBody*, by version
+    ApiVersionsBody* retired        # replaced ones, kept to the end: somebody may be copying one
     Pool pool
     JobQueue control
     JobQueue io
     Job* io_stalled                 # refused by the journal in the pool; io.lock
+    int64_t stalled                 # atomic: somebody got H_STALL since the last net_unstall_all
+    int64_t unstalls                # atomic: how often there was room again
     pthread_t io_threads[NET_THREADS_MAX]
     uint64_t io_turns[NET_THREADS_MAX]      # as NetThread.turns
-    int32_t io_count
+    int32_t io_count                # started
+    int32_t io_next                 # atomic: hands out their indexes
     LogRing log
     pthread_t acceptor
     int32_t acceptor_running
     int32_t acceptor_event_fd
+    int32_t acceptor_full           # atomic: max.connections is reached, tell it when one closes
     int64_t connections             # atomic
     uint64_t next_connection_id     # atomic
     pthread_mutex_t addresses_lock

@@ -20,7 +20,6 @@ cdef struct Pool:
     int64_t bytes_max               # <= 0: no bound
     int64_t available               # atomic; may go below zero, see above
     int64_t waiting_bytes           # atomic: held by connections that wait for a reservation
-    int64_t waiters                 # atomic: connections that wait
     pthread_mutex_t lock            # of the free lists
     void* free[BUFFER_CLASSES]
     int64_t cached_bytes
@@ -32,7 +31,7 @@ cdef void pool_init(Pool* pool, int64_t bytes_max, int64_t cache_bytes_max) noex
 cdef void pool_destroy(Pool* pool) noexcept nogil
 cdef bint pool_reserve(Pool* pool, int64_t size) noexcept nogil
 cdef void pool_force(Pool* pool, int64_t size) noexcept nogil
-# True when somebody waits for what came free: call net_unstall_all then.
+# True when somebody may wait for what came free: call net_unstall_all then.
 cdef bint pool_release(Pool* pool, int64_t size) noexcept nogil
 cdef bint pool_has_room(Pool* pool) noexcept nogil
 

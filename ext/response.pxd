@@ -12,7 +12,7 @@ unanswered, else into an Op, made at the latest when the reply begins: the handl
 
 When the answer must wait:
 
-    cdef Op* op = op_park(request)        # takes its place in the order of answers
+    cdef Op* op = op_park(request)        # its place in the order of answers; NULL: out of memory
     op.on_event, op.on_timeout, op.on_cancel, op.u[...] = ...
     op_hold(op)                           # one for each other thread that will keep it
     op_deadline(op, milliseconds)         # optional
@@ -49,18 +49,22 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil
 cdef Op* op_park(Request* request) noexcept nogil
 cdef void op_ready(Op* op) noexcept nogil
 cdef void op_deadline(Op* op, int64_t milliseconds) noexcept nogil      # < 0 disarms
-# Answer nothing and close the connection; reason is a static string.
-cdef void op_close(Op* op, const char* reason) noexcept nogil
 
 # ---- operations, any thread --------------------------------------------------------------------
 cdef void op_hold(Op* op) noexcept nogil
 cdef void op_post(Op* op) noexcept nogil
 cdef void op_release(Op* op) noexcept nogil
 
-# ---- between response, network and the queues ----------------------------------------------------
-cdef uint8_t* out_reserve(NetThread* thread, Out* out, uint32_t size) noexcept nogil
+# ---- between response, the loop and the queues ---------------------------------------------------
+cdef Op* op_new(NetThread* thread) noexcept nogil
+cdef void op_drop(Op* op) noexcept nogil                # op_release on its own thread
 cdef void out_append(Connection* connection, Op* op) noexcept nogil
+# `size` bytes were sent, regions not counted: free what they were in.
+cdef void out_sent(NetThread* thread, Out* out, uint64_t size) noexcept nogil
+cdef void out_region_done(Out* out) noexcept nogil
 cdef void out_clear(NetThread* thread, Out* out) noexcept nogil
-cdef void out_consume(NetThread* thread, Out* out, uint64_t size) noexcept nogil
+cdef void flush_later(Connection* connection) noexcept nogil
+cdef void ready_later(Connection* connection) noexcept nogil
+cdef void connection_unblock(Connection* connection, uint32_t block) noexcept nogil
 cdef void connection_cancel_ops(Connection* connection) noexcept nogil
-cdef void ops_destroy(NetThread* thread) noexcept nogil
+cdef void thread_free_caches(NetThread* thread) noexcept nogil

@@ -1,13 +1,14 @@
 """Hierarchical timing wheel: one per network thread, owned by it, no lock.
 
-Six levels of 64 slots, 1 ms a tick at the lowest; a timer hangs in the level of the highest bit
-in which its deadline differs from now, and moves down as that comes. Arming, cancelling and firing
-cost O(1), and the wheel knows when it next has anything to do, so that an idle thread sleeps.
+Seven levels of 64 slots, 1 ms a tick at the lowest: 139 years from boot. A timer hangs in the level
+of the highest bit in which its deadline differs from now, and moves down as that comes. Arming,
+cancelling and firing cost O(1), and the wheel knows when it next has anything to do, so that an
+idle thread sleeps.
 """
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 cdef enum:
-    WHEEL_LEVELS = 6
+    WHEEL_LEVELS = 7
     WHEEL_SLOTS = 64
 
 # Intrusive node. Whoever embeds it owns it and disarms it before freeing; zeroed is "not armed".

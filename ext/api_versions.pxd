@@ -1,0 +1,14 @@
+"""ApiVersions, answered from bodies that the control plane pushed down ahead.
+
+Any client must be able to begin with it, so an unknown version is answered in version 0, with
+UNSUPPORTED_VERSION and the versions of this one API (KIP-511), and the response header is v0 always.
+"""
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+
+from kbroker.ext.connection cimport Net, Request
+
+cdef int api_versions_handle(Request* request) noexcept nogil
+# Copies the body; replaces the one of that version. 0, or -1 (no memory, no such version).
+cdef int api_versions_put(Net* net, int32_t version, const uint8_t* body,
+                          uint32_t length) noexcept nogil
+cdef void api_versions_destroy(Net* net) noexcept nogil

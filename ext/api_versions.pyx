@@ -1,0 +1,115 @@
+"""ApiVersions (see api_versions.pxd)."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from kbroker.ext.atomics cimport atomic_exchange_ptr, atomic_load_ptr
+from kbroker.ext.connection cimport (
+    API_VERSIONS_KEY, API_VERSIONS_MAX, Api, ApiVersionsBody, H_CLOSE, H_DONE,
+)
+from kbroker.ext.endian cimport store_be16, store_be32
+from kbroker.ext.response cimport reply_begin, reply_end
+
+cdef enum:
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    SOFTWARE_SINCE = 3              # version that brought the client's software name
+
+
+cdef int answer(Request* request, const uint8_t* body, uint32_t length) noexcept nogil:
+    cdef uint8_t* at = reply_begin(&request.reply, length)
+    if at == NULL:
+        request.reason = "out of memory"
+        return H_CLOSE
+    memcpy(at, body, length)
+    reply_end(&request.reply, length)
+    return H_DONE
+
+
+cdef int answer_unsupported(Request* request) noexcept nogil:
+    """Version 0: error code, one key with its range."""
+    cdef uint8_t body[12]
+    cdef Api* api = &request.net.apis[API_VERSIONS_KEY]
+    store_be16(body, UNSUPPORTED_VERSION)
+    store_be32(body + 2, 1)
+    store_be16(body + 6, API_VERSIONS_KEY)
+    store_be16(body + 8, <uint16_t> api.min_version)
+    store_be16(body + 10, <uint16_t> api.max_version)
+    return answer(request, body, sizeof(body))
+
+
+cdef int answer_invalid(Request* request) noexcept nogil:
+    """Error code, empty compact array of keys, throttle time, no tagged fields."""
+    cdef uint8_t body[8]
+    store_be16(body, INVALID_REQUEST)
+    body[2] = 1
+    store_be32(body + 3, 0)
+    body[7] = 0
+    return answer(request, body, sizeof(body))
+
+
+cdef bint is_word(uint8_t c) noexcept nogil:
+    return c'a' <= c <= c'z' or c'A' <= c <= c'Z' or c'0' <= c <= c'9'
+
+
+cdef uint8_t* skip_software(uint8_t* p, uint8_t* end) noexcept nogil:
+    """A name or version of client software (KIP-511): letters, digits, '-' and '.', neither of the
+    two first or last; NULL when it is something else. Compact string, here of at most 126 bytes."""
+    cdef uint32_t length
+    cdef uint32_t index
+    if p == NULL or p >= end or p[0] < 2 or p[0] > 127:
+        return NULL
+    length = p[0] - 1
+    p += 1
+    if length > <size_t> (end - p) or not is_word(p[0]) or not is_word(p[length - 1]):
+        return NULL
+    for index in range(length):
+        if not is_word(p[index]) and p[index] != c'-' and p[index] != c'.':
+            return NULL
+    return p + length
+
+
+cdef int api_versions_handle(Request* request) noexcept nogil:
+    cdef int32_t version = request.api_version
+    cdef ApiVersionsBody* body = NULL
+    if 0 <= version < API_VERSIONS_MAX:
+        body = <ApiVersionsBody*> atomic_load_ptr(&request.net.api_versions[version])
+    if body == NULL:
+        return answer_unsupported(request)
+    if version >= SOFTWARE_SINCE \
+            and skip_software(skip_software(request.p, request.end), request.end) == NULL:
+        return answer_invalid(request)
+    return answer(request, body.bytes, body.length)
+
+
+cdef int api_versions_put(Net* net, int32_t version, const uint8_t* body,
+                          uint32_t length) noexcept nogil:
+    cdef ApiVersionsBody* entry
+    cdef ApiVersionsBody* old
+    if version < 0 or version >= API_VERSIONS_MAX:
+        return -1
+    entry = <ApiVersionsBody*> malloc(sizeof(ApiVersionsBody) + <size_t> length)
+    if entry == NULL:
+        return -1
+    entry.bytes = <uint8_t*> entry + sizeof(ApiVersionsBody)
+    entry.length = length
+    entry.next_retired = NULL
+    memcpy(entry.bytes, body, length)
+    old = <ApiVersionsBody*> atomic_exchange_ptr(&net.api_versions[version], entry)
+    if old != NULL:
+        old.next_retired = net.retired
+        net.retired = old
+    return 0
+
+
+cdef void api_versions_destroy(Net* net) noexcept nogil:
+    cdef ApiVersionsBody* old
+    cdef int version
+    for version in range(API_VERSIONS_MAX):
+        free(net.api_versions[version])
+        net.api_versions[version] = NULL
+    while net.retired != NULL:
+        old = net.retired
+        net.retired = old.next_retired
+        free(old)

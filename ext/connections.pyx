@@ -1,0 +1,295 @@
+"""The life of a connection (see connections.pxd).
+
+A connection that closes may stand in the thread's lists of this turn, and functions further up the
+stack may still hold it. So closing only empties it and marks it BLOCK_CLOSED; it is freed by
+connections_reap at the end of the turn, when it stands in no list.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.addresses cimport addresses_leave
+from kbroker.ext.atomics cimport (
+    atomic_add_i64, atomic_add_u64, atomic_fence, atomic_load_i32, atomic_load_relaxed_i64,
+    atomic_exchange_i32,
+)
+from kbroker.ext.connection cimport (
+    BLOCK_CLOSED, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_IN_FLUSH, FLAG_IN_READY,
+    FLAG_IN_STALLED, LOG_LINE_BYTES, Post,
+)
+from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
+from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, net_log_text
+from kbroker.ext.memory cimport buffer_free, pool_release
+from kbroker.ext.network cimport net_unstall_all, thread_post
+from kbroker.ext.posix cimport close, snprintf
+from kbroker.ext.response cimport (
+    connection_cancel_ops, connection_unblock, out_clear, ready_later,
+)
+from kbroker.ext.sockets cimport (
+    AF_INET, AF_INET6, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, epoll_ctl,
+    epoll_event_t, inet_ntop, ntohs, sockaddr_in6_t, sockaddr_in_t, sockaddr_t, write,
+)
+from kbroker.ext.timer cimport Timer, timer_arm, timer_disarm
+
+cdef enum:
+    ADDRESS_TEXT_BYTES = 46
+
+
+cdef void take_address(Connection* connection, const void* address) noexcept nogil:
+    """The peer's address; IPv4 is kept as IPv4-mapped IPv6."""
+    cdef const sockaddr_in_t* four
+    cdef const sockaddr_in6_t* six
+    if (<const sockaddr_t*> address).sa_family == AF_INET:
+        four = <const sockaddr_in_t*> address
+        memset(connection.address, 0, 10)
+        connection.address[10] = 0xff
+        connection.address[11] = 0xff
+        memcpy(&connection.address[12], &four.sin_addr, 4)
+        connection.port = ntohs(four.sin_port)
+    elif (<const sockaddr_t*> address).sa_family == AF_INET6:
+        six = <const sockaddr_in6_t*> address
+        memcpy(connection.address, &six.sin6_addr, 16)
+        connection.port = ntohs(six.sin6_port)
+
+
+cdef bint is_mapped(const uint8_t* address) noexcept nogil:
+    cdef int index
+    for index in range(10):
+        if address[index] != 0:
+            return False
+    return address[10] == 0xff and address[11] == 0xff
+
+
+cdef void peer_text(Connection* connection, char* text) noexcept nogil:
+    if is_mapped(connection.address):
+        inet_ntop(AF_INET, &connection.address[12], text, ADDRESS_TEXT_BYTES)
+    else:
+        inet_ntop(AF_INET6, connection.address, text, ADDRESS_TEXT_BYTES)
+
+
+# ---- opening --------------------------------------------------------------------------------------
+
+cdef Connection* connection_new(Net* net, int32_t fd, int32_t listener,
+                                const void* address) noexcept nogil:
+    cdef Connection* connection = <Connection*> calloc(1, sizeof(Connection))
+    if connection == NULL:
+        return NULL
+    connection.net = net
+    connection.fd = fd
+    connection.listener = listener
+    connection.id = atomic_add_u64(&net.next_connection_id, 1)
+    connection.post.run = adopt
+    connection.idle.owner = connection
+    connection.idle.fire = idle_fired
+    connection.mute.owner = connection
+    connection.mute.fire = mute_fired
+    take_address(connection, address)
+    atomic_add_i64(&net.connections, 1)
+    object_born(OBJECT_CONNECTION)
+    return connection
+
+
+cdef void connection_discard(Connection* connection) noexcept nogil:
+    atomic_add_i64(&connection.net.connections, -1)
+    close(connection.fd)
+    free(connection)
+    object_died(OBJECT_CONNECTION)
+
+
+cdef void connection_place(Net* net, Connection* connection) noexcept nogil:
+    cdef int32_t index
+    cdef int32_t best = 0
+    for index in range(1, net.threads_count):
+        if (atomic_load_relaxed_i64(&net.threads[index].assigned)
+                < atomic_load_relaxed_i64(&net.threads[best].assigned)):
+            best = index
+    connection.thread = net.threads[best]
+    atomic_add_i64(&connection.thread.assigned, 1)
+    thread_post(connection.thread, &connection.post)
+
+
+cdef void adopt(NetThread* thread, Post* post) noexcept nogil:
+    cdef Connection* connection = <Connection*> post
+    cdef epoll_event_t event
+    connection.next = thread.connections
+    if thread.connections != NULL:
+        thread.connections.previous = connection
+    thread.connections = connection
+    thread.counters.accepted += 1
+    thread.counters.connections += 1
+    connection.last_active_ms = thread.now_ms
+    if thread.draining:
+        connection_close(connection, LOG_DEBUG, NULL)
+        return
+    if thread.net.settings.idle_ms_max > 0:
+        timer_arm(&thread.wheel, &connection.idle,
+                  thread.now_ms + thread.net.settings.idle_ms_max)
+    # Edge-triggered and armed once for both directions: no epoll_ctl afterwards.
+    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | <uint32_t> EPOLLET
+    event.data.ptr = connection
+    if epoll_ctl(thread.epoll_fd, EPOLL_CTL_ADD, connection.fd, &event) < 0:
+        connection_close(connection, LOG_ERROR, "epoll_ctl failed")
+
+
+# ---- timers -----------------------------------------------------------------------------------------
+
+cdef void idle_fired(Timer* timer) noexcept nogil:
+    """The timer is not moved at each request; it looks when it fires."""
+    cdef Connection* connection = <Connection*> timer.owner
+    cdef NetThread* thread = connection.thread
+    cdef int64_t idle_ms_max = thread.net.settings.idle_ms_max
+    if connection.ops != NULL:
+        timer_arm(&thread.wheel, timer, thread.now_ms + idle_ms_max)
+    elif thread.now_ms - connection.last_active_ms < idle_ms_max:
+        timer_arm(&thread.wheel, timer, connection.last_active_ms + idle_ms_max)
+    else:
+        thread.counters.idle_closed += 1
+        connection_close(connection, LOG_DEBUG, "idle for longer than connections.max.idle.ms")
+
+
+cdef void mute_fired(Timer* timer) noexcept nogil:
+    connection_unblock(<Connection*> timer.owner, BLOCK_MUTED)
+
+
+cdef void connection_mute(Connection* connection, int64_t milliseconds) noexcept nogil:
+    if connection.blocked & BLOCK_CLOSED:
+        return
+    connection.blocked |= BLOCK_MUTED
+    timer_arm(&connection.thread.wheel, &connection.mute,
+              connection.thread.now_ms + milliseconds)
+
+
+# ---- stalling ---------------------------------------------------------------------------------------
+
+cdef void connection_stall(Connection* connection, uint32_t block) noexcept nogil:
+    cdef NetThread* thread = connection.thread
+    connection.blocked |= block
+    thread.counters.stalls += 1
+    if connection.flags & FLAG_IN_STALLED:
+        return
+    connection.flags |= FLAG_IN_STALLED
+    connection.stalled_next = thread.stalled
+    thread.stalled = connection
+
+
+cdef void connections_retry(NetThread* thread) noexcept nogil:
+    """There is room again: everything that stalled tries once more, in the order it stalled."""
+    cdef Connection* connection
+    cdef Connection* oldest = NULL
+    cdef Connection* following
+    if not atomic_load_i32(&thread.retry) or not atomic_exchange_i32(&thread.retry, 0):
+        return
+    connection = thread.stalled
+    thread.stalled = NULL
+    while connection != NULL:
+        following = connection.stalled_next
+        connection.stalled_next = oldest
+        oldest = connection
+        connection = following
+    while oldest != NULL:
+        connection = oldest
+        oldest = connection.stalled_next
+        connection.flags &= ~<uint32_t> FLAG_IN_STALLED
+        connection_unblock(connection, BLOCK_STALL | BLOCK_MEMORY)
+
+
+# ---- closing ----------------------------------------------------------------------------------------
+
+cdef void log_close(Connection* connection, int32_t level, const char* reason) noexcept nogil:
+    cdef char text[LOG_LINE_BYTES]
+    cdef char peer[ADDRESS_TEXT_BYTES]
+    peer_text(connection, peer)
+    snprintf(text, LOG_LINE_BYTES, "closed connection %lu of %s:%d on %s: %s",
+             <unsigned long> connection.id, peer, <int> connection.port,
+             connection.net.listeners[connection.listener].name, reason)
+    net_log_text(connection.net, level, text)
+
+
+cdef void input_free(Connection* connection) noexcept nogil:
+    """Give back the connection's buffer and its reservation."""
+    cdef Net* net = connection.net
+    cdef int64_t reserved = connection.reserved
+    if connection.in_buffer == NULL:
+        return
+    if connection.wanted != 0:
+        atomic_add_i64(&net.pool.waiting_bytes, -reserved)
+        connection.wanted = 0
+    buffer_free(&net.pool, connection.in_buffer, connection.in_capacity)
+    connection.in_buffer = NULL
+    connection.in_capacity = 0
+    connection.in_begin = 0
+    connection.in_end = 0
+    connection.reserved = 0
+    if pool_release(&net.pool, reserved):
+        net_unstall_all(net)
+
+
+cdef void unlink(Connection* connection) noexcept nogil:
+    cdef NetThread* thread = connection.thread
+    if connection.previous != NULL:
+        connection.previous.next = connection.next
+    else:
+        thread.connections = connection.next
+    if connection.next != NULL:
+        connection.next.previous = connection.previous
+    thread.counters.connections -= 1
+    thread.counters.closed += 1
+
+
+cdef void tell_acceptor(Net* net) noexcept nogil:
+    cdef uint64_t one = 1
+    atomic_fence()
+    if atomic_load_i32(&net.acceptor_full) and atomic_exchange_i32(&net.acceptor_full, 0):
+        write(net.acceptor_event_fd, &one, sizeof(one))
+
+
+cdef void connection_close(Connection* connection, int32_t level,
+                           const char* reason) noexcept nogil:
+    cdef NetThread* thread = connection.thread
+    cdef Net* net = connection.net
+    if connection.blocked & BLOCK_CLOSED:
+        return
+    connection.blocked |= BLOCK_CLOSED
+    if reason != NULL:
+        log_close(connection, level, reason)
+    timer_disarm(&thread.wheel, &connection.idle)
+    timer_disarm(&thread.wheel, &connection.mute)
+    connection_cancel_ops(connection)
+    out_clear(thread, &connection.out)
+    input_free(connection)
+    if connection.auth != NULL and net.auth_free != NULL:
+        net.auth_free(connection.auth)
+    close(connection.fd)
+    connection.fd = -1
+    unlink(connection)
+    connection.closed_next = thread.closed
+    thread.closed = connection
+    addresses_leave(net, connection.address)
+    atomic_add_i64(&thread.assigned, -1)
+    atomic_add_i64(&net.connections, -1)
+    tell_acceptor(net)
+
+
+cdef void leave_stalled(Connection* connection) noexcept nogil:
+    cdef Connection** at = &connection.thread.stalled
+    while at[0] != NULL and at[0] != connection:
+        at = &at[0].stalled_next
+    if at[0] != NULL:
+        at[0] = connection.stalled_next
+
+
+cdef void connections_reap(NetThread* thread) noexcept nogil:
+    cdef Connection* connection = thread.closed
+    cdef Connection* following
+    thread.closed = NULL
+    while connection != NULL:
+        following = connection.closed_next
+        if connection.flags & (FLAG_IN_READY | FLAG_IN_FLUSH):
+            connection.closed_next = thread.closed      # those lists are emptied next turn
+            thread.closed = connection
+        else:
+            if connection.flags & FLAG_IN_STALLED:
+                leave_stalled(connection)
+            free(connection)
+            object_died(OBJECT_CONNECTION)
+        connection = following

@@ -1,0 +1,18 @@
+"""A request of the control lane, as the control thread sees it."""
+from kbroker.ext.connection cimport Job
+
+cdef class Request:
+    cdef Job* job                   # NULL once answered
+    cdef object owner               # the engine: its threads must outlive the job
+    cdef readonly int api_key
+    cdef readonly int api_version
+    cdef readonly int correlation_id
+    cdef readonly object client_id
+    cdef readonly bytes body
+    cdef readonly str listener
+    cdef readonly tuple peer
+    cdef readonly object connection_id
+    cdef readonly object received_ns
+
+# Takes over the job.
+cdef Request request_from_job(Job* job, object owner)

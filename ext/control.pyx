@@ -1,0 +1,76 @@
+"""Requests of the control lane: copied by a network thread, answered from Python.
+
+An answer is posted to the network thread of the connection, which may have died meanwhile: then
+nothing happens. A request that is dropped without an answer closes its connection, because the
+client could not tell its answers apart any more.
+"""
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from kbroker.ext.connection cimport H_CLOSE, H_DONE
+from kbroker.ext.queue cimport job_finish, job_free_frame
+from kbroker.ext.response cimport reply_begin, reply_end
+
+cdef enum:
+    RESPONSE_BYTES_MAX = 0x7fffff00
+
+
+cdef class Request:
+    """One request; made by Engine.next_request."""
+
+    def respond(self, body: bytes) -> None:
+        """Answer with a response body, without header. A second answer is an error."""
+        cdef Job* job = self.job
+        cdef uint8_t* at
+        cdef size_t length = len(body)
+        if job == NULL:
+            raise RuntimeError("this request was answered before")
+        if length > RESPONSE_BYTES_MAX:
+            raise ValueError(f"a response of {length} bytes")
+        at = reply_begin(&job.op.reply, <uint32_t> length)
+        if at == NULL:
+            raise MemoryError(f"no memory for a response of {length} bytes")
+        memcpy(at, <const uint8_t*> <const char*> body, length)
+        reply_end(&job.op.reply, <uint32_t> length)
+        self.job = NULL
+        job_finish(job, H_DONE)
+
+    def close(self) -> None:
+        """Close the connection instead of answering; after an answer this does nothing."""
+        cdef Job* job = self.job
+        if job == NULL:
+            return
+        self.job = NULL
+        job.reason = "by the control plane"
+        job_finish(job, H_CLOSE)
+
+    def __dealloc__(self) -> None:
+        if self.job != NULL:
+            self.job.reason = "a request was dropped without an answer"
+            job_finish(self.job, H_CLOSE)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Request {self.api_key} v{self.api_version} correlation {self.correlation_id}"
+            f" of {self.peer[0]}:{self.peer[1]}>"
+        )
+
+
+cdef Request request_from_job(Job* job, object owner):
+    cdef Request request = Request.__new__(Request)
+    cdef const char* frame = <const char*> job.frame
+    request.job = job
+    request.owner = owner
+    request.api_key = job.api_key
+    request.api_version = job.api_version
+    request.correlation_id = job.correlation_id
+    request.connection_id = job.connection_id
+    request.received_ns = job.received_ns
+    request.peer = ((<bytes> job.peer).decode("ascii"), job.peer_port)
+    request.listener = (<bytes> job.net.listeners[job.listener].name).decode("utf-8")
+    request.body = frame[job.body:job.length]
+    if job.client_id >= 0:
+        client_id = frame[job.client_id:job.client_id + job.client_id_length]
+        request.client_id = client_id.decode("utf-8", "replace")
+    job_free_frame(job)
+    return request

@@ -1,0 +1,4 @@
+"""Sums of the network threads' counters, for stats()."""
+from kbroker.ext.connection cimport Net
+
+cdef dict net_stats(Net* net)

@@ -1,0 +1,8 @@
+"""The Python face of the data plane."""
+from kbroker.ext.connection cimport Net
+
+cdef class Engine:
+    cdef Net* net
+    cdef bint started
+    cdef bint stopped
+    cdef dict settings

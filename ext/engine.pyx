@@ -1,0 +1,202 @@
+"""The Python face of the data plane: made by the broker's wiring, used by its control thread."""
+import os
+import socket
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from kbroker.ext.api_versions cimport api_versions_put
+from kbroker.ext.atomics cimport atomic_load_i64
+from kbroker.ext.connection cimport API_KEYS_MAX, Job, LogLine, NET_THREADS_MAX, NetSettings
+from kbroker.ext.control cimport Request, request_from_job
+from kbroker.ext.counters cimport net_stats
+from kbroker.ext.listener cimport acceptor_stop
+from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
+from kbroker.ext.queue cimport queue_pop
+from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_start, net_stop
+
+# Keys that the engine understands, with the value used where none is given: Apache Kafka's names and
+# defaults, then kbroker's own. Bytes, milliseconds and counts; -1 leaves the choice to the system.
+DEFAULTS = {
+    "num.network.threads": 3,
+    "num.io.threads": 8,
+    "queued.max.requests": 500,
+    "queued.max.request.bytes": -1,
+    "socket.request.max.bytes": 104857600,
+    "socket.send.buffer.bytes": 102400,
+    "socket.receive.buffer.bytes": 102400,
+    "socket.listen.backlog.size": 50,
+    "max.connections": 2147483647,
+    "max.connections.per.ip": 2147483647,
+    "connections.max.idle.ms": 600000,
+    "kbroker.network.read.bytes": 262144,
+    "kbroker.request.buffer.cache.bytes": 67108864,
+    "kbroker.connection.requests.max": 1000,
+    "kbroker.connection.unsent.bytes.max": 4194304,
+}
+FRAME_BYTES_MAX = 256 * 1024 * 1024 - 4     # the largest request buffer, see memory.pxd
+
+
+def bind(host: str, port: int, settings: dict[str, int]) -> socket.socket:
+    """A listening socket; what accepted ones inherit is set on it."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for key, option in (
+            ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+            ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+        ):
+            if settings[key] >= 0:
+                listening.setsockopt(socket.SOL_SOCKET, option, settings[key])
+        listening.setblocking(False)
+        listening.bind(address)
+        listening.listen(settings["socket.listen.backlog.size"])
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def checked_settings(given: dict[str, int]) -> dict[str, int]:
+    """Defaults filled in; a key or a value that makes no sense is an error."""
+    unknown = sorted(set(given) - set(DEFAULTS))
+    if unknown:
+        raise ValueError(f"unknown engine settings: {', '.join(unknown)}")
+    settings = DEFAULTS | given
+    for key, least, most in (
+        ("num.network.threads", 1, NET_THREADS_MAX),
+        ("num.io.threads", 1, NET_THREADS_MAX),
+        ("queued.max.requests", 1, 1 << 31),
+        ("socket.request.max.bytes", 1024, FRAME_BYTES_MAX),
+        ("kbroker.network.read.bytes", 4096, 1 << 30),
+        ("kbroker.connection.requests.max", 1, 1 << 30),
+        ("kbroker.connection.unsent.bytes.max", 1, 1 << 40),
+    ):
+        if not least <= settings[key] <= most:
+            raise ValueError(f"{key}={settings[key]} is not within {least}..{most}")
+    return settings
+
+
+cdef int fill_settings(NetSettings* out, dict settings) except -1:
+    out.network_threads = settings["num.network.threads"]
+    out.io_threads = settings["num.io.threads"]
+    out.queued_requests_max = settings["queued.max.requests"]
+    out.queued_request_bytes_max = settings["queued.max.request.bytes"]
+    out.buffer_cache_bytes_max = settings["kbroker.request.buffer.cache.bytes"]
+    out.request_bytes_max = settings["socket.request.max.bytes"]
+    out.connections_max = settings["max.connections"]
+    out.connections_per_ip_max = settings["max.connections.per.ip"]
+    out.idle_ms_max = settings["connections.max.idle.ms"]
+    out.in_flight_max = settings["kbroker.connection.requests.max"]
+    out.unsent_bytes_max = settings["kbroker.connection.unsent.bytes.max"]
+    out.read_bytes = settings["kbroker.network.read.bytes"]
+    return 0
+
+
+cdef class Engine:
+    """Listeners, network threads, I/O pool and the control lane."""
+
+    def __cinit__(self, settings: dict[str, int]) -> None:
+        cdef NetSettings values
+        self.settings = checked_settings(settings)
+        fill_settings(&values, self.settings)
+        self.net = net_create(&values)
+        if self.net == NULL:
+            raise MemoryError("no memory for the engine")
+
+    def __dealloc__(self) -> None:
+        if self.net == NULL:
+            return
+        with nogil:
+            net_stop(self.net, 0)
+            net_destroy(self.net)
+
+    def listen(self, host: str, port: int, listener_name: str) -> int:
+        """Bind a listener before start(); the port, which the kernel picks for 0."""
+        if self.started:
+            raise RuntimeError("the engine has been started")
+        listening = bind(host, port, self.settings)
+        bound = listening.getsockname()[1]
+        name = listener_name.encode("utf-8")
+        if net_listen(self.net, listening.fileno(), bound, name) < 0:
+            listening.close()
+            raise ValueError("too many listeners")
+        listening.detach()
+        return bound
+
+    def start(self) -> None:
+        """Start all threads and accept connections."""
+        cdef int code
+        if self.started:
+            raise RuntimeError("the engine has been started")
+        self.started = True
+        with nogil:
+            code = net_start(self.net)
+        if code != 0:
+            raise OSError(code, os.strerror(code))
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; what is connected stays."""
+        with nogil:
+            acceptor_stop(self.net)
+
+    def stop(self, deadline_ms: int = 5000) -> None:
+        """Answer what is in flight, for so long at most, then close everything and end the threads.
+
+        The control thread goes on answering meanwhile; next_request returns None afterwards.
+        """
+        cdef int64_t milliseconds = deadline_ms
+        if self.stopped:
+            return
+        self.stopped = True
+        with nogil:
+            net_stop(self.net, milliseconds)
+
+    def set_api_versions(
+        self, bodies: dict[int, bytes], keys: list[tuple[int, int, int, int]]
+    ) -> None:
+        """What ApiVersions answers, by its version, and (key, least version, greatest version,
+        first flexible version or -1) of every API that is served."""
+        cdef int key
+        for key, least, greatest, first_flexible in keys:
+            if not 0 <= key < API_KEYS_MAX:
+                raise ValueError(f"api key {key}")
+            self.net.apis[key].min_version = least
+            self.net.apis[key].max_version = greatest
+            self.net.apis[key].first_flexible = first_flexible
+            self.net.apis[key].known = True
+        for version, body in bodies.items():
+            if api_versions_put(self.net, version, <const uint8_t*> <const char*> body,
+                                <uint32_t> len(body)) < 0:
+                raise ValueError(f"version {version} of ApiVersions")
+
+    def next_request(self, timeout_ms: int = -1) -> Request | None:
+        """The next request of the control lane; None after timeout_ms, or when stopped."""
+        cdef int64_t milliseconds = timeout_ms
+        cdef Job* job
+        with nogil:
+            job = queue_pop(self.net, &self.net.control, milliseconds)
+        return None if job == NULL else request_from_job(job, self)
+
+    def next_log_lines(self) -> list[tuple[int, str]]:
+        """(level as in logging, text) of what the data plane had to say since the last call."""
+        cdef LogLine* line
+        lines = []
+        while True:
+            line = log_ring_peek(&self.net.log)
+            if line == NULL:
+                return lines
+            text = <bytes> line.text
+            lines.append((line.level, text.decode("utf-8", "replace")))
+            log_ring_pop(&self.net.log)
+
+    def connections(self) -> int:
+        """Open connections."""
+        return atomic_load_i64(&self.net.connections)
+
+    def stats(self) -> dict[str, int]:
+        """Counters since start and sizes of now."""
+        return net_stats(self.net)

@@ -1,0 +1,222 @@
+"""A frame becomes a request (see frame.pxd)."""
+from libc.stdint cimport int16_t, int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence
+from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.connection cimport (
+    API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, H_CLOSE, H_CONTROL, H_IO, H_STALL, Job,
+    JobQueue, NetThread,
+)
+from kbroker.ext.connections cimport connection_close, connection_stall
+from kbroker.ext.endian cimport load_be16, load_be32, load_i16
+from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_WARNING
+from kbroker.ext.posix cimport snprintf
+from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
+
+cdef enum:
+    REASON_BYTES = 128
+    TAGS_MAX = 10000
+
+
+cdef uint8_t* read_varint(uint8_t* p, uint8_t* end, uint32_t* value) noexcept nogil:
+    """Unsigned varint of at most 5 bytes; NULL when it does not end."""
+    cdef uint32_t result = 0
+    cdef int shift = 0
+    while p < end and shift < 35:
+        result |= <uint32_t> (p[0] & 0x7f) << shift
+        p += 1
+        if not (p - 1)[0] & 0x80:
+            value[0] = result
+            return p
+        shift += 7
+    return NULL
+
+
+cdef uint8_t* skip_tags(uint8_t* p, uint8_t* end) noexcept nogil:
+    """Tagged fields of a header: nothing in them is known; NULL when they do not fit."""
+    cdef uint32_t count = 0
+    cdef uint32_t tag = 0
+    cdef uint32_t size = 0
+    p = read_varint(p, end, &count)
+    if p == NULL or count > TAGS_MAX:
+        return NULL
+    while count > 0:
+        p = read_varint(p, end, &tag)
+        if p == NULL:
+            return NULL
+        p = read_varint(p, end, &size)
+        if p == NULL or size > <uint64_t> (end - p):
+            return NULL
+        p += size
+        count -= 1
+    return p
+
+
+cdef int frame_parse_header(Net* net, Request* request, uint8_t* frame,
+                            uint32_t length) noexcept nogil:
+    cdef uint8_t* p = frame + FRAME_HEADER_BYTES_MIN
+    cdef uint8_t* end = frame + length
+    cdef Api* api
+    if length < FRAME_HEADER_BYTES_MIN:
+        return -1
+    request.frame = frame
+    request.end = end
+    request.api_key = load_i16(frame)
+    request.api_version = load_i16(frame + 2)
+    request.correlation_id = <int32_t> load_be32(frame + 4)
+    request.client_id_length = load_i16(frame + 8)
+    request.client_id = NULL
+    request.flexible = False
+    if request.client_id_length > 0 and request.client_id_length > end - p:
+        return -1
+    if request.client_id_length >= 0:
+        request.client_id = <const char*> p
+        p += request.client_id_length
+    else:
+        request.client_id_length = 0
+    if 0 <= request.api_key < API_KEYS_MAX:
+        api = &net.apis[request.api_key]
+        request.flexible = api.first_flexible >= 0 and request.api_version >= api.first_flexible
+    if request.flexible:
+        p = skip_tags(p, end)
+        if p == NULL and is_unknown_api_versions(net, request):
+            p = end
+        if p == NULL:
+            return -1
+    request.p = p
+    return 0
+
+
+cdef bint is_unknown_api_versions(Net* net, Request* request) noexcept nogil:
+    """A version of the future, which gets an answer whatever stands in its header."""
+    return request.api_key == API_VERSIONS_KEY \
+        and request.api_version > net.apis[API_VERSIONS_KEY].max_version
+
+
+cdef void close_for(Connection* connection, const char* text, int a, int b) noexcept nogil:
+    cdef char reason[REASON_BYTES]
+    snprintf(reason, REASON_BYTES, text, a, b)
+    connection_close(connection, LOG_WARNING, reason)
+
+
+cdef bint is_served(Connection* connection, Request* request) noexcept nogil:
+    """The API and its version are known; else the connection is closed, as Kafka does."""
+    cdef Api* api
+    cdef int16_t key = request.api_key
+    if key < 0 or key >= API_KEYS_MAX or not connection.net.apis[key].known:
+        close_for(connection, "api key %d (version %d) is not known", key, request.api_version)
+        return False
+    api = &connection.net.apis[key]
+    if key == API_VERSIONS_KEY or api.min_version <= request.api_version <= api.max_version:
+        return True
+    close_for(connection, "version %d of api key %d is not supported", request.api_version, key)
+    return False
+
+
+cdef int submit(Request* request, JobQueue* queue) noexcept nogil:
+    cdef Job* job
+    if not queue_reserve(queue):
+        return H_STALL
+    job = job_new(request)
+    if job == NULL:
+        queue_unreserve(queue)
+        request.reason = "out of memory"
+        return H_CLOSE
+    queue_push(queue, job)
+    return H_CONTROL
+
+
+cdef int run(Request* request) noexcept nogil:
+    """Call the handler, or queue the request for another thread."""
+    cdef Api* api = &request.net.apis[request.api_key]
+    cdef int outcome = H_CONTROL
+    if api.handler != NULL:
+        outcome = api.handler(request)
+    if outcome == H_CONTROL:
+        return submit(request, &request.net.control)
+    if outcome == H_IO:
+        return submit(request, &request.net.io)
+    return outcome
+
+
+cdef void fill(Connection* connection, Request* request) noexcept nogil:
+    cdef NetThread* thread = connection.thread
+    request.net = connection.net
+    request.thread = thread
+    request.connection = connection
+    request.op = NULL
+    request.on_io = False
+    request.received_ns = thread.now_ns
+    request.wall_ms = thread.wall_ms
+    request.auth = &connection.auth
+    request.listener = connection.listener
+    request.reason = NULL
+    request.reply.thread = thread
+    request.reply.request = request
+    request.reply.frame = NULL
+    # Behind an unanswered request the answer goes into an Op, see reply_begin.
+    request.reply.out = &connection.out if connection.ops == NULL else NULL
+
+
+cdef void fill_reply(Request* request) noexcept nogil:
+    request.reply.region_bytes = 0
+    request.reply.correlation_id = request.correlation_id
+    request.reply.api_key = request.api_key
+    request.reply.api_version = request.api_version
+    # ApiVersions keeps response header v0, so that any client can read it (KIP-511).
+    request.reply.tagged_header = request.flexible and request.api_key != API_VERSIONS_KEY
+
+
+cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) noexcept nogil:
+    cdef Request request
+    cdef int outcome
+    cdef NetThread* thread = connection.thread
+    if frame_parse_header(connection.net, &request, frame, length) < 0:
+        close_for(connection, "a frame of %d bytes holds no request header", <int> length, 0)
+        return FRAME_TAKEN
+    if not is_served(connection, &request):
+        return FRAME_TAKEN
+    fill(connection, &request)
+    fill_reply(&request)
+    outcome = run(&request)
+    if outcome == H_STALL:
+        # Say that somebody stalls, then try once more: see net_unstall_all.
+        atomic_exchange_i64(&connection.net.stalled, 1)
+        atomic_fence()
+        outcome = run(&request)
+        if outcome == H_STALL:
+            connection_stall(connection, BLOCK_STALL)
+            return FRAME_STALLED
+    thread.counters.requests += 1
+    if outcome == H_CLOSE:
+        connection_close(connection, LOG_WARNING if request.reason != NULL else LOG_DEBUG,
+                         request.reason)
+    return FRAME_TAKEN
+
+
+cdef int job_handle(Job* job) noexcept nogil:
+    cdef Request request
+    cdef int outcome
+    memset(&request, 0, sizeof(Request))
+    request.net = job.net
+    request.op = job.op
+    request.frame = job.frame
+    request.p = job.frame + job.body
+    request.end = job.frame + job.length
+    if job.client_id >= 0:
+        request.client_id = <const char*> job.frame + job.client_id
+    request.client_id_length = job.client_id_length
+    request.correlation_id = job.correlation_id
+    request.api_key = job.api_key
+    request.api_version = job.api_version
+    request.flexible = job.flexible
+    request.on_io = True
+    request.received_ns = job.received_ns
+    request.wall_ms = realtime_ms()
+    request.listener = job.listener
+    request.reply = job.op.reply
+    request.reply.request = &request
+    outcome = job.net.apis[job.api_key].handler(&request)
+    job.reason = request.reason
+    return outcome

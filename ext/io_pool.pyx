@@ -1,0 +1,107 @@
+"""The I/O pool (see io_pool.pxd).
+
+A worker takes a job, calls the handler that asked for the pool again, and sends the outcome home.
+A handler that stalls here has its job put aside until net_unstall_all. The count of unstalls, read
+before the handler is called, tells whether that came between its refusal and the putting aside.
+"""
+from libc.stdint cimport int64_t, uint64_t
+
+from kbroker.ext.atomics cimport (
+    atomic_add_i32, atomic_exchange_i64, atomic_fence, atomic_load_i64,
+)
+from kbroker.ext.connection cimport H_CLOSE, H_CONTROL, H_IO, H_STALL, Job, NET_THREADS_MAX
+from kbroker.ext.frame cimport job_handle
+from kbroker.ext.network cimport turn_begin, turn_end
+from kbroker.ext.posix cimport (
+    pthread_create, pthread_join, pthread_mutex_lock, pthread_mutex_unlock,
+)
+from kbroker.ext.queue cimport job_finish, queue_close, queue_pop, queue_push
+from kbroker.ext.sockets cimport thread_name
+
+
+cdef bint put_aside(Net* net, Job* job, int64_t unstalls) noexcept nogil:
+    """False when there has been room again meanwhile."""
+    cdef bint waits
+    pthread_mutex_lock(&net.io.lock)
+    waits = not net.io.closed and atomic_load_i64(&net.unstalls) == unstalls
+    if waits:
+        job.next = net.io_stalled
+        net.io_stalled = job
+    pthread_mutex_unlock(&net.io.lock)
+    return waits
+
+
+cdef int handle(Net* net, Job* job) noexcept nogil:
+    """The outcome; H_STALL when the job was put aside."""
+    cdef int64_t unstalls
+    cdef int outcome
+    while True:
+        unstalls = atomic_load_i64(&net.unstalls)
+        atomic_exchange_i64(&net.stalled, 1)
+        atomic_fence()
+        outcome = job_handle(job)
+        if outcome != H_STALL or put_aside(net, job, unstalls):
+            return outcome
+        if net.io.closed:
+            job.reason = "the broker stops"
+            return H_CLOSE
+
+
+cdef void settle(Net* net, Job* job, int outcome) noexcept nogil:
+    if outcome == H_STALL:
+        return
+    if outcome == H_CONTROL:
+        # Above the queue's bound by at most one for each worker.
+        pthread_mutex_lock(&net.control.lock)
+        net.control.length += 1
+        pthread_mutex_unlock(&net.control.lock)
+        queue_push(&net.control, job)
+        return
+    if outcome == H_IO:
+        job.reason = "a handler asked for the I/O pool in the I/O pool"
+        outcome = H_CLOSE
+    job_finish(job, outcome)
+
+
+cdef void* worker_main(void* argument) noexcept nogil:
+    cdef Net* net = <Net*> argument
+    cdef uint64_t* turns = &net.io_turns[atomic_add_i32(&net.io_next, 1) - 1]
+    cdef Job* job
+    cdef int outcome
+    thread_name("kbroker-io")
+    while True:
+        job = queue_pop(net, &net.io, -1)
+        if job == NULL:
+            return NULL
+        turn_begin(turns)
+        outcome = handle(net, job)
+        turn_end(turns)
+        settle(net, job, outcome)
+
+
+cdef int io_pool_start(Net* net) noexcept nogil:
+    """0, or an errno; what has been started is stopped by io_pool_stop."""
+    cdef int code = 0
+    while net.io_count < net.settings.io_threads and net.io_count < NET_THREADS_MAX:
+        code = pthread_create(&net.io_threads[net.io_count], NULL, worker_main, net)
+        if code != 0:
+            break
+        net.io_count += 1
+    return code
+
+
+cdef void io_pool_stop(Net* net) noexcept nogil:
+    cdef Job* job
+    cdef Job* following
+    cdef int index
+    queue_close(&net.io)
+    for index in range(net.io_count):
+        pthread_join(net.io_threads[index], NULL)
+    net.io_count = 0
+    job = net.io_stalled
+    net.io_stalled = NULL
+    while job != NULL:
+        following = job.next
+        job.reason = "the broker stops"
+        job_finish(job, H_CLOSE)
+        job = following

@@ -1,0 +1,145 @@
+"""The acceptor (see listener.pxd).
+
+An accept is rare beside requests, so it costs a thread that sleeps, and the loops of the network
+threads stay free of it. Options that accepted sockets inherit (TCP_NODELAY, buffer sizes) are set
+once on the listening socket. Out of descriptors, or at max.connections, it does not poll the
+listening sockets for a while: the kernel's backlog holds who comes, and nothing spins.
+"""
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from kbroker.ext.addresses cimport addresses_enter
+from kbroker.ext.atomics cimport (
+    atomic_add_i64, atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_i64,
+)
+from kbroker.ext.connection cimport Connection, LISTENERS_MAX
+from kbroker.ext.connections cimport connection_discard, connection_new, connection_place
+from kbroker.ext.log_ring cimport LOG_ERROR, LOG_WARNING, net_log
+from kbroker.ext.posix cimport (
+    EAGAIN, EINTR, EMFILE, ENFILE, ENOMEM, close, errno, pthread_create, pthread_join,
+)
+from kbroker.ext.sockets cimport (
+    EFD_CLOEXEC, EFD_NONBLOCK, ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4, eventfd,
+    poll, pollfd_t, read, sockaddr_storage_t, sockaddr_t, thread_name, write,
+)
+
+cdef enum:
+    PAUSE_MS = 100              # without listening, when descriptors or memory are out
+    ACCEPTS_PER_ROUND = 64      # of one listener, before the others are looked at
+
+cdef enum Accepted:
+    ACCEPTED_ALL
+    ACCEPTED_FULL               # max.connections
+    ACCEPTED_EXHAUSTED          # descriptors or memory
+
+
+cdef bint is_full(Net* net) noexcept nogil:
+    """At max.connections; whoever closes next writes to the acceptor's eventfd."""
+    if atomic_load_i64(&net.connections) < net.settings.connections_max:
+        return False
+    atomic_exchange_i32(&net.acceptor_full, 1)
+    atomic_fence()
+    return atomic_load_i64(&net.connections) >= net.settings.connections_max
+
+
+cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address) noexcept nogil:
+    cdef Connection* connection = connection_new(net, fd, listener, address)
+    if connection == NULL:
+        close(fd)
+        return
+    if not addresses_enter(net, connection.address):
+        net_log(net, LOG_WARNING, "refused a connection: max.connections.per.ip is %ld",
+                net.settings.connections_per_ip_max, 0)
+        connection_discard(connection)
+        return
+    connection_place(net, connection)
+
+
+cdef int accept_some(Net* net, int32_t listener) noexcept nogil:
+    cdef sockaddr_storage_t address
+    cdef uint32_t length
+    cdef int fd
+    cdef int count
+    for count in range(ACCEPTS_PER_ROUND):
+        if is_full(net):
+            return ACCEPTED_FULL
+        length = sizeof(address)
+        fd = accept4(net.listeners[listener].fd, <sockaddr_t*> &address, &length,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC)
+        if fd >= 0:
+            take(net, listener, fd, &address)
+        elif errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
+            return ACCEPTED_EXHAUSTED
+        elif errno == EAGAIN:
+            return ACCEPTED_ALL
+        # Any other error is of that one connection, which is gone.
+    return ACCEPTED_ALL
+
+
+cdef void drain_event(Net* net) noexcept nogil:
+    cdef uint64_t count
+    read(net.acceptor_event_fd, &count, sizeof(count))
+
+
+cdef int accept_round(Net* net, pollfd_t* polled) noexcept nogil:
+    cdef int32_t index
+    cdef int result
+    for index in range(net.listeners_count):
+        if polled[1 + index].revents:
+            result = accept_some(net, index)
+            if result != ACCEPTED_ALL:
+                return result
+    return ACCEPTED_ALL
+
+
+cdef void* acceptor_main(void* argument) noexcept nogil:
+    cdef Net* net = <Net*> argument
+    cdef pollfd_t polled[1 + LISTENERS_MAX]
+    cdef int32_t index
+    cdef int result = ACCEPTED_ALL
+    cdef int64_t refusals = 0
+    thread_name("kbroker-accept")
+    memset(polled, 0, sizeof(polled))
+    polled[0].fd = net.acceptor_event_fd
+    polled[0].events = POLLIN
+    for index in range(net.listeners_count):
+        polled[1 + index].fd = net.listeners[index].fd
+        polled[1 + index].events = POLLIN
+    while atomic_load_i32(&net.acceptor_running):
+        if result == ACCEPTED_EXHAUSTED:
+            if refusals % 100 == 0:
+                net_log(net, LOG_ERROR, "cannot accept connections, errno %ld", errno, 0)
+            refusals += 1
+            poll(polled, 1, PAUSE_MS)
+            result = accept_round(net, polled)
+        elif result == ACCEPTED_FULL:
+            poll(polled, 1, -1)
+            result = accept_round(net, polled)
+        elif poll(polled, 1 + <unsigned long> net.listeners_count, -1) > 0:
+            result = accept_round(net, polled)
+        if polled[0].revents:
+            drain_event(net)
+            polled[0].revents = 0
+    return NULL
+
+
+cdef int acceptor_start(Net* net) noexcept nogil:
+    """0, or an errno."""
+    cdef int code
+    net.acceptor_running = 1
+    code = pthread_create(&net.acceptor, NULL, acceptor_main, net)
+    if code != 0:
+        net.acceptor_running = 0
+    return code
+
+
+cdef void acceptor_stop(Net* net) noexcept nogil:
+    cdef uint64_t one = 1
+    cdef int32_t index
+    if atomic_exchange_i32(&net.acceptor_running, 0):
+        write(net.acceptor_event_fd, &one, sizeof(one))
+        pthread_join(net.acceptor, NULL)
+    for index in range(net.listeners_count):
+        if net.listeners[index].fd >= 0:
+            close(net.listeners[index].fd)
+            net.listeners[index].fd = -1

@@ -1,0 +1,197 @@
+"""Bounded queues of copied requests (see queue.pxd)."""
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.connection cimport (
+    BLOCK_JOB, H_DONE, H_NONE, H_PENDING, NetThread, Post,
+)
+from kbroker.ext.connections cimport connection_close, peer_text
+from kbroker.ext.debug cimport OBJECT_REQUEST, object_born, object_died
+from kbroker.ext.log_ring cimport LOG_WARNING
+from kbroker.ext.memory cimport buffer_alloc, buffer_free, pool_force, pool_release
+from kbroker.ext.network cimport net_unstall_all, thread_post
+from kbroker.ext.posix cimport (
+    pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait,
+    pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
+    pthread_mutex_unlock, timespec_t,
+)
+from kbroker.ext.response cimport connection_unblock, op_drop, op_hold, op_park, op_ready
+from kbroker.ext.sockets cimport cond_init_monotonic
+from kbroker.ext.timer cimport timer_arm
+
+
+cdef void queue_init(JobQueue* queue, int64_t length_max) noexcept nogil:
+    memset(queue, 0, sizeof(JobQueue))
+    queue.length_max = length_max
+    pthread_mutex_init(&queue.lock, NULL)
+    cond_init_monotonic(&queue.filled)
+
+
+cdef void queue_destroy(JobQueue* queue) noexcept nogil:
+    pthread_cond_destroy(&queue.filled)
+    pthread_mutex_destroy(&queue.lock)
+
+
+cdef bint queue_reserve(JobQueue* queue) noexcept nogil:
+    cdef bint granted
+    pthread_mutex_lock(&queue.lock)
+    granted = queue.length < queue.length_max
+    if granted:
+        queue.length += 1
+    else:
+        queue.refused = 1
+    pthread_mutex_unlock(&queue.lock)
+    return granted
+
+
+cdef void queue_unreserve(JobQueue* queue) noexcept nogil:
+    pthread_mutex_lock(&queue.lock)
+    queue.length -= 1
+    pthread_mutex_unlock(&queue.lock)
+
+
+cdef void queue_push(JobQueue* queue, Job* job) noexcept nogil:
+    job.next = NULL
+    pthread_mutex_lock(&queue.lock)
+    if queue.tail == NULL:
+        queue.head = job
+    else:
+        queue.tail.next = job
+    queue.tail = job
+    if queue.sleepers > 0:
+        pthread_cond_signal(&queue.filled)
+    pthread_mutex_unlock(&queue.lock)
+
+
+cdef bint sleep_until_filled(JobQueue* queue, int64_t until_ns) noexcept nogil:
+    """One wait; false when the time is over."""
+    cdef timespec_t until
+    cdef int code
+    queue.sleepers += 1
+    if until_ns < 0:
+        code = pthread_cond_wait(&queue.filled, &queue.lock)
+    else:
+        until.tv_sec = until_ns // 1000000000
+        until.tv_nsec = until_ns % 1000000000
+        code = pthread_cond_timedwait(&queue.filled, &queue.lock, &until)
+    queue.sleepers -= 1
+    return code == 0
+
+
+cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogil:
+    cdef Job* job
+    cdef bint tell = False
+    cdef int64_t until_ns = -1
+    if timeout_ms >= 0:
+        until_ns = monotonic_ns() + timeout_ms * 1000000
+    pthread_mutex_lock(&queue.lock)
+    while queue.head == NULL and not queue.closed:
+        if not sleep_until_filled(queue, until_ns):
+            break
+    job = queue.head
+    if job != NULL:
+        queue.head = job.next
+        if queue.head == NULL:
+            queue.tail = NULL
+        queue.length -= 1
+        if queue.refused and queue.length <= queue.length_max // 2:
+            queue.refused = 0
+            tell = True
+    pthread_mutex_unlock(&queue.lock)
+    if tell:
+        net_unstall_all(net)
+    return job
+
+
+cdef void queue_close(JobQueue* queue) noexcept nogil:
+    pthread_mutex_lock(&queue.lock)
+    queue.closed = True
+    pthread_cond_broadcast(&queue.filled)
+    pthread_mutex_unlock(&queue.lock)
+
+
+# ---- jobs ---------------------------------------------------------------------------------------
+
+cdef Job* job_new(Request* request) noexcept nogil:
+    """Called on the network thread; the connection waits until the job comes back."""
+    cdef Net* net = request.net
+    cdef Job* job = <Job*> calloc(1, sizeof(Job))
+    cdef uint64_t length = <uint64_t> (request.end - request.frame)
+    if job == NULL:
+        return NULL
+    job.frame = buffer_alloc(&net.pool, length, &job.capacity)
+    if job.frame == NULL or op_park(request) == NULL:
+        buffer_free(&net.pool, job.frame, job.capacity)
+        free(job)
+        return NULL
+    pool_force(&net.pool, <int64_t> job.capacity)
+    memcpy(job.frame, request.frame, length)
+    job.post.run = job_finished
+    job.net = net
+    job.op = request.op
+    op_hold(job.op)
+    job.op.reply.thread = NULL          # lent, see op_deadline and connection_cancel_ops
+    job.length = <unsigned int> length
+    job.body = <unsigned int> (request.p - request.frame)
+    job.client_id = -1
+    if request.client_id != NULL:
+        job.client_id = <int32_t> (<unsigned char*> request.client_id - request.frame)
+        job.client_id_length = request.client_id_length
+    job.correlation_id = request.correlation_id
+    job.listener = request.listener
+    job.api_key = request.api_key
+    job.api_version = request.api_version
+    job.flexible = request.flexible
+    job.received_ns = request.received_ns
+    job.connection_id = request.connection.id
+    job.peer_port = request.connection.port
+    peer_text(request.connection, job.peer)
+    request.connection.blocked |= BLOCK_JOB
+    object_born(OBJECT_REQUEST)
+    return job
+
+
+cdef void job_free_frame(Job* job) noexcept nogil:
+    if job.frame == NULL:
+        return
+    buffer_free(&job.net.pool, job.frame, job.capacity)
+    job.frame = NULL
+    if pool_release(&job.net.pool, <int64_t> job.capacity):
+        net_unstall_all(job.net)
+
+
+cdef void job_finish(Job* job, int32_t outcome) noexcept nogil:
+    job_free_frame(job)
+    job.outcome = outcome
+    thread_post(job.op.thread, &job.post)
+
+
+cdef void settle(NetThread* thread, Job* job) noexcept nogil:
+    """The connection still lives: answer, close, or leave the Op parked."""
+    cdef Op* op = job.op
+    connection_unblock(op.connection, BLOCK_JOB)
+    if job.outcome == H_DONE or job.outcome == H_NONE:
+        op_ready(op)
+    elif job.outcome != H_PENDING:
+        connection_close(op.connection, LOG_WARNING, job.reason)
+    else:
+        if op.timer.deadline_ms > 0:
+            timer_arm(&thread.wheel, &op.timer, thread.now_ms + op.timer.deadline_ms)
+        if op.missed and op.on_event != NULL:
+            op.on_event(op)
+
+
+cdef void job_finished(NetThread* thread, Post* post) noexcept nogil:
+    """A job came home through the inbox."""
+    cdef Job* job = <Job*> post
+    cdef Op* op = job.op
+    op.reply.thread = thread
+    if op.connection != NULL:
+        settle(thread, job)
+    elif job.outcome == H_PENDING and op.on_cancel != NULL:
+        op.on_cancel(op)
+    op_drop(op)
+    free(job)
+    object_died(OBJECT_REQUEST)

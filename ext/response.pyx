@@ -1,0 +1,447 @@
+"""Answers and parked operations (see response.pxd).
+
+All of it runs on the network thread of the connection, but reply_* on an Op's output, which the I/O
+pool and the control thread use while nobody else has the Op's answer, and op_hold, op_post and
+op_release, which anybody may call.
+
+An Op is freed by its own thread when the last reference goes; another thread that drops the last
+one sends it home through the inbox.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.atomics cimport (
+    atomic_add_i32, atomic_add_relaxed_i32, atomic_exchange_i32, atomic_load_i32, atomic_store_i32,
+)
+from kbroker.ext.connection cimport (
+    BLOCK_INFLIGHT, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD, OP_INLINE_BYTES, OP_PARKED, OP_READY,
+    Region,
+)
+from kbroker.ext.debug cimport (
+    OBJECT_DELAYED_OPERATION, debug_assert, object_born, object_died,
+)
+from kbroker.ext.endian cimport store_be32
+from kbroker.ext.network cimport thread_post
+from kbroker.ext.timer cimport Timer, timer_arm, timer_disarm
+
+cdef enum:
+    FREE_OPS_MAX = 1024
+    FREE_CHUNKS_MAX = 64
+    COPY_BYTES_MAX = 4096       # an answer up to this size is copied behind the one before it
+
+
+# ---- chunks ---------------------------------------------------------------------------------
+
+cdef Chunk* chunk_new(NetThread* thread, uint32_t size) noexcept nogil:
+    cdef Chunk* chunk
+    cdef uint32_t capacity = CHUNK_BYTES if size <= CHUNK_BYTES else size
+    if size <= CHUNK_BYTES and thread != NULL and thread.free_chunks != NULL:
+        chunk = thread.free_chunks
+        thread.free_chunks = chunk.next
+        thread.free_chunks_count -= 1
+    else:
+        chunk = <Chunk*> malloc(sizeof(Chunk) + <size_t> capacity)
+        if chunk == NULL:
+            return NULL
+    chunk.next = NULL
+    chunk.data = <uint8_t*> chunk + sizeof(Chunk)
+    chunk.begin = 0
+    chunk.end = 0
+    chunk.capacity = capacity
+    chunk.kind = CHUNK_POOLED if size <= CHUNK_BYTES else CHUNK_LARGE
+    return chunk
+
+
+cdef void chunk_free(NetThread* thread, Chunk* chunk) noexcept nogil:
+    if chunk.kind == CHUNK_INLINE:
+        return
+    if chunk.kind == CHUNK_POOLED and thread != NULL:
+        if thread.free_chunks_count < FREE_CHUNKS_MAX:
+            chunk.next = thread.free_chunks
+            thread.free_chunks = chunk
+            thread.free_chunks_count += 1
+            return
+    free(chunk)
+
+
+cdef uint8_t* out_reserve(NetThread* thread, Out* out, uint32_t size) noexcept nogil:
+    """Room for `size` bytes in one piece behind what is written; NULL when memory is out."""
+    cdef Chunk* chunk = out.tail
+    if chunk == NULL or chunk.capacity - chunk.end < size:
+        chunk = chunk_new(thread, size)
+        if chunk == NULL:
+            return NULL
+        if out.tail == NULL:
+            out.head = chunk
+        else:
+            out.tail.next = chunk
+        out.tail = chunk
+    return chunk.data + chunk.end
+
+
+cdef void out_sent(NetThread* thread, Out* out, uint64_t size) noexcept nogil:
+    cdef Chunk* chunk
+    cdef uint64_t part
+    out.sent += size
+    out.unsent -= <int64_t> size
+    while out.head != NULL:
+        chunk = out.head
+        part = chunk.end - chunk.begin
+        if part > size:
+            chunk.begin += <uint32_t> size
+            return
+        size -= part
+        out.head = chunk.next
+        if out.head == NULL:
+            out.tail = NULL
+        chunk_free(thread, chunk)
+
+
+cdef void out_region_done(Out* out) noexcept nogil:
+    """The first region was sent or is dropped."""
+    cdef Region* region = out.regions
+    out.regions = region.next
+    if out.regions == NULL:
+        out.regions_tail = NULL
+    if region.release != NULL:
+        region.release(region.ref)
+    free(region)
+
+
+cdef void out_clear(NetThread* thread, Out* out) noexcept nogil:
+    cdef Chunk* chunk
+    while out.regions != NULL:
+        out_region_done(out)
+    while out.head != NULL:
+        chunk = out.head
+        out.head = chunk.next
+        chunk_free(thread, chunk)
+    memset(out, 0, sizeof(Out))
+
+
+cdef void append_regions(Out* target, Out* source) noexcept nogil:
+    cdef Region* region = source.regions
+    if region == NULL:
+        return
+    if target.regions_tail == NULL:
+        target.regions = region
+    else:
+        target.regions_tail.next = region
+    target.regions_tail = source.regions_tail
+    while region != NULL:
+        region.at += target.written
+        region = region.next
+    source.regions = NULL
+    source.regions_tail = NULL
+
+
+cdef void out_append(Connection* connection, Op* op) noexcept nogil:
+    """Move the answer of an Op behind the output of its connection."""
+    cdef NetThread* thread = connection.thread
+    cdef Out* target = &connection.out
+    cdef Out* source = &op.out
+    cdef Chunk* chunk
+    cdef uint32_t size
+    cdef uint8_t* at
+    append_regions(target, source)
+    while source.head != NULL:
+        chunk = source.head
+        source.head = chunk.next
+        chunk.next = NULL
+        size = chunk.end - chunk.begin
+        at = NULL
+        if size <= COPY_BYTES_MAX or chunk.kind == CHUNK_INLINE:
+            at = out_reserve(thread, target, size)
+        if at != NULL:
+            memcpy(at, chunk.data + chunk.begin, size)
+            target.tail.end += size
+            chunk_free(thread, chunk)
+        elif target.tail == NULL:
+            target.head = chunk
+            target.tail = chunk
+        else:
+            target.tail.next = chunk
+            target.tail = chunk
+    source.tail = NULL
+    target.written += source.written
+    target.unsent += source.unsent
+    source.written = 0
+    source.unsent = 0
+
+
+# ---- writing an answer ------------------------------------------------------------------------
+
+cdef uint8_t* reply_begin(Reply* reply, uint32_t bytes_max) noexcept nogil:
+    cdef uint8_t* at
+    if reply.out == NULL and op_park(reply.request) == NULL:
+        return NULL
+    at = out_reserve(reply.thread, reply.out, bytes_max + REPLY_HEADER_BYTES)
+    if at == NULL:
+        return NULL
+    reply.frame = at
+    reply.region_bytes = 0
+    store_be32(at + 4, <uint32_t> reply.correlation_id)
+    if reply.tagged_header:
+        at[8] = 0
+        return at + 9
+    return at + 8
+
+
+cdef int reply_region(Reply* reply, uint32_t written, int32_t fd, int64_t position,
+                      int64_t length, void* ref, RegionRelease release) noexcept nogil:
+    cdef Out* out = reply.out
+    cdef Region* region = NULL
+    if length > 0:
+        region = <Region*> malloc(sizeof(Region))
+    if region == NULL:
+        if release != NULL:
+            release(ref)
+        return 0 if length == 0 else -1
+    region.next = NULL
+    region.at = out.written + 8 + reply.tagged_header + written
+    region.position = position
+    region.length = length
+    region.ref = ref
+    region.release = release
+    region.fd = fd
+    if out.regions_tail == NULL:
+        out.regions = region
+    else:
+        out.regions_tail.next = region
+    out.regions_tail = region
+    reply.region_bytes += length
+    return 0
+
+
+cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil:
+    cdef Out* out = reply.out
+    cdef uint32_t total = 8 + reply.tagged_header + written
+    debug_assert(out.tail.end + total <= out.tail.capacity, "answer larger than announced")
+    store_be32(reply.frame, <uint32_t> (total - 4 + reply.region_bytes))
+    out.tail.end += total
+    out.written += total
+    out.unsent += total + reply.region_bytes
+    reply.frame = NULL
+    if reply.request == NULL or reply.thread == NULL:
+        return                  # of an Op: whoever wrote it says when it is ready
+    if reply.request.op != NULL:
+        op_ready(reply.request.op)
+    else:
+        flush_later(reply.request.connection)
+
+
+# ---- lists of the thread ------------------------------------------------------------------------
+
+cdef void flush_later(Connection* connection) noexcept nogil:
+    """Send the output of this connection at the end of the turn."""
+    cdef NetThread* thread = connection.thread
+    if connection.flags & FLAG_IN_FLUSH:
+        return
+    connection.flags |= FLAG_IN_FLUSH
+    connection.flush_next = thread.flush
+    thread.flush = connection
+
+
+cdef void ready_later(Connection* connection) noexcept nogil:
+    """Go on with the input of this connection in this turn or the next."""
+    cdef NetThread* thread = connection.thread
+    if connection.flags & FLAG_IN_READY:
+        return
+    connection.flags |= FLAG_IN_READY
+    connection.ready_next = NULL
+    if thread.ready == NULL:
+        thread.ready = connection
+    else:
+        thread.ready_tail.ready_next = connection
+    thread.ready_tail = connection
+
+
+cdef void connection_unblock(Connection* connection, uint32_t block) noexcept nogil:
+    if not connection.blocked & block:
+        return
+    connection.blocked &= ~block
+    if connection.blocked == 0:
+        ready_later(connection)
+
+
+# ---- operations -----------------------------------------------------------------------------------
+
+cdef void op_run(NetThread* thread, Post* post) noexcept nogil:
+    """An Op came through the inbox: an event, or its last reference was dropped elsewhere."""
+    cdef Op* op = <Op*> post
+    atomic_exchange_i32(&op.posted, 0)
+    if atomic_load_i32(&op.refs) == 0:
+        op_free(op)
+        return
+    if op.reply.thread == NULL:
+        op.missed = 1               # lent to a job: called when that comes back
+    elif op.state == OP_PARKED and op.on_event != NULL:
+        op.on_event(op)
+    op_drop(op)
+
+
+cdef void op_timer_fired(Timer* timer) noexcept nogil:
+    cdef Op* op = <Op*> timer.owner
+    if op.state == OP_PARKED and op.on_timeout != NULL:
+        op.on_timeout(op)
+
+
+cdef Op* op_new(NetThread* thread) noexcept nogil:
+    cdef Op* op = thread.free_ops
+    if op != NULL:
+        thread.free_ops = op.next
+        thread.free_ops_count -= 1
+    else:
+        op = <Op*> malloc(sizeof(Op))
+        if op == NULL:
+            return NULL
+    memset(op, 0, sizeof(Op) - OP_INLINE_BYTES)
+    op.post.run = op_run
+    op.thread = thread
+    op.net = thread.net
+    op.refs = 1
+    op.timer.owner = op
+    op.timer.fire = op_timer_fired
+    op.chunk.data = op.inline_bytes
+    op.chunk.capacity = OP_INLINE_BYTES
+    op.chunk.kind = CHUNK_INLINE
+    op.out.head = &op.chunk
+    op.out.tail = &op.chunk
+    op.reply.out = &op.out
+    op.reply.thread = thread
+    thread.counters.ops_live += 1
+    object_born(OBJECT_DELAYED_OPERATION)
+    return op
+
+
+cdef void op_free(Op* op) noexcept nogil:
+    cdef NetThread* thread = op.thread
+    debug_assert(op.timer.slot == 0, "freed operation with a timer")
+    out_clear(thread, &op.out)
+    thread.counters.ops_live -= 1
+    object_died(OBJECT_DELAYED_OPERATION)
+    if thread.free_ops_count < FREE_OPS_MAX:
+        op.next = thread.free_ops
+        thread.free_ops = op
+        thread.free_ops_count += 1
+    else:
+        free(op)
+
+
+cdef Op* op_park(Request* request) noexcept nogil:
+    cdef Connection* connection = request.connection
+    cdef Op* op = request.op
+    if op != NULL:
+        return op
+    op = op_new(connection.thread)
+    if op == NULL:
+        return NULL
+    op.connection = connection
+    op.reply.correlation_id = request.correlation_id
+    op.reply.api_key = request.api_key
+    op.reply.api_version = request.api_version
+    op.reply.tagged_header = request.reply.tagged_header
+    if connection.ops_tail == NULL:
+        connection.ops = op
+    else:
+        connection.ops_tail.next = op
+    connection.ops_tail = op
+    connection.in_flight += 1
+    connection.thread.counters.parked += 1
+    if connection.in_flight >= connection.net.settings.in_flight_max:
+        connection.blocked |= BLOCK_INFLIGHT
+    request.op = op
+    request.reply.out = &op.out
+    return op
+
+
+cdef void op_ready(Op* op) noexcept nogil:
+    cdef Connection* connection = op.connection
+    if op.state != OP_PARKED:
+        return
+    timer_disarm(&op.thread.wheel, &op.timer)
+    op.state = OP_READY
+    while connection.ops != NULL and connection.ops.state == OP_READY:
+        op = connection.ops
+        connection.ops = op.next
+        if connection.ops == NULL:
+            connection.ops_tail = NULL
+        connection.in_flight -= 1
+        op.state = OP_DEAD
+        op.connection = NULL
+        out_append(connection, op)
+        op_drop(op)
+        flush_later(connection)
+    if connection.in_flight < connection.net.settings.in_flight_max:
+        connection_unblock(connection, BLOCK_INFLIGHT)
+
+
+cdef void op_deadline(Op* op, int64_t milliseconds) noexcept nogil:
+    if op.reply.thread == NULL:
+        op.timer.deadline_ms = milliseconds     # lent to a job: armed when that comes back
+    elif op.state != OP_PARKED:
+        return
+    elif milliseconds < 0:
+        timer_disarm(&op.thread.wheel, &op.timer)
+    else:
+        timer_arm(&op.thread.wheel, &op.timer, op.thread.now_ms + milliseconds)
+
+
+cdef void op_hold(Op* op) noexcept nogil:
+    atomic_add_relaxed_i32(&op.refs, 1)
+
+
+cdef void op_post(Op* op) noexcept nogil:
+    if atomic_exchange_i32(&op.posted, 1) == 0:
+        op_hold(op)
+        thread_post(op.thread, &op.post)
+
+
+cdef void op_release(Op* op) noexcept nogil:
+    if atomic_add_i32(&op.refs, -1) == 0:
+        # Nobody has it any more, so it stands in no inbox: send it home to be freed.
+        atomic_store_i32(&op.posted, 1)
+        thread_post(op.thread, &op.post)
+
+
+cdef void op_drop(Op* op) noexcept nogil:
+    if atomic_add_i32(&op.refs, -1) == 0:
+        op_free(op)
+
+
+cdef void connection_cancel_ops(Connection* connection) noexcept nogil:
+    """The connection dies: every handler lets go of what it parked, newest first is as good."""
+    cdef Op* op = connection.ops
+    cdef Op* following
+    connection.ops = NULL
+    connection.ops_tail = NULL
+    connection.in_flight = 0
+    while op != NULL:
+        following = op.next
+        timer_disarm(&op.thread.wheel, &op.timer)
+        op.connection = NULL
+        if op.state == OP_PARKED:
+            op.state = OP_DEAD
+            # What is lent to a job is cancelled when the job comes back.
+            if op.on_cancel != NULL and op.reply.thread != NULL:
+                op.on_cancel(op)
+        op.state = OP_DEAD
+        op_drop(op)
+        op = following
+
+
+cdef void thread_free_caches(NetThread* thread) noexcept nogil:
+    cdef Op* op
+    cdef Chunk* chunk
+    while thread.free_ops != NULL:
+        op = thread.free_ops
+        thread.free_ops = op.next
+        free(op)
+    while thread.free_chunks != NULL:
+        chunk = thread.free_chunks
+        thread.free_chunks = chunk.next
+        free(chunk)
+    thread.free_ops_count = 0
+    thread.free_chunks_count = 0

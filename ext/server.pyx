@@ -1,0 +1,150 @@
+"""Net: made, started, stopped and freed (see server.pxd)."""
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+from kbroker.ext.addresses cimport addresses_destroy
+from kbroker.ext.api_versions cimport api_versions_destroy, api_versions_handle
+from kbroker.ext.atomics cimport (
+    atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_store_i32,
+)
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.connection cimport (
+    API_KEYS_MAX, API_VERSIONS_KEY, H_CLOSE, Job, JobQueue, LISTENERS_MAX, NET_THREADS_MAX, NetThread,
+    STOP_DRAIN, STOP_NOW,
+)
+from kbroker.ext.io_pool cimport io_pool_start, io_pool_stop
+from kbroker.ext.listener cimport acceptor_start, acceptor_stop
+from kbroker.ext.log_ring cimport log_ring_init
+from kbroker.ext.loop cimport thread_free, thread_main, thread_new
+from kbroker.ext.memory cimport pool_destroy, pool_init
+from kbroker.ext.network cimport thread_wake
+from kbroker.ext.posix cimport (
+    ENOMEM, close, pthread_create, pthread_join, pthread_mutex_destroy, pthread_mutex_init,
+    snprintf,
+)
+from kbroker.ext.queue cimport job_finish, queue_close, queue_destroy, queue_init, queue_pop
+from kbroker.ext.sockets cimport (
+    EFD_CLOEXEC, EFD_NONBLOCK, SIGNAL_SET_BYTES, eventfd, poll, signals_block, signals_restore,
+)
+
+
+cdef Net* net_create(const NetSettings* settings) noexcept nogil:
+    cdef Net* net = <Net*> calloc(1, sizeof(Net))
+    cdef int32_t key
+    if net == NULL:
+        return NULL
+    net.settings = settings[0]
+    for key in range(API_KEYS_MAX):
+        net.apis[key].first_flexible = -1
+    net.apis[API_VERSIONS_KEY].handler = api_versions_handle
+    pool_init(&net.pool, settings.queued_request_bytes_max, settings.buffer_cache_bytes_max)
+    queue_init(&net.control, settings.queued_requests_max)
+    queue_init(&net.io, settings.queued_requests_max)
+    pthread_mutex_init(&net.addresses_lock, NULL)
+    log_ring_init(&net.log)
+    net.acceptor_event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+    return net
+
+
+cdef int32_t net_listen(Net* net, int32_t fd, int32_t port, const char* name) noexcept nogil:
+    cdef int32_t index = net.listeners_count
+    if index >= LISTENERS_MAX:
+        return -1
+    net.listeners[index].fd = fd
+    net.listeners[index].port = port
+    snprintf(net.listeners[index].name, sizeof(net.listeners[index].name), "%s", name)
+    net.listeners_count += 1
+    return index
+
+
+cdef int start_threads(Net* net) noexcept nogil:
+    cdef NetThread* thread
+    cdef int code
+    cdef int index
+    cdef int count = <int> net.settings.network_threads
+    for index in range(count if count < NET_THREADS_MAX else NET_THREADS_MAX):
+        thread = thread_new(net, index)
+        if thread == NULL:
+            return ENOMEM
+        net.threads[index] = thread
+        net.threads_count += 1
+    for index in range(net.threads_count):
+        thread = net.threads[index]
+        thread.running = 1
+        code = pthread_create(&thread.pthread, NULL, thread_main, thread)
+        if code != 0:
+            thread.running = 0
+            return code
+        thread.started = 1
+    code = io_pool_start(net)
+    return acceptor_start(net) if code == 0 else code
+
+
+cdef int net_start(Net* net) noexcept nogil:
+    """Signals are the control plane's: the threads are born with all of them blocked."""
+    cdef char before[SIGNAL_SET_BYTES]
+    cdef int code
+    signals_block(before)
+    code = start_threads(net)
+    signals_restore(before)
+    return code
+
+
+cdef void announce(Net* net, int32_t stopping) noexcept nogil:
+    cdef int index
+    atomic_store_i32(&net.stopping, stopping)
+    for index in range(net.threads_count):
+        atomic_exchange_i32(&net.threads[index].retry, 1)
+        atomic_fence()
+        thread_wake(net.threads[index])
+
+
+cdef bint is_anything_running(Net* net) noexcept nogil:
+    cdef int index
+    for index in range(net.threads_count):
+        if atomic_load_i32(&net.threads[index].running):
+            return True
+    return False
+
+
+cdef void net_stop(Net* net, int64_t deadline_ms) noexcept nogil:
+    cdef int64_t until_ns = monotonic_ns() + deadline_ms * 1000000
+    cdef int index
+    acceptor_stop(net)
+    announce(net, STOP_DRAIN)
+    while is_anything_running(net) and monotonic_ns() < until_ns:
+        poll(NULL, 0, 1)
+    announce(net, STOP_NOW)
+    for index in range(net.threads_count):
+        if net.threads[index].started:
+            pthread_join(net.threads[index].pthread, NULL)
+            net.threads[index].started = 0
+    io_pool_stop(net)
+    queue_close(&net.control)
+
+
+cdef void drop_jobs(Net* net, JobQueue* queue) noexcept nogil:
+    cdef Job* job
+    queue_close(queue)
+    while True:
+        job = queue_pop(net, queue, 0)
+        if job == NULL:
+            return
+        job_finish(job, H_CLOSE)
+
+
+cdef void net_destroy(Net* net) noexcept nogil:
+    """After net_stop, when nobody holds an Op or a job any more."""
+    cdef int index
+    drop_jobs(net, &net.control)
+    drop_jobs(net, &net.io)
+    for index in range(net.threads_count):
+        thread_free(net.threads[index])
+    api_versions_destroy(net)
+    addresses_destroy(net)
+    queue_destroy(&net.control)
+    queue_destroy(&net.io)
+    pool_destroy(&net.pool)
+    pthread_mutex_destroy(&net.addresses_lock)
+    close(net.acceptor_event_fd)
+    free(net)
