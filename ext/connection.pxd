@@ -235,6 +235,7 @@ cdef struct Connection:
     Op* ops                         # oldest first
     Op* ops_tail
     int32_t in_flight               # Ops in the FIFO
+    const char* failed              # to be closed when what is ready has been sent: why
     int64_t last_active_ms
     Timer idle
     Timer mute

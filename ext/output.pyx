@@ -7,7 +7,7 @@ from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_UNWRITABLE, Out, Region,
 )
 from kbroker.ext.connections cimport connection_close
-from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR
+from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, off_t, ssize_t
 from kbroker.ext.response cimport connection_unblock, out_region_done, out_sent
 from kbroker.ext.sockets cimport (
@@ -129,3 +129,5 @@ cdef void thread_flush(NetThread* thread) noexcept nogil:
         connection.flags &= ~<uint32_t> FLAG_IN_FLUSH
         if not connection.blocked & BLOCK_CLOSED:
             connection_flush(connection)
+        if connection.failed != NULL:
+            connection_close(connection, LOG_WARNING, connection.failed)

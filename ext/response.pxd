@@ -49,6 +49,8 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil
 cdef Op* op_park(Request* request) noexcept nogil
 cdef void op_ready(Op* op) noexcept nogil
 cdef void op_deadline(Op* op, int64_t milliseconds) noexcept nogil      # < 0 disarms
+# Answer nothing and close the connection at the end of the turn; reason is a static string.
+cdef void op_close(Op* op, const char* reason) noexcept nogil
 
 # ---- operations, any thread --------------------------------------------------------------------
 cdef void op_hold(Op* op) noexcept nogil

@@ -378,6 +378,17 @@ cdef void op_ready(Op* op) noexcept nogil:
         connection_unblock(connection, BLOCK_INFLIGHT)
 
 
+cdef void op_close(Op* op, const char* reason) noexcept nogil:
+    if op.state != OP_PARKED or op.connection == NULL:
+        return
+    timer_disarm(&op.thread.wheel, &op.timer)
+    op.connection.failed = reason       # see thread_flush; that cancels nothing that has let go
+    op.on_event = NULL
+    op.on_timeout = NULL
+    op.on_cancel = NULL
+    flush_later(op.connection)
+
+
 cdef void op_deadline(Op* op, int64_t milliseconds) noexcept nogil:
     if op.reply.thread == NULL:
         op.timer.deadline_ms = milliseconds     # lent to a job: armed when that comes back
