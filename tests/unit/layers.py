@@ -12,6 +12,7 @@ LAYERS = (
     "kbroker.errors",
     "kbroker.limits",
     "kbroker.clock",
+    "kbroker.uuids",
     "kbroker.files",
     "kbroker.uuids",
     "kbroker.runfile",
