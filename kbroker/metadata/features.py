@@ -74,9 +74,9 @@ def has_directories(metadata_version: int) -> bool:
     return metadata_version >= _DIRECTORIES_SINCE
 
 
-def has_eligible_leaders(metadata_version: int) -> bool:
-    """True where partition records carry eligible leader replicas (KIP-966)."""
-    return metadata_version >= _ELIGIBLE_LEADERS_SINCE
+def has_cordoned(metadata_version: int) -> bool:
+    """True where a broker says which of its log directories take no new partitions."""
+    return metadata_version >= _CORDONED_SINCE
 
 
 def record_version(cls: type[Record], metadata_version: int) -> int:

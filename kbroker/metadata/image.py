@@ -127,6 +127,47 @@ class Image:
         """Partitions of all topics."""
         return sum(map(len, self.topics.values()))
 
+    def check(self, records: Iterable[Record]) -> None:
+        """BugError for records that would not fold onto this image: asked before an append."""
+        made: dict[bytes, set[int]] = {}
+        names: set[str] = set()
+        gone: set[bytes] = set()
+        for record in records:
+            if type(record) not in _REPLAY:
+                raise BugError(f"{type(record).__name__} is no record of the metadata log")
+            if isinstance(record, topics.TopicRecord):
+                present = self.topics.get(record.name)
+                if record.name in names or (present is not None and present.id not in gone):
+                    raise BugError(f"topic {record.name} is there already")
+                if record.topic_id in made or record.topic_id in self._topics_by_id:
+                    raise BugError(f"topic id {record.topic_id.hex()} is taken")
+                names.add(record.name)
+                made[record.topic_id] = set()
+            elif isinstance(record, _OF_A_TOPIC):
+                self._check_topic(record, made, gone)
+
+    def _check_topic(
+        self,
+        record: Partition | topics.PartitionChangeRecord | topics.RemoveTopicRecord,
+        made: dict[bytes, set[int]],
+        gone: set[bytes],
+    ) -> None:
+        topic_id = record.topic_id
+        if topic_id in gone or (topic_id not in made and topic_id not in self._topics_by_id):
+            raise BugError(f"no topic has the id {topic_id.hex()}")
+        if isinstance(record, topics.RemoveTopicRecord):
+            made.pop(topic_id, None)
+            gone.add(topic_id)
+        elif isinstance(record, Partition):
+            made.setdefault(topic_id, set()).add(record.partition_id)
+        else:
+            known = self._topics_by_id.get(topic_id)
+            index = record.partition_id
+            if index not in made.get(topic_id, ()) and (
+                known is None or index not in known.partitions
+            ):
+                raise BugError(f"no partition {index} of topic {topic_id.hex()}")
+
     # ---- the fold
 
     def replay(self, record: Record) -> None:
@@ -209,6 +250,10 @@ class Image:
             value = getattr(record, name)
             if value is not None:
                 setattr(partition, name, value)
+        for name in _NULL_WHEN_EMPTY:
+            value = getattr(record, name)
+            if value is not None:
+                setattr(partition, name, value or None)
         if record.leader != NO_LEADER_CHANGE:
             partition.leader = record.leader
             partition.leader_epoch += 1
@@ -296,10 +341,11 @@ class Image:
         yield from self.tokens.values()
 
 
+_OF_A_TOPIC = (Partition, topics.PartitionChangeRecord, topics.RemoveTopicRecord)
 _REPLACED_BY_A_CHANGE = (
     "replicas", "isr", "removing_replicas", "adding_replicas", "directories",
-    "eligible_leader_replicas", "last_known_elr",
 )  # fmt: skip
+_NULL_WHEN_EMPTY = ("eligible_leader_replicas", "last_known_elr")
 
 _REPLAY: dict[type[Record], Callable[[Image, Any], None]] = {
     cluster.AbortTransactionRecord: Image._nothing,

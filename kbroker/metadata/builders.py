@@ -1,0 +1,211 @@
+"""Record lists for what the control plane does to the cluster: image and wish in, records out.
+
+Nothing here changes anything: hand the list to `MetadataStore.append`. One node holds every
+replica, so each partition has it as only replica, leader and in-sync replica. Whether a wish is
+allowed (names, counts, settings) the caller has checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kbroker.limits import PRODUCER_ID_BLOCK_COUNT
+
+from . import features
+from .image import NO_LEADER_CHANGE, RESOURCE_TYPES, Broker, Image, Partition, Resource, Topic
+from .records import cluster, topics
+from .records.schema import Record
+
+_UNFENCE, _FENCE, _IN_CONTROLLED_SHUTDOWN = -1, 1, 1
+_RECOVERED = 0
+
+
+class Replica(NamedTuple):
+    """The node that holds every partition, and its log directory (16 bytes)."""
+
+    node_id: int
+    directory_id: bytes
+
+
+class Listener(NamedTuple):
+    """An advertised listener; `protocol` is 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+    name: str
+    host: str
+    port: int
+    protocol: int = 0
+
+
+class ProducerIds(NamedTuple):
+    """A block of producer ids: from `first` on, `size` of them."""
+
+    first: int
+    size: int
+
+
+def create_topic(
+    name: str,
+    topic_id: bytes,
+    partition_count: int,
+    replica: Replica,
+    settings: Mapping[str, str] | None = None,
+) -> list[Record]:
+    """A topic with its partitions and its own settings."""
+    records: list[Record] = [topics.TopicRecord(name, topic_id)]
+    records += alter_configs(("topic", name), settings or {})
+    records += (_partition(topic_id, index, replica) for index in range(partition_count))
+    return records
+
+
+def create_partitions(topic: Topic, new_count: int, replica: Replica) -> list[Record]:
+    """Partitions behind those that a topic has, up to `new_count` in all."""
+    return [_partition(topic.id, index, replica) for index in range(len(topic), new_count)]
+
+
+def _partition(topic_id: bytes, index: int, replica: Replica) -> Partition:
+    return Partition(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=[replica.node_id],
+        isr=[replica.node_id],
+        leader=replica.node_id,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[replica.directory_id],
+    )
+
+
+def delete_topic(topic: Topic) -> list[Record]:
+    """A topic goes, and its settings with it."""
+    return [topics.RemoveTopicRecord(topic.id)]
+
+
+def alter_configs(resource: Resource, changes: Mapping[str, str | None]) -> list[Record]:
+    """Settings of a resource made, or removed where the value is None."""
+    kind, name = resource
+    return [
+        topics.ConfigRecord(RESOURCE_TYPES[kind], name, key, value)
+        for key, value in changes.items()
+    ]
+
+
+def replace_configs(image: Image, resource: Resource, settings: Mapping[str, str]) -> list[Record]:
+    """Exactly these settings for a resource: the others it has are removed."""
+    removed = dict.fromkeys(key for key in image.configs(resource) if key not in settings)
+    return alter_configs(resource, {**removed, **settings})
+
+
+def allocate_producer_ids(image: Image, node_id: int) -> tuple[list[Record], ProducerIds]:
+    """The next block of producer ids; it is the caller's once the records are appended."""
+    first = max(image.next_producer_id, 0)
+    broker = image.brokers.get(node_id)
+    record = cluster.ProducerIdsRecord(
+        broker_id=node_id,
+        broker_epoch=-1 if broker is None else broker.broker_epoch,
+        next_producer_id=first + PRODUCER_ID_BLOCK_COUNT,
+    )
+    return [record], ProducerIds(first, PRODUCER_ID_BLOCK_COUNT)
+
+
+def register_broker(
+    image: Image,
+    replica: Replica,
+    listeners: Iterable[Listener],
+    *,
+    incarnation_id: bytes,
+    broker_epoch: int,
+    rack: str | None = None,
+) -> list[Record]:
+    """This process takes the broker's place, unfenced; `broker_epoch` is the record's offset."""
+    version = image.metadata_version
+    record = Broker(
+        broker_id=replica.node_id,
+        incarnation_id=incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=[
+            cluster.BrokerEndpoint(one.name, one.host, one.port, one.protocol) for one in listeners
+        ],
+        features=[
+            cluster.BrokerFeature(name, least, greatest)
+            for name, (least, greatest) in features.SUPPORTED.items()
+        ],
+        rack=rack,
+        fenced=False,
+    )
+    if features.has_directories(version):
+        record.log_dirs = [replica.directory_id]
+    if features.has_cordoned(version):
+        record.cordoned_log_dirs = []
+    return [record]
+
+
+def leave_broker(image: Image, node_id: int) -> list[Record]:
+    """The broker stops in good order: fenced, so that whoever starts next need not wait for it.
+
+    Apache Kafka waits for the session of a broker that is not fenced (9 s) before it lets
+    another process take its id.
+    """
+    broker = image.brokers.get(node_id)
+    if broker is None or broker.fenced:
+        return []
+    return [
+        cluster.BrokerRegistrationChangeRecord(
+            node_id, broker.broker_epoch, _FENCE, _IN_CONTROLLED_SHUTDOWN
+        )
+    ]
+
+
+def elect_leaders(image: Image, replica: Replica, *, new_epochs: bool) -> list[Record]:
+    """This node leads every partition it has a replica of, and is their in-sync replica.
+
+    A Kafka that stopped in good order left its partitions without leader and without ISR; one
+    that crashed left them marked as recovering, which one replica alone is not. Each change of
+    leader makes a new leader epoch. With `new_epochs` (after a crash, where readers may have
+    seen what the log has lost) the partitions that the node leads already get one as well.
+    """
+    node = replica.node_id
+    eligible = image.features.get("eligible.leader.replicas.version", 0) > 0
+    records: list[Record] = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if node not in partition.replicas:
+                continue
+            change = topics.PartitionChangeRecord(index, topic.id)
+            if new_epochs or partition.leader != node or partition.isr != [node]:
+                change.leader = node
+            elif partition.leader_recovery_state == _RECOVERED:
+                continue
+            if partition.isr != [node]:
+                change.isr = [node]
+            if eligible and partition.eligible_leader_replicas:
+                change.eligible_leader_replicas = []
+            if eligible and partition.last_known_elr:
+                change.last_known_elr = []
+            if partition.leader_recovery_state != _RECOVERED:
+                change.leader_recovery_state = _RECOVERED
+            records.append(change)
+    return records
+
+
+def adopt_partitions(image: Image, replica: Replica) -> list[Record]:
+    """Partitions in whose replicas this node is, in the log directory that it has.
+
+    A directory formatted by an older Kafka may say "unassigned" or "migrating" of them.
+    """
+    if not features.has_directories(image.metadata_version):
+        return []
+    records: list[Record] = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            if replica.node_id not in partition.replicas:
+                continue
+            wanted = list(partition.directories or [bytes(16)] * len(partition.replicas))
+            wanted[partition.replicas.index(replica.node_id)] = replica.directory_id
+            if wanted != partition.directories:
+                records.append(
+                    topics.PartitionChangeRecord(
+                        index, topic.id, leader=NO_LEADER_CHANGE, directories=wanted
+                    )
+                )
+    return records

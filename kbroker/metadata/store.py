@@ -1,0 +1,445 @@
+"""The metadata store: the cluster's state in `__cluster_metadata-0`, and the image of it.
+
+A log directory holds, as `kafka-storage format --standalone` makes it and Kafka 4.3 in combined
+mode uses it:
+
+    meta.properties                          cluster, node and directory id; written last
+    bootstrap.checkpoint                     records that a new cluster begins with
+    __cluster_metadata-0/
+        partition.metadata                   topic id AAAAAAAAAAAAAAAAAAAAAQ
+        leader-epoch-checkpoint              first offset of each KRaft epoch
+        quorum-state                         epoch and leader
+        <offset>-<epoch>.checkpoint          snapshots; 0-0 holds the first voter
+        <offset>.log                         segments
+
+`open` formats an empty directory, else loads the newest snapshot and the log behind it, and
+begins a new KRaft epoch: `quorum-state` first, then a control batch with a LeaderChange record.
+`append` makes one batch, syncs it, then replays it into the image: a change is told when it is
+on the disk, and is there whole or not at all. A change too large for one batch is put between
+begin and end records (KIP-868); one that a crash left open is aborted by the next `open`.
+Snapshots follow the growth of the log; what lies before one is removed.
+
+The directory of one node may change hands between kbroker and Apache Kafka, one at a time. Kafka
+needs of its server.properties: the same `node.id`, `process.roles=broker,controller`, this
+directory as `log.dirs`, any controller listener, and `controller.quorum.bootstrap.servers` that
+names it (with kraft.version 0, `controller.quorum.voters`). The endpoint in the voters record
+need not match: Kafka writes its own when it begins to lead.
+
+Not thread-safe: the control thread owns it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from kbroker.clock import Clock
+from kbroker.errors import BugError, CorruptFileError, DiskError, OperatorError
+from kbroker.storage.checkpoints import (
+    read_leader_epochs,
+    write_leader_epochs,
+    write_topic_id,
+)
+from kbroker.uuids import ONE_UUID, random_uuid, uuid_text
+
+from . import features
+from .batches import BATCH_MAX_BYTES, Batch, Pair, build_batch
+from .image import Image
+from .log import MetadataLog
+from .meta_properties import (
+    META_PROPERTIES,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from .quorum import Quorum, only_voter, read_quorum_state, write_quorum_state
+from .records import cluster, raft, topics
+from .records.frame import decode_control, decode_metadata, encode_control, encode_metadata
+from .records.schema import Record
+from .records.wire import RecordError
+from .snapshot import (
+    BOOTSTRAP,
+    SnapshotId,
+    list_snapshots,
+    read_snapshot,
+    remove_leftovers,
+    write_snapshot,
+)
+
+FOLDER: Final = "__cluster_metadata-0"
+NODE_ID_DEFAULT: Final = 1
+SNAPSHOT_MIN_BYTES: Final = 4 << 20
+"""Bytes of log behind a snapshot that make the next one worth while, at the least: reading them
+back costs some 0.2 s of a start."""
+_BATCH_BYTES: Final = BATCH_MAX_BYTES // 2
+_log = logging.getLogger("kbroker.metadata")
+
+
+class MetadataStore:
+    """See the module. `open` first; `image` is what has been appended and synced."""
+
+    def __init__(
+        self,
+        directory: Path,
+        clock: Clock,
+        *,
+        node_id: int | None = None,
+        cluster_id: str | None = None,
+        snapshot_bytes: int = SNAPSHOT_MIN_BYTES,
+    ) -> None:
+        self.directory = directory
+        self.folder = directory / FOLDER
+        self.image = Image()
+        self.epoch = 0
+        """The KRaft epoch that this process leads."""
+        self._clock = clock
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._snapshot_bytes = snapshot_bytes
+        self._meta: MetaProperties | None = None
+        self._quorum = Quorum()
+        self._log = MetadataLog(self.folder)
+        self._loader = _Loader(self.image, self._quorum)
+        self._since_snapshot = 0
+        self._last_snapshot_bytes = 0
+
+    # ---- what it is
+
+    @property
+    def meta(self) -> MetaProperties:
+        """Cluster id, node id and directory id."""
+        if self._meta is None:
+            raise BugError("the metadata store is not open")
+        return self._meta
+
+    @property
+    def directory_id(self) -> bytes:
+        """The directory id, which every opened directory has."""
+        assert self.meta.directory_id is not None
+        return self.meta.directory_id
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the first record of the next append gets."""
+        return self._log.end_offset
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that the log still holds."""
+        return self._log.start_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the log's segments."""
+        return self._log.size_bytes
+
+    # ---- open and close
+
+    def open(self) -> Image:
+        """Format an empty directory, load what is there, and begin to lead."""
+        self._meta = self._identify()
+        remove_leftovers(self.folder)
+        state = read_quorum_state(self.folder)
+        self._load()
+        self._quorum.check_alone(self.meta.node_id, self.directory_id, state)
+        last_epoch = max(self._log.last_epoch, state.leader_epoch if state else 0)
+        self._lead(last_epoch + 1)
+        if self._loader.in_transaction:
+            self._write([cluster.AbortTransactionRecord("the process that began it ended")])
+        if self.image.metadata_version < 0:
+            self._bootstrap()
+        return self.image
+
+    def close(self) -> None:
+        """Let go of the files. Nothing is left to sync."""
+        self._log.close()
+
+    def _identify(self) -> MetaProperties:
+        meta = read_meta_properties(self.directory)
+        if meta is None:
+            meta = self._format()
+        if self._node_id is not None and meta.node_id != self._node_id:
+            raise OperatorError(
+                f"node.id is {self._node_id}, but {self.directory} belongs to node "
+                f"{meta.node_id}: set node.id={meta.node_id}, or use another data directory"
+            )
+        if self._cluster_id is not None and meta.cluster_id != self._cluster_id:
+            raise OperatorError(
+                f"the cluster id is to be {self._cluster_id}, but {self.directory} belongs to "
+                f"cluster {meta.cluster_id}: use another data directory"
+            )
+        if meta.directory_id is None:
+            meta = meta._replace(directory_id=random_uuid())
+            write_meta_properties(self.directory, meta)
+        if not self.folder.is_dir():
+            self._make_folder()
+        return meta
+
+    def _format(self) -> MetaProperties:
+        """What `kafka-storage format --standalone` writes; meta.properties makes it count."""
+        self._refuse_foreign_files()
+        meta = MetaProperties(
+            self._cluster_id or uuid_text(random_uuid()),
+            NODE_ID_DEFAULT if self._node_id is None else self._node_id,
+            random_uuid(),
+        )
+        assert meta.directory_id is not None
+        self._make_folder()
+        now = self._clock.wall_ms()
+        levels = [cluster.FeatureLevelRecord(*item) for item in features.NEW_CLUSTER.items()]
+        write_snapshot(
+            self.directory / BOOTSTRAP, ((level, 0) for level in levels), now_ms=now
+        )  # fmt: skip
+        voters = only_voter(meta.node_id, meta.directory_id)
+        write_snapshot(
+            self.folder / SnapshotId(0, 0).file_name, [], timestamp=now, now_ms=now,
+            control=[raft.KRaftVersionRecord(0, 1), voters],
+        )  # fmt: skip
+        write_meta_properties(self.directory, meta)
+        _log.info("formatted %s: cluster %s, node %d", self.directory, *meta[:2])
+        return meta
+
+    def _refuse_foreign_files(self) -> None:
+        """A directory without meta.properties that holds data is not to be formatted over."""
+        found = [self.folder] if any(_sizes(self.folder)) else []
+        if self.directory.is_dir():
+            found += (
+                path for path in sorted(self.directory.iterdir())
+                if path != self.folder and (path / "partition.metadata").exists()
+            )  # fmt: skip
+        if found:
+            raise OperatorError(
+                f"{self.directory} has no {META_PROPERTIES}, but holds {found[0].name}: bring "
+                f"{META_PROPERTIES} back, or use an empty data directory"
+            )
+
+    def _make_folder(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DiskError(self.folder, error) from error
+        write_topic_id(self.folder, ONE_UUID)
+
+    def _load(self) -> None:
+        offset = 0
+        snapshots = list_snapshots(self.folder)
+        if snapshots:
+            newest = snapshots[-1]
+            snapshot = read_snapshot(self.folder / newest.file_name)
+            offset = newest.offset
+            self._log.last_epoch = newest.epoch
+            self._log.last_timestamp = snapshot.timestamp
+            self._last_snapshot_bytes = snapshot.size
+            for record in snapshot.control:
+                self._quorum.take(record)
+            self.image.replay_all(snapshot.records)
+        for batch in self._log.open(offset):
+            self._since_snapshot += batch.size
+            self._loader.take(batch, self.folder)
+
+    def _lead(self, epoch: int) -> None:
+        """Begin an epoch: first the promise, then its first records."""
+        node_id = self.meta.node_id
+        write_quorum_state(self.folder, node_id, epoch, self._quorum.kraft_version)
+        self.epoch = epoch
+        start = self.next_offset
+        if start == 0:  # as Kafka: the first epoch's batch repeats what the 0-0 snapshot says
+            control = [self._quorum.leader_change(node_id), *self._quorum.records()]
+        else:
+            control = [self._quorum.leader_change(node_id)]
+        self._append_batch([encode_control(record) for record in control], control=True)
+        epochs = [entry for entry in read_leader_epochs(self.folder) if entry[1] < start]
+        write_leader_epochs(self.folder, [*epochs, (epoch, start)])
+
+    def _bootstrap(self) -> None:
+        """The first records of a cluster: feature levels, and what the format tool was told."""
+        path = self.directory / BOOTSTRAP
+        records: list[Record]
+        if path.exists():
+            records = read_snapshot(path).records
+        else:
+            records = [cluster.FeatureLevelRecord(*item) for item in features.NEW_CLUSTER.items()]
+        if any(isinstance(record, cluster.FeatureLevelRecord)
+               and record.name == "eligible.leader.replicas.version" and record.feature_level
+               for record in records):  # fmt: skip
+            # with eligible leader replicas, min.insync.replicas lives in the cluster's settings
+            records.append(topics.ConfigRecord(4, "", "min.insync.replicas", "1"))
+        self._write(
+            [
+                cluster.BeginTransactionRecord("Bootstrap records"),
+                *records,
+                cluster.EndTransactionRecord(),
+            ]
+        )
+
+    # ---- append
+
+    def append(self, records: Iterable[Record]) -> int:
+        """Make a change durable and take it in: all of it or nothing. The last record's offset.
+
+        DiskError where the disk failed: the image is as before.
+        """
+        listed = list(records)
+        self.image.check(listed)
+        self._write(listed)
+        self.snapshot_when_due()
+        return self.next_offset - 1
+
+    def _write(self, records: list[Record]) -> None:
+        pairs: list[Pair] = []
+        version = self.image.metadata_version
+        if version < 0:
+            version = features.METADATA_VERSION_MAX
+        for record in records:
+            kind = features.record_version(type(record), version)
+            pairs.append((None, encode_metadata(record, kind)))
+        size = sum(len(value or b"") for _, value in pairs)
+        if size <= _BATCH_BYTES:
+            self._append_batch(pairs)
+        elif features.has_transactions(version):
+            self._append_transaction(pairs)
+        else:
+            raise BugError(f"{size} bytes of records at once, at metadata.version {version}")
+        self.image.replay_all(records)
+
+    def _append_transaction(self, pairs: list[Pair]) -> None:
+        """Several batches that a reader takes in together, in one write and one sync."""
+        begin = encode_metadata(cluster.BeginTransactionRecord("a large change"), 0)
+        end = encode_metadata(cluster.EndTransactionRecord(), 0)
+        data = bytearray()
+        offset, now = self.next_offset, self._clock.wall_ms()
+        for chunk in _chunks([(None, begin), *pairs, (None, end)]):
+            data += build_batch(offset, self.epoch, now, chunk)
+            offset += len(chunk)
+        self._log.append(bytes(data), offset, self.epoch, now)
+        self._since_snapshot += len(data)
+
+    def _append_batch(self, pairs: list[Pair], *, control: bool = False) -> None:
+        if not pairs:
+            raise BugError("an append of no records")
+        now = self._clock.wall_ms()
+        offset = self.next_offset
+        data = build_batch(offset, self.epoch, now, pairs, control=control)
+        self._log.append(data, offset + len(pairs), self.epoch, now)
+        self._since_snapshot += len(data)
+
+    # ---- snapshots
+
+    def snapshot_when_due(self) -> bool:
+        """Take a snapshot where the log behind the last one has grown enough; true if it did.
+
+        A disk that refuses it is told in the log and asked again after as much growth: what was
+        appended is safe without.
+        """
+        due = max(self._snapshot_bytes, 2 * self._last_snapshot_bytes)
+        if self._since_snapshot < due:
+            return False
+        try:
+            self.snapshot()
+        except DiskError as error:
+            _log.warning("no snapshot of the metadata log: %s", error)
+            self._since_snapshot = 0
+            return False
+        return True
+
+    def snapshot(self) -> SnapshotId:
+        """Write the image as a snapshot and remove what lies before it."""
+        identity = SnapshotId(self.next_offset, self._log.last_epoch)
+        version = self.image.metadata_version
+        self._last_snapshot_bytes = write_snapshot(
+            self.folder / identity.file_name,
+            (
+                (record, features.record_version(type(record), version))
+                for record in self.image.records()
+            ),
+            epoch=identity.epoch,
+            control=self._quorum.records(),
+            timestamp=self._log.last_timestamp,
+            now_ms=self._clock.wall_ms(),
+        )
+        self._since_snapshot = 0
+        self._log.roll()
+        self._log.drop_before(identity.offset)
+        for older in list_snapshots(self.folder):
+            if older < identity:
+                (self.folder / older.file_name).unlink(missing_ok=True)
+        write_leader_epochs(self.folder, [(identity.epoch, identity.offset)])
+        return identity
+
+
+class _Loader:
+    """Takes batches of the log in: raft's records at once, a transaction's at its end."""
+
+    def __init__(self, image: Image, quorum: Quorum) -> None:
+        self._image = image
+        self._quorum = quorum
+        self._open: list[Record] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """True where the log ends within a transaction."""
+        return self._open is not None
+
+    def take(self, batch: Batch, folder: Path) -> None:
+        """One batch, in the order of the log."""
+        try:
+            if batch.control:
+                for key, value in batch.records:
+                    self._quorum.take(decode_control(key or b"", value or b""))
+                return
+            for _, value in batch.records:
+                self._take_record(decode_metadata(value or b"")[0])
+        except (RecordError, BugError) as error:
+            reason = f"the records at offset {batch.base_offset}: {error}"
+            raise CorruptFileError(folder, reason) from error
+
+    def _take_record(self, record: Record) -> None:
+        if isinstance(record, cluster.BeginTransactionRecord):
+            self._open = []
+        elif isinstance(record, cluster.EndTransactionRecord):
+            self._image.replay_all(self._open or ())
+            self._open = None
+        elif isinstance(record, cluster.AbortTransactionRecord):
+            self._open = None
+        elif self._open is not None:
+            self._open.append(record)
+        else:
+            self._image.replay(record)
+
+
+def load_image(directory: Path) -> Image:
+    """The image of a directory at rest, without changing a byte: for tools."""
+    image, quorum = Image(), Quorum()
+    loader = _Loader(image, quorum)
+    folder = directory / FOLDER
+    offset = 0
+    if snapshots := list_snapshots(folder):
+        offset = snapshots[-1].offset
+        image.replay_all(read_snapshot(folder / snapshots[-1].file_name).records)
+    for batch in MetadataLog(folder).read(offset):
+        loader.take(batch, folder)
+    return image
+
+
+def _chunks(pairs: list[Pair]) -> Iterator[list[Pair]]:
+    chunk: list[Pair] = []
+    size = 0
+    for pair in pairs:
+        chunk.append(pair)
+        size += len(pair[1] or b"")
+        if size >= _BATCH_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Sizes of the segments in a folder."""
+    if folder.is_dir():
+        for name in os.listdir(folder):
+            if name.endswith(".log"):
+                yield (folder / name).stat().st_size
