@@ -22,10 +22,14 @@ _RECOVERED = 0
 
 
 class Replica(NamedTuple):
-    """The node that holds every partition, and its log directory (16 bytes)."""
+    """The node that holds every partition, and its log directory (16 bytes).
+
+    None where the cluster's metadata.version does not know log directories yet; `replica_of`
+    and `MetadataStore.replica` see to that.
+    """
 
     node_id: int
-    directory_id: bytes
+    directory_id: bytes | None
 
 
 class Listener(NamedTuple):
@@ -42,6 +46,12 @@ class ProducerIds(NamedTuple):
 
     first: int
     size: int
+
+
+def replica_of(image: Image, node_id: int, directory_id: bytes) -> Replica:
+    """The replica that every partition has."""
+    known = features.has_directories(image.metadata_version)
+    return Replica(node_id, directory_id if known else None)
 
 
 def create_topic(
@@ -72,8 +82,12 @@ def _partition(topic_id: bytes, index: int, replica: Replica) -> Partition:
         leader=replica.node_id,
         leader_epoch=0,
         partition_epoch=0,
-        directories=[replica.directory_id],
+        directories=_directories(replica),
     )
+
+
+def _directories(replica: Replica) -> list[bytes]:
+    return [] if replica.directory_id is None else [replica.directory_id]
 
 
 def delete_topic(topic: Topic) -> list[Record]:
@@ -133,8 +147,7 @@ def register_broker(
         rack=rack,
         fenced=False,
     )
-    if features.has_directories(version):
-        record.log_dirs = [replica.directory_id]
+    record.log_dirs = _directories(replica)
     if features.has_cordoned(version):
         record.cordoned_log_dirs = []
     return [record]
@@ -193,7 +206,7 @@ def adopt_partitions(image: Image, replica: Replica) -> list[Record]:
 
     A directory formatted by an older Kafka may say "unassigned" or "migrating" of them.
     """
-    if not features.has_directories(image.metadata_version):
+    if replica.directory_id is None:
         return []
     records: list[Record] = []
     for topic in image.topics.values():

@@ -47,6 +47,7 @@ from kbroker.uuids import ONE_UUID, random_uuid, uuid_text
 
 from . import features
 from .batches import BATCH_MAX_BYTES, Batch, Pair, build_batch
+from .builders import Replica, replica_of
 from .image import Image
 from .log import MetadataLog
 from .meta_properties import (
@@ -120,6 +121,11 @@ class MetadataStore:
         """The directory id, which every opened directory has."""
         assert self.meta.directory_id is not None
         return self.meta.directory_id
+
+    @property
+    def replica(self) -> Replica:
+        """The replica that every partition has: this node, in this directory."""
+        return replica_of(self.image, self.meta.node_id, self.directory_id)
 
     @property
     def next_offset(self) -> int:
@@ -224,21 +230,21 @@ class MetadataStore:
         write_topic_id(self.folder, ONE_UUID)
 
     def _load(self) -> None:
-        offset = 0
-        snapshots = list_snapshots(self.folder)
-        if snapshots:
+        newest = SnapshotId(0, 0)
+        timestamp = 0
+        if snapshots := list_snapshots(self.folder):
             newest = snapshots[-1]
             snapshot = read_snapshot(self.folder / newest.file_name)
-            offset = newest.offset
-            self._log.last_epoch = newest.epoch
-            self._log.last_timestamp = snapshot.timestamp
+            timestamp = snapshot.timestamp
             self._last_snapshot_bytes = snapshot.size
             for record in snapshot.control:
                 self._quorum.take(record)
             self.image.replay_all(snapshot.records)
-        for batch in self._log.open(offset):
+        for batch in self._log.open(newest.offset):
             self._since_snapshot += batch.size
             self._loader.take(batch, self.folder)
+        self._log.last_epoch = max(self._log.last_epoch, newest.epoch)
+        self._log.last_timestamp = max(self._log.last_timestamp, timestamp)
 
     def _lead(self, epoch: int) -> None:
         """Begin an epoch: first the promise, then its first records."""

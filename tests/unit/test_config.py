@@ -245,8 +245,14 @@ def test_explain_knows_broker_topic_and_near_names():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.7976931348623157e308, "1.7976931348623157E308"), (0.5, "0.5"), (1e-5, "1.0E-5"),
-     (12345678.0, "1.2345678E7"), (100.0, "100.0"), (0.0, "0.0")],
+    [
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (0.5, "0.5"),
+        (1e-5, "1.0E-5"),
+        (12345678.0, "1.2345678E7"),
+        (100.0, "100.0"),
+        (0.0, "0.0"),
+    ],
 )
 def test_doubles_are_shown_as_java_shows_them(value, text):
     assert format_value(value) == text
