@@ -12,7 +12,6 @@ LAYERS = (
     "kbroker.errors",
     "kbroker.limits",
     "kbroker.clock",
-    "kbroker.uuids",
     "kbroker.files",
     "kbroker.uuids",
     "kbroker.runfile",
