@@ -22,6 +22,7 @@ from tests.reference.crafted_batches import Batch, Record, parse_batches
 from tests.support import wire
 from tests.support.messages import ZERO_UUID
 from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
 from tests.support.wire import ConnectionClosedError, WireConnection
 
 Answer = dict[str, Any]
@@ -85,8 +86,28 @@ class Script:
         self.ids[wire.topic_id(self.broker.port, name)] = f"id of {short}"
         return name
 
+    def until_unknown(self, name: str) -> None:
+        """Waits until a deleted topic is gone from the metadata."""
+
+        def is_gone() -> bool:
+            body = {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+            answer = wire.call_once(self.broker.port, wire.METADATA, 9, body)
+            return bool(answer["topics"][0]["error_code"] == 3)
+
+        wait_for(f"{name} is gone", is_gone, 15)
+
     def id_of(self, name: str) -> uuid.UUID:
         return next(key for key, short in self.ids.items() if name == self.name(short[6:]))
+
+    def producer_id(self) -> int:
+        """A fresh producer id; Kafka refuses while it fetches a block of them."""
+
+        def ask() -> Answer:
+            body = {"transactional_id": None, "transaction_timeout": 60000}
+            return self.connection.call(wire.INIT_PRODUCER_ID, 4, body)
+
+        answer = wait_for("a producer id", lambda: (a := ask())["error_code"] == 0 and a, 15)
+        return int(answer["producer_id"])
 
     # --- data ---------------------------------------------------------------------------------
 
