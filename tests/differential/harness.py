@@ -96,6 +96,32 @@ class Script:
 
         wait_for(f"{name} is gone", is_gone, 15)
 
+    def until_known(self, name: str) -> None:
+        """Waits until a topic that a request created by the way has its leaders."""
+        wire.wait_for_topic(self.broker.port, name)
+
+    def until_coordinator(self, kind: int) -> None:
+        """Waits until the internal topic behind a kind of coordinator is there, if it comes."""
+
+        def is_there() -> bool:
+            body = {"key_type": kind, "coordinator_keys": ["any"]}
+            answer = wire.call_once(self.broker.port, wire.FIND_COORDINATOR, 4, body)
+            return bool(answer["coordinators"][0]["error_code"] != 15)
+
+        wait_for(f"a coordinator of kind {kind}", is_there, 15)
+
+    def until_config(self, name: str, key: str, value: str, kind: int = 2) -> None:
+        """Waits until a changed setting is told; Kafka's broker hears of it after the answer."""
+
+        def is_there() -> bool:
+            wanted = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
+            answer = wire.call_once(
+                self.broker.port, wire.DESCRIBE_CONFIGS, 4, {"resources": [wanted]}
+            )
+            return any(row["value"] == value for row in answer["results"][0]["configs"])
+
+        wait_for(f"{key} of {name} is {value}", is_there, 15)
+
     def id_of(self, name: str) -> uuid.UUID:
         return next(key for key, short in self.ids.items() if name == self.name(short[6:]))
 

@@ -1,0 +1,226 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, of topics and of the broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.differential.harness import Differ, Script, same
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+#: Broker settings that each of the two was started with in its own way.
+OWN = {
+    "advertised.listeners", "broker.id", "controller.listener.names",
+    "controller.quorum.bootstrap.servers", "controller.quorum.voters", "listeners",
+    "listener.security.protocol.map", "log.dir", "log.dirs", "node.id", "process.roles",
+    "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr", "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr", "group.initial.rebalance.delay.ms",
+}  # fmt: skip
+
+
+def shared(answer: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out each broker's own start settings, and kbroker's own keys."""
+    for result in answer["results"]:
+        result["configs"] = [
+            entry
+            for entry in result["configs"]
+            if entry["name"] not in OWN and not entry["name"].startswith("kbroker.")
+        ]
+    return answer
+
+
+def resource(kind: int, name: str, keys: list[str] | None = None) -> dict[str, Any]:
+    return {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+
+
+def describe(s: Script, version: int, *resources: dict[str, Any], **fields: Any) -> None:
+    s.call(32, version, {"resources": resources} | fields, keep=shared)
+
+
+@same(range(1, 5))
+def test_describe_topic(s: Script, version: int) -> None:
+    """Every setting of a topic: value, source, type, synonyms."""
+    plain = s.topic("plain")
+    own = s.topic("own", retention_ms="1000", cleanup_policy="compact", segment_bytes="2000000")
+    everything = {"include_synonyms": True}
+    if version >= 3:
+        everything["include_documentation"] = True
+    describe(s, version, resource(TOPIC, plain), resource(TOPIC, own), **everything)
+    describe(s, version, resource(TOPIC, own))
+    some = ["retention.ms", "no.such.key", "retention.ms", "cleanup.policy"]
+    describe(s, version, resource(TOPIC, own, some), **everything)
+    describe(s, version, resource(TOPIC, own, []))
+
+
+@same(range(1, 5))
+def test_describe_refused(s: Script, version: int) -> None:
+    topic = s.topic()
+    describe(
+        s, version, resource(TOPIC, s.name("unknown")), resource(TOPIC, topic, ["preallocate"])
+    )
+    describe(s, version, resource(TOPIC, s.name("bad name")))
+    describe(s, version, resource(TOPIC, ""))
+    describe(s, version, resource(BROKER, "7"))
+    describe(s, version, resource(BROKER, "one"))
+    describe(s, version, resource(0, "x"))
+    describe(s, version, resource(3, "x"))
+    describe(s, version)
+
+
+@same(range(1, 5))
+def test_describe_broker(s: Script, version: int) -> None:
+    everything = {"include_synonyms": True}
+    if version >= 3:
+        everything["include_documentation"] = True
+    describe(s, version, resource(BROKER, "1"), **everything)
+    describe(s, version, resource(BROKER, "1", ["num.io.threads", "log.retention.ms", "nope"]))
+    describe(s, version, resource(BROKER, ""), **everything)
+
+
+def alter(s: Script, version: int, *resources: dict[str, Any], **fields: Any) -> None:
+    s.call(33, version, {"resources": resources} | fields)
+
+
+def replaced(kind: int, name: str, **configs: str | None) -> dict[str, Any]:
+    rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    return {"resource_type": kind, "resource_name": name, "configs": rows}
+
+
+@same(range(3))
+def test_alter(s: Script, version: int) -> None:
+    """AlterConfigs puts a whole new set in place of the old one."""
+    topic = s.topic(retention_ms="5000")
+    after = resource(TOPIC, topic, ["retention.ms", "max.message.bytes", "cleanup.policy"])
+    alter(s, version, replaced(TOPIC, topic, max_message_bytes="2000"))
+    s.until_config(topic, "max.message.bytes", "2000")
+    describe(s, 4, after)
+    alter(s, version, replaced(TOPIC, topic, cleanup_policy="compact"), validate_only=True)
+    for bad in ({"retention_ms": "soon"}, {"no_such": "1"}, {"retention_ms": None},
+                {"cleanup_policy": "burn"}, {"segment_bytes": "3"}):  # fmt: skip
+        alter(s, version, replaced(TOPIC, topic, **bad))
+    alter(s, version, replaced(TOPIC, s.name("unknown"), retention_ms="1"))
+    alter(s, version, replaced(TOPIC, "", retention_ms="1"))
+    alter(s, version, replaced(BROKER, "9", background_threads="4"))
+    alter(s, version, replaced(0, "x"))
+    describe(s, 4, after)
+    alter(s, version, replaced(TOPIC, topic))
+    s.until_config(topic, "max.message.bytes", "1048588")
+    describe(s, 4, after)
+
+
+def change(s: Script, version: int, *resources: dict[str, Any], **fields: Any) -> None:
+    s.call(44, version, {"resources": resources} | fields)
+
+
+def step(kind: int, name: str, *changes: tuple[str, int, str | None]) -> dict[str, Any]:
+    rows = [{"name": key, "config_operation": op, "value": value} for key, op, value in changes]
+    return {"resource_type": kind, "resource_name": name, "configs": rows}
+
+
+@same((0, 1))
+def test_change(s: Script, version: int) -> None:
+    """IncrementalAlterConfigs: set, delete, append and subtract."""
+    topic = s.topic()
+    keys = ["retention.ms", "cleanup.policy", "max.message.bytes"]
+    for change_set, key, value in (
+        ([("retention.ms", SET, "7000")], "retention.ms", "7000"),
+        ([("cleanup.policy", APPEND, "compact")], "cleanup.policy", "delete,compact"),
+        ([("cleanup.policy", SUBTRACT, "delete")], "cleanup.policy", "compact"),
+        ([("retention.ms", DELETE, None), ("max.message.bytes", SET, "99")],
+         "max.message.bytes", "99"),
+    ):  # fmt: skip
+        change(s, version, step(TOPIC, topic, *change_set))
+        s.until_config(topic, key, value)
+        describe(s, 4, resource(TOPIC, topic, keys), include_synonyms=True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("retention.ms", APPEND, "1")],
+        [("retention.ms", SUBTRACT, "1")],
+        [("retention.ms", SET, None)],
+        [("retention.ms", SET, "soon")],
+        [("retention.ms", SET, "-2")],
+        [("retention.ms", SET, "")],
+        [("retention.ms", SET, "1"), ("retention.ms", SET, "2")],
+        [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)],
+        [("no.such.key", SET, "1")],
+        [("no.such.key", DELETE, None)],
+        [("", SET, "1")],
+        [("cleanup.policy", APPEND, "burn")],
+        [("cleanup.policy", APPEND, "delete")],
+        [("cleanup.policy", SUBTRACT, "compact")],
+        [("cleanup.policy", SET, "")],
+        [("min.insync.replicas", SET, "0")],
+        [("compression.zstd.level", SET, "50")],
+        [("preallocate", SET, "maybe")],
+        [("segment.bytes", SET, "99999999999")],
+        [("min.cleanable.dirty.ratio", SET, "1.5")],
+        [("message.timestamp.type", SET, "logappendtime")],
+        [("remote.storage.enable", SET, "true")],
+        [],
+    ],
+    ids=str,
+)
+def test_change_refused(
+    differ: Differ, now_ms: int, changes: list[tuple[str, int, str | None]]
+) -> None:
+    """Alone and only validated, then beside a good change of another topic."""
+
+    def run(s: Script) -> None:
+        topic, other = s.topic("a"), s.topic("b")
+        change(s, 1, step(TOPIC, topic, *changes), validate_only=True)
+        good = step(TOPIC, other, ("retention.ms", SET, "123"))
+        change(s, 1, step(TOPIC, topic, *changes), good)
+        s.until_config(other, "retention.ms", "123")
+        names = [key for key, _, _ in changes] or ["retention.ms"]
+        describe(s, 4, resource(TOPIC, topic, names), resource(TOPIC, other, ["retention.ms"]))
+
+    differ.compare(run, now_ms)
+
+
+@same((0, 1))
+def test_change_of_what(s: Script, version: int) -> None:
+    topic = s.topic()
+    one = ("retention.ms", SET, "1")
+    change(s, version, step(TOPIC, s.name("unknown"), one), step(TOPIC, topic, one))
+    change(s, version, step(TOPIC, s.name("bad name"), one))
+    change(s, version, step(TOPIC, "", one))
+    change(s, version, step(0, "x", one), step(3, "y", one))
+    change(s, version, step(TOPIC, topic, one), step(TOPIC, topic, one))
+    change(s, version)
+
+
+@same((0, 1))
+def test_change_broker(s: Script, version: int) -> None:
+    """Settings that can change while the broker runs, those that cannot, and back again."""
+    for name in ("1", ""):
+        dynamic = ("message.max.bytes", SET, "2000000")
+        change(s, version, step(BROKER, name, dynamic))
+        s.until_config(name, "message.max.bytes", "2000000", BROKER)
+        describe(s, 4, resource(BROKER, name, ["message.max.bytes"]), include_synonyms=True)
+        change(s, version, step(BROKER, name, ("message.max.bytes", DELETE, None)))
+        if name:
+            s.until_config(name, "message.max.bytes", "1048588", BROKER)
+        for bad in (("message.max.bytes", SET, "many"), ("num.partitions", SET, "3"),
+                    ("log.retention.ms", SET, "0"), ("num.io.threads", SET, "0"),
+                    ("no.such.key", SET, "1"), ("process.roles", SET, "broker")):  # fmt: skip
+            change(s, version, step(BROKER, name, bad), validate_only=True)
+    change(s, version, step(BROKER, "7", ("message.max.bytes", SET, "2000000")))
+    change(s, version, step(BROKER, "x", ("message.max.bytes", SET, "2000000")))
+
+
+@same()
+def test_setting_takes_effect(s: Script, version: int) -> None:
+    """A changed max.message.bytes holds for the next produce."""
+    topic = s.topic()
+    s.produce(topic, s.batch(b"x" * 500))
+    change(s, 1, step(TOPIC, topic, ("max.message.bytes", SET, "300")))
+    s.until_config(topic, "max.message.bytes", "300")
+    s.produce(topic, s.batch(b"x" * 500))
+    s.produce(topic, s.batch(b"x" * 50))
