@@ -4,7 +4,7 @@ The format is in batch.pxd, the codecs in compression.pxd. Results are BATCH_* c
 is BATCH_NO_CODEC, this machine lacks the codec's library and the work goes to Python.
 Memory is malloc's and the caller's to free. Free of state.
 """
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kbroker.ext.batch cimport BatchInfo, Header
 from kbroker.ext.compression cimport Buffer
@@ -53,3 +53,11 @@ cdef int batch_decompress(
 cdef int batch_recompress(
     const uint8_t* p, const BatchInfo* info, int codec, int level, size_t limit, Buffer* out
 ) noexcept nogil
+
+# The header of a batch in front of n bytes of records (not compressed), put in a codec.
+cdef int batch_wrap(
+    const uint8_t* header, const uint8_t* records, size_t n, int codec, int level, Buffer* out
+) noexcept nogil
+
+# Codec bits, length and checksum of a batch whose n bytes at p stand but for these.
+cdef void batch_seal(uint8_t* p, size_t n, int codec) noexcept nogil

@@ -13,7 +13,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 NO_TIMESTAMP = -1
 
 
-class Bad(Exception):
+class RefusedError(Exception):
     """Refused: Kafka's error code, and the index of the first bad record or -1."""
 
     def __init__(self, error_code: int, why: str, record: int = -1) -> None:
@@ -180,32 +180,32 @@ def timestamp_ok(timestamp: int, rules: Rules) -> bool:
 
 
 def judge(data: bytes, rules: Rules) -> int:
-    """The max timestamp to store, or Bad: what a client's batch is checked for before it is
-    appended, in Kafka's order."""
+    """The max timestamp to store, or RefusedError: what a client's batch is checked for before it
+    is appended, in Kafka's order."""
     fields = judge_frame(data, rules)
     (base_offset, length, _, _, crc, attributes, last_delta, base_timestamp, max_timestamp,
      producer_id, producer_epoch, base_sequence, count) = fields  # fmt: skip
     codec = attributes & 7
     if base_offset != 0:
-        raise Bad(INVALID_RECORD, "base offset")
+        raise RefusedError(INVALID_RECORD, "base offset")
     if length + 12 > rules.max_message_bytes:
-        raise Bad(MESSAGE_TOO_LARGE, "size")
+        raise RefusedError(MESSAGE_TOO_LARGE, "size")
     if crc32c(data[21:]) != crc:
-        raise Bad(CORRUPT_MESSAGE, "crc")
+        raise RefusedError(CORRUPT_MESSAGE, "crc")
     if codec > 4:
-        raise Bad(UNSUPPORTED_COMPRESSION_TYPE, "codec")
+        raise RefusedError(UNSUPPORTED_COMPRESSION_TYPE, "codec")
     if last_delta < 0 or count <= 0 or last_delta + 1 != count:
-        raise Bad(INVALID_RECORD, "count")
+        raise RefusedError(INVALID_RECORD, "count")
     if attributes & 0x20:
-        raise Bad(INVALID_RECORD, "control")
+        raise RefusedError(INVALID_RECORD, "control")
     if producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0):
-        raise Bad(INVALID_RECORD, "sequence")
+        raise RefusedError(INVALID_RECORD, "sequence")
     if attributes & 8:
-        raise Bad(INVALID_TIMESTAMP, "LogAppendTime")
+        raise RefusedError(INVALID_TIMESTAMP, "LogAppendTime")
     if codec:
         if timestamp_ok(base_timestamp, rules) and timestamp_ok(max_timestamp, rules):
             return max_timestamp
-        raise Bad(INVALID_TIMESTAMP, "header timestamps")
+        raise RefusedError(INVALID_TIMESTAMP, "header timestamps")
     latest = judge_records(data[61:], count, base_timestamp, rules)
     return max_timestamp if rules.log_append_time else latest
 
@@ -213,25 +213,25 @@ def judge(data: bytes, rules: Rules) -> int:
 def judge_frame(data: bytes, rules: Rules) -> tuple[int, ...]:
     """Exactly one batch of magic 2."""
     if len(data) < 12:
-        raise Bad(INVALID_RECORD, "no batch")
+        raise RefusedError(INVALID_RECORD, "no batch")
     length = struct.unpack_from(">i", data, 8)[0]
     if length < 14:
-        raise Bad(CORRUPT_MESSAGE, "length")
+        raise RefusedError(CORRUPT_MESSAGE, "length")
     if len(data) < 17:
-        raise Bad(INVALID_RECORD, "no batch")
+        raise RefusedError(INVALID_RECORD, "no batch")
     if data[16] > 2:
-        raise Bad(CORRUPT_MESSAGE, "magic")
+        raise RefusedError(CORRUPT_MESSAGE, "magic")
     if len(data) < length + 12:
-        raise Bad(INVALID_RECORD, "no whole batch")
+        raise RefusedError(INVALID_RECORD, "no whole batch")
     if data[16] < 2:
-        raise Bad(INVALID_RECORD, "old magic")
+        raise RefusedError(INVALID_RECORD, "old magic")
     if length < 49:
-        raise Bad(CORRUPT_MESSAGE, "length")
+        raise RefusedError(CORRUPT_MESSAGE, "length")
     fields = HEADER.unpack_from(data)
     if fields[5] & 7 == 4 and not rules.zstd_allowed:
-        raise Bad(UNSUPPORTED_COMPRESSION_TYPE, "zstd")
+        raise RefusedError(UNSUPPORTED_COMPRESSION_TYPE, "zstd")
     if len(data) != length + 12:
-        raise Bad(INVALID_RECORD, "trailing")
+        raise RefusedError(INVALID_RECORD, "trailing")
     return fields
 
 
@@ -243,9 +243,9 @@ def judge_records(body: bytes, count: int, base_timestamp: int, rules: Rules) ->
         try:
             timestamp_delta, offset_delta, record = read_record(reader)
         except IndexError:
-            raise Bad(INVALID_RECORD, "structure", i) from None
+            raise RefusedError(INVALID_RECORD, "structure", i) from None
         if offset_delta != i:
-            raise Bad(INVALID_RECORD, "offset delta", i)
+            raise RefusedError(INVALID_RECORD, "offset delta", i)
         timestamp = wrap(base_timestamp + timestamp_delta)
         latest = max(latest, timestamp)
         if rules.compacted and record.key is None:
@@ -253,8 +253,10 @@ def judge_records(body: bytes, count: int, base_timestamp: int, rules: Rules) ->
         elif not timestamp_ok(timestamp, rules):
             bad.append((INVALID_TIMESTAMP, i))
     if reader.left:
-        raise Bad(INVALID_RECORD, "bytes left")
+        raise RefusedError(INVALID_RECORD, "bytes left")
     if bad:
         codes = [code for code, _ in bad]
-        raise Bad(max(codes) if INVALID_TIMESTAMP not in codes else 32, "records", bad[0][1])
+        raise RefusedError(
+            max(codes) if INVALID_TIMESTAMP not in codes else 32, "records", bad[0][1]
+        )
     return latest

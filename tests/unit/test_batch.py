@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kbroker.ext import crc32c, records
 
+from kbroker.ext import crc32c, records
 from tests.reference import records as reference
 from tests.reference.records import Batch, Record, Rules
 
@@ -54,7 +54,7 @@ def verdict(data: bytes, rules: Rules) -> tuple[int, int]:
 def slow_verdict(data: bytes, rules: Rules) -> tuple[int, int]:
     try:
         return 0, reference.judge(data, rules)
-    except reference.Bad as bad:
+    except reference.RefusedError as bad:
         return bad.error_code, bad.record
 
 
