@@ -7,11 +7,16 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kbroker.ext.debug import is_debug_build, live_objects
 from tests.support.needs import demand_all, loop_devices_work
 
 pytest_plugins = ["tests.support.fixtures"]
+
+# A loaded machine is slow, which says nothing about what is tested.
+settings.register_profile("kbroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kbroker")
 
 
 def pytest_report_header() -> list[str]:

@@ -1,13 +1,13 @@
 """Record batches of magic 2, the slow and obvious way: build, read and judge.
 
-Written from KIP-98's layout and from what Apache Kafka 4.3 answers; shares nothing with ext.
+Written from KIP-98's layout and from what Apache Kafka 4.3 answers.
 """
 
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.reference.crc import crc32c
+from crc32c import crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 NO_TIMESTAMP = -1
