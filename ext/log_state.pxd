@@ -1,35 +1,33 @@
-"""The log of one partition: what it holds, its errors, its settings, its watermarks, its
-references.
+"""The log of one partition: what it holds, its errors, settings, watermarks and references.
 
 Concurrency contract. `lock` guards everything but what is named otherwise. `log_start`, `leo`, `hw`
-and `lso`
-are written under the lock and may be loaded atomically without it (`log_watermarks`). No function
-here calls
-out (to purgatory, to the journal's flusher) while it holds the lock, but for
-journal_reserve/commit/cancel.
-Lock order: log.lock, then the journal's own. `watch_lock` is purgatory's and is never taken by the
-log.
-"""
+and `lso` are written under the lock and may be loaded without it (`log_watermarks`). A file is
+written by appends under the lock, read and synced without it by whoever holds a reference to its
+segment. Nothing here calls out (to purgatory, to a flusher) while it holds the lock, but for
+journal_reserve, journal_commit and journal_cancel. Lock order: flush_lock, lock, the journal's.
+`watch_lock` is purgatory's and is never taken here.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+Errors of the disk. No room (ENOSPC, EDQUOT, EFBIG) or no descriptor (EMFILE, ENFILE): what was
+begun is taken back and the append fails with LOG_STORAGE_ERROR; the next one tries again. Anything
+else, and any failed sync, takes
+the log offline for good: what the kernel has dropped must not be taken for written.
+"""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.epochs cimport EpochCache
 from kbroker.ext.journal cimport Journal, JournalOwner
 from kbroker.ext.posix cimport pthread_mutex_t
 from kbroker.ext.producers cimport Producers
-from kbroker.ext.segment cimport Segment
+from kbroker.ext.segment cimport IndexLimits, Segment
 
 cdef enum LogError:
     LOG_OK = 0
-    # the journal has no room: nothing has changed, try again later
-    LOG_STALL = 1
-    # appended before: AppendResult holds the offsets of that time
-    LOG_DUPLICATE = 2
+    LOG_STALL = 1                       # the journal has no room: nothing has changed, try again later
+    LOG_DUPLICATE = 2                   # appended before: AppendResult holds the offsets of that time
     LOG_OUT_OF_ORDER_SEQUENCE = -1
     LOG_INVALID_PRODUCER_EPOCH = -2
     LOG_OFFSET_OUT_OF_RANGE = -4
-    # disk full (append again when there is room) or offline (sticky)
-    LOG_STORAGE_ERROR = -5
+    LOG_STORAGE_ERROR = -5              # disk full (append again when there is room) or offline
     LOG_TOO_LARGE = -6                  # batch larger than segment.bytes
     LOG_INVALID_TXN_STATE = -7
     LOG_COORDINATOR_FENCED = -8
@@ -41,6 +39,10 @@ cdef enum Isolation:
     READ_TO_HW = 0
     READ_TO_LSO = 1
     READ_TO_LEO = 2
+
+cdef enum:
+    RECENT_READS = 8
+    NO_SNAPSHOT = -1
 
 ctypedef struct LogConfig:              # bytes and ms; -1: no limit
     int64_t segment_bytes
@@ -63,7 +65,7 @@ ctypedef struct LogConfig:              # bytes and ms; -1: no limit
     int32_t cleanup_delete
     int32_t cleanup_compact
     int32_t min_insync_replicas
-    int32_t preallocate
+    int32_t preallocate                 # taken for Kafka's sake: blocks are always prepared ahead
 
 ctypedef struct Position:               # where an offset lies
     int64_t offset
@@ -72,45 +74,48 @@ ctypedef struct Position:               # where an offset lies
 
 ctypedef struct Log:
     pthread_mutex_t lock
-    int32_t refs                          # atomic
-    int32_t offline                       # sticky disk error; atomic
-    int32_t closed                        # closed or deleted; atomic
+    int32_t refs                        # atomic
+    int32_t offline                     # sticky disk error; atomic
+    int32_t closed                      # closed or deleted; atomic
+    int32_t error_errno                 # of the error that took the log offline
     int32_t partition
-    char* dir                           # owned; renamed at deletion of the topic
+    char* dir                           # owned
     char* topic                         # owned
     uint8_t topic_id[16]
-    LogConfig cfg                       # under the lock
+    LogConfig cfg
     int64_t log_start                   # watermarks: see log_watermarks
     int64_t leo
     int64_t hw
     int64_t lso
     Position hw_at                      # hw_at.offset == hw
-    Position lso_at
+    Position lso_at                     # valid when lso_at.offset == lso
+    pthread_mutex_t flush_lock          # one flush at a time; taken before `lock`
     int64_t recovery_point              # everything below was fdatasynced
-    int64_t durable_end                 # everything below is on disk, in the journal or here
     int64_t last_flushed_ms
-    int32_t leader_epoch
+    int32_t leader_epoch                # stamped on appended batches; atomic
     EpochCache epochs
-    # ascending by base offset; the last one is active; never empty when open
-    Segment** segments
-    int count
-    int capacity
-    # renamed to .deleted, to be unlinked after file_delete_delay_ms
-    Segment** retired
-    int retired_count
-    int retired_capacity
+    Segment** segments                  # ascending by base offset; the last one is active
+    int32_t count                       # at least 1 while open
+    int32_t capacity
+    Segment** retired                   # renamed to .deleted, not unlinked yet
+    int32_t retired_count
+    int32_t retired_capacity
     Producers* producers                # NULL until a batch with a producer id comes
+    int64_t snapshot_offset             # of the newest producer snapshot; NO_SNAPSHOT
+    int32_t snapshot_dirty              # ... which was not synced
+    int32_t dir_dirty                   # files came or went since the folder was synced
     Journal* journal                    # NULL: durability=page-cache
     JournalOwner journal_owner          # the journal's; context is this log
     void* watchers                      # purgatory's
     pthread_mutex_t watch_lock          # purgatory's
-    Position recent[8]                  # ends of recent reads: a reader in sequence skips the index
-    int recent_next
-    Position* pending                   # ends of appends above hw, so that hw_at needs no search
-    int pending_head
-    int pending_count
-    int64_t rate_bytes                  # size of the next fallocate step
-    int error_errno                     # of the error that took the log offline
+    Position recent[RECENT_READS]       # ends of recent reads: a reader in sequence skips the index
+    uint32_t recent_next
+    Position* pending                   # ring: ends of appends above hw, so that hw_at needs no search
+    uint32_t pending_capacity           # power of two; 0: none
+    uint32_t pending_head
+    uint32_t pending_count
+    uint64_t random                     # of the roll jitter
+    int64_t last_append_ms
 
 ctypedef struct Watermarks:
     int64_t log_start
@@ -118,6 +123,36 @@ ctypedef struct Watermarks:
     int64_t hw
     int64_t lso
 
+# ---- any thread, no lock
+
 cdef void log_watermarks(const Log* log, Watermarks* out) noexcept nogil
 cdef void log_ref(Log* log) noexcept nogil
 cdef void log_unref(Log* log) noexcept nogil
+cdef void log_set_leader_epoch(Log* log, int32_t epoch) noexcept nogil
+
+# ---- the log's own modules; the lock is held (log_new: nobody else knows the log yet)
+
+cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
+                  int32_t partition, const LogConfig* cfg) noexcept nogil
+# LOG_OK, LOG_CLOSED or LOG_STORAGE_ERROR.
+cdef int log_usable(const Log* log) noexcept nogil
+# What an errno means here: LOG_STORAGE_ERROR, and offline unless the disk is only full.
+cdef int log_disk_error(Log* log, int error) noexcept nogil
+cdef int log_offline(Log* log, int error) noexcept nogil
+cdef void log_index_limits(const Log* log, IndexLimits* out) noexcept nogil
+cdef Segment* log_active(const Log* log) noexcept nogil
+# Greatest i with segments[i].base_offset <= offset; -1: none.
+cdef int32_t log_floor(const Log* log, int64_t offset) noexcept nogil
+cdef int32_t log_find_segment(const Log* log, int64_t base_offset) noexcept nogil   # exactly; or -1
+cdef int log_push_segment(Log* log, Segment* s) noexcept nogil
+# Take segments [first, first + n) out of the log, rename their files, keep them as retired.
+cdef int log_retire(Log* log, int32_t first, int32_t n, int64_t now_ms) noexcept nogil
+# Where an offset begins: the batch that holds it or the next one. LOG_OFFSET_OUT_OF_RANGE beyond leo.
+cdef int log_locate(Log* log, int64_t offset, Position* out) noexcept nogil
+cdef void log_remember(Log* log, const Position* at) noexcept nogil
+cdef const Position* log_recall(const Log* log, int64_t offset) noexcept nogil
+cdef void log_forget_positions(Log* log) noexcept nogil
+# hw to `at`, lso behind it.
+cdef void log_move_hw(Log* log, const Position* at) noexcept nogil
+cdef void log_update_lso(Log* log) noexcept nogil
+cdef void log_end_position(const Log* log, Position* out) noexcept nogil

@@ -20,6 +20,7 @@ cdef extern from "<errno.h>" nogil:
         EAGAIN
         ENOENT
         EEXIST
+        EILSEQ
         ENOSPC
         EDQUOT
         EFBIG
@@ -59,6 +60,7 @@ cdef extern from "<linux/falloc.h>" nogil:
 cdef extern from "<unistd.h>" nogil:
     int close(int fd)
     ssize_t pread(int fd, void* buffer, size_t count, off_t offset)
+    ssize_t write(int fd, const void* buffer, size_t count)
     ssize_t pwrite(int fd, const void* buffer, size_t count, off_t offset)
     int ftruncate(int fd, off_t length)
     int fsync(int fd)

@@ -1,0 +1,468 @@
+"""The log of one partition, for the control plane, tools and tests.
+
+Every method that may touch the disk frees the GIL. Errors: DiskError (full, failed, or closed under
+the caller), CorruptFileError, ClientError with Kafka's code where a caller asked for what cannot
+be. The data plane does not pass through here.
+"""
+import os
+
+from kbroker.errors import ClientError, CorruptFileError, DiskError, ErrorCode
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64
+from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_crc_ok, batch_parse
+from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.journal cimport journal_wait_room
+from kbroker.ext.log_append cimport AppendResult, log_append_from
+from kbroker.ext.log_find cimport (
+    TimestampOffset,
+    log_offset_for_timestamp,
+    log_offset_of_max_timestamp,
+)
+from kbroker.ext.log_flush cimport log_flush, log_flush_due
+from kbroker.ext.log_read cimport ReadSlice, log_end_offset_for_epoch, log_read
+from kbroker.ext.log_recovery cimport OpenArgs, OpenReport, log_close, log_open
+from kbroker.ext.log_retention cimport (
+    log_configure,
+    log_delete_old,
+    log_expire_producers,
+    log_idle,
+    log_mark_deleted,
+    log_roll,
+    log_set_start,
+    log_size,
+    log_truncate_to,
+    log_unlink_deleted,
+)
+from kbroker.ext.log_state cimport Log as LogStruct
+from kbroker.ext.log_state cimport (
+    LOG_CLOSED,
+    LOG_CORRUPT,
+    LOG_COORDINATOR_FENCED,
+    LOG_INVALID_PRODUCER_EPOCH,
+    LOG_INVALID_TXN_STATE,
+    LOG_NO_MEMORY,
+    LOG_OFFSET_OUT_OF_RANGE,
+    LOG_OK,
+    LOG_OUT_OF_ORDER_SEQUENCE,
+    LOG_STALL,
+    LOG_TOO_LARGE,
+    READ_TO_HW,
+    READ_TO_LEO,
+    READ_TO_LSO,
+    LogConfig,
+    log_set_leader_epoch,
+    log_unref,
+)
+from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.producers cimport ORIGIN_COORDINATOR, PRODUCER_BATCHES, Producer
+from kbroker.ext.segment cimport segment_load_times, segment_unref
+from kbroker.ext.walk cimport read_fully
+
+ISOLATION = {
+    "high_watermark": READ_TO_HW,
+    "last_stable_offset": READ_TO_LSO,
+    "log_end_offset": READ_TO_LEO,
+}
+
+# Errors that a caller's argument or batch brings about.
+CLIENT_ERRORS = {
+    LOG_OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
+    LOG_TOO_LARGE: ErrorCode.RECORD_LIST_TOO_LARGE,
+    LOG_INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
+    LOG_OUT_OF_ORDER_SEQUENCE: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    LOG_INVALID_TXN_STATE: ErrorCode.INVALID_TXN_STATE,
+    LOG_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+}
+
+
+cdef int fill_config(LogConfig* cfg, dict given) except -1:
+    """Every key is wanted: a setting forgotten here would silently be zero."""
+    memset(cfg, 0, sizeof(LogConfig))
+    cfg.segment_bytes = given["segment_bytes"]
+    cfg.segment_ms = given["segment_ms"]
+    cfg.segment_jitter_ms = given["segment_jitter_ms"]
+    cfg.index_interval_bytes = given["index_interval_bytes"]
+    cfg.segment_index_bytes = given["segment_index_bytes"]
+    cfg.retention_ms = given["retention_ms"]
+    cfg.retention_bytes = given["retention_bytes"]
+    cfg.max_message_bytes = given["max_message_bytes"]
+    cfg.timestamp_before_max_ms = given["timestamp_before_max_ms"]
+    cfg.timestamp_after_max_ms = given["timestamp_after_max_ms"]
+    cfg.flush_messages = given["flush_messages"]
+    cfg.flush_ms = given["flush_ms"]
+    cfg.file_delete_delay_ms = given["file_delete_delay_ms"]
+    cfg.producer_id_expiration_ms = given["producer_id_expiration_ms"]
+    cfg.timestamp_type = given["timestamp_type"]
+    cfg.compression_type = given["compression_type"]
+    cfg.compression_level = given["compression_level"]
+    cfg.cleanup_delete = given["cleanup_delete"]
+    cfg.cleanup_compact = given["cleanup_compact"]
+    cfg.min_insync_replicas = given["min_insync_replicas"]
+    cfg.preallocate = given["preallocate"]
+    return 0
+
+
+cdef object failure(int code, str directory, int error):
+    """The exception that a LogError becomes."""
+    if code in CLIENT_ERRORS:
+        return ClientError(CLIENT_ERRORS[code])
+    if code == LOG_NO_MEMORY:
+        return MemoryError()
+    if code == LOG_CLOSED:
+        return DiskError(directory, "the log is closed")
+    if code == LOG_CORRUPT:
+        return CorruptFileError(directory, "the log does not hold what was written")
+    if error:
+        return DiskError(directory, OSError(error, os.strerror(error)))
+    return DiskError(directory, "no room, or no file descriptor, left")
+
+
+cdef int check(LogStruct* log, int code) except -1:
+    if code < 0:
+        raise failure(code, os.fsdecode(log.dir), log.error_errno)
+    return 0
+
+
+cdef int append_one(LogStruct* log, uint8_t* p, const BatchInfo* info,
+                    AppendResult* result) noexcept nogil:
+    """A journal without room is waited for: nobody else's request stands behind this one."""
+    cdef int code
+    while True:
+        code = log_append_from(log, ORIGIN_COORDINATOR, p, info, realtime_ms(), result)
+        if code != LOG_STALL:
+            return code
+        journal_wait_room(log.journal)
+
+
+cdef class Log:
+    """A partition's log. Owns one reference to the C struct, and nothing else."""
+
+    def __cinit__(
+        self,
+        str directory not None,
+        str topic not None,
+        bytes topic_id not None,
+        int partition,
+        dict config not None,
+        *,
+        int64_t log_start_offset=0,
+        int64_t recovery_point=0,
+        bint clean,
+        bint durable,
+    ):
+        cdef OpenArgs args
+        cdef OpenReport report
+        cdef LogConfig cfg
+        cdef int error = 0
+        cdef int error_errno = 0
+        if len(topic_id) != 16:
+            raise ValueError("a topic id has 16 bytes")
+        fill_config(&cfg, config)
+        encoded_directory = os.fsencode(directory)
+        encoded_topic = topic.encode()
+        args.dir = encoded_directory
+        args.topic = encoded_topic
+        args.topic_id = topic_id
+        args.partition = partition
+        args.cfg = &cfg
+        args.log_start = log_start_offset
+        args.recovery_point = recovery_point
+        args.clean = clean
+        args.now_ms = realtime_ms()
+        with nogil:
+            self.core = log_open(&args, &report, &error, &error_errno)
+        if self.core == NULL:
+            raise failure(error, directory, error_errno)
+        self.recovery = {
+            "bytes_walked": report.bytes_walked,
+            "bytes_cut": report.bytes_cut,
+            "indexes_rebuilt": report.indexes_rebuilt,
+            "segments_dropped": report.segments_dropped,
+        }
+        # What recovery found may so far be in the page cache only; nobody may read what a power
+        # cut could take back.
+        if durable and not clean:
+            self.flush()
+
+    def __dealloc__(self):
+        if self.core != NULL:
+            with nogil:
+                log_unref(self.core)
+
+    # ---- watermarks and sizes
+
+    @property
+    def log_start_offset(self):
+        return atomic_load_i64(&self.core.log_start)
+
+    @property
+    def high_watermark(self):
+        return atomic_load_i64(&self.core.hw)
+
+    @property
+    def last_stable_offset(self):
+        return atomic_load_i64(&self.core.lso)
+
+    @property
+    def log_end_offset(self):
+        return atomic_load_i64(&self.core.leo)
+
+    @property
+    def recovery_point(self):
+        return atomic_load_i64(&self.core.recovery_point)
+
+    @property
+    def size_bytes(self):
+        cdef int64_t size
+        with nogil:
+            size = log_size(self.core)
+        return size
+
+    @property
+    def leader_epoch(self):
+        return atomic_load_i32(&self.core.leader_epoch)
+
+    @property
+    def offline(self):
+        """The disk error that took the log offline, in words, or None."""
+        if not atomic_load_i32(&self.core.offline):
+            return None
+        return os.strerror(self.core.error_errno)
+
+    # ---- append and read
+
+    def append(self, bytes batches not None, *, int32_t leader_epoch):
+        """Append whole batches as the leader of `leader_epoch`: first and last offset given."""
+        cdef bytearray own = bytearray(batches)
+        cdef uint8_t* p = own
+        cdef uint8_t* end = p + len(own)
+        cdef BatchInfo info
+        cdef AppendResult result
+        cdef int64_t first = -1
+        cdef int code
+        if p == end:
+            raise ClientError(ErrorCode.INVALID_RECORD)
+        while p < end:
+            if batch_parse(p, end, &info) != BATCH_OK or not batch_crc_ok(p, &info):
+                raise ClientError(ErrorCode.CORRUPT_MESSAGE)
+            p += info.length
+        log_set_leader_epoch(self.core, leader_epoch)
+        p = own
+        while p < end:
+            batch_parse(p, end, &info)
+            with nogil:
+                code = append_one(self.core, p, &info, &result)
+            check(self.core, code)
+            if first < 0:
+                first = result.base_offset
+            p += info.length
+        return first, result.last_offset
+
+    def read(self, int64_t offset, int32_t max_bytes, *, str up_to="high_watermark"):
+        """Whole batches from the one that holds `offset` on, at least one if there is one; empty
+        at the end."""
+        cdef ReadSlice piece
+        cdef int isolation = ISOLATION[up_to]
+        cdef int code
+        cdef int64_t got
+        cdef bytes data
+        cdef char* room
+        with nogil:
+            code = log_read(self.core, offset, max_bytes, isolation, True, &piece)
+        check(self.core, code)
+        if piece.segment == NULL:
+            return b""
+        data = PyBytes_FromStringAndSize(NULL, piece.length)
+        room = PyBytes_AS_STRING(data)
+        with nogil:
+            got = read_fully(piece.fd, room, piece.length, piece.position)
+            segment_unref(piece.segment)
+        if got != piece.length:
+            raise failure(LOG_CORRUPT, os.fsdecode(self.core.dir), EIO)
+        return data[:whole_batches(<uint8_t*> room, got)]
+
+    # ---- find
+
+    def offset_for_timestamp(self, int64_t timestamp):
+        """(offset, timestamp, leader epoch) of the first record at least as late, or None."""
+        cdef TimestampOffset found
+        cdef int code
+        with nogil:
+            code = log_offset_for_timestamp(self.core, timestamp, &found)
+        check(self.core, code)
+        return None if found.offset < 0 else (found.offset, found.timestamp, found.leader_epoch)
+
+    def offset_of_max_timestamp(self):
+        """(offset, timestamp, leader epoch) of the first record with the latest one, or None."""
+        cdef TimestampOffset found
+        cdef int code
+        with nogil:
+            code = log_offset_of_max_timestamp(self.core, &found)
+        check(self.core, code)
+        return None if found.offset < 0 else (found.offset, found.timestamp, found.leader_epoch)
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        """(largest epoch at or below, where it ends); (-1, -1) when that is not known."""
+        cdef int32_t found
+        cdef int64_t end_offset
+        cdef int code
+        with nogil:
+            code = log_end_offset_for_epoch(self.core, epoch, &found, &end_offset)
+        check(self.core, code)
+        return found, end_offset
+
+    # ---- what it holds
+
+    def segments(self):
+        """(base offset, bytes, largest timestamp in ms or -1) of each segment."""
+        cdef int32_t i
+        cdef list found = []
+        pthread_mutex_lock(&self.core.lock)
+        try:
+            for i in range(self.core.count):
+                segment_load_times(self.core.segments[i])
+                found.append((self.core.segments[i].base_offset, self.core.segments[i].size,
+                              self.core.segments[i].largest_timestamp))
+        finally:
+            pthread_mutex_unlock(&self.core.lock)
+        return found
+
+    def leader_epochs(self):
+        """(epoch, start offset) of each leader epoch known."""
+        cdef int32_t i
+        pthread_mutex_lock(&self.core.lock)
+        try:
+            return [(self.core.epochs.entries[i].epoch, self.core.epochs.entries[i].start_offset)
+                    for i in range(self.core.epochs.count)]
+        finally:
+            pthread_mutex_unlock(&self.core.lock)
+
+    def producers(self):
+        """(producer id, epoch, last sequence, last timestamp, coordinator epoch, first offset of
+        its transaction or -1) of each producer, by id."""
+        cdef int32_t i
+        cdef Producer* p
+        cdef list found = []
+        pthread_mutex_lock(&self.core.lock)
+        try:
+            for i in range(self.core.producers.capacity if self.core.producers != NULL else 0):
+                p = self.core.producers.slots[i]
+                if p == NULL or p.epoch < 0:
+                    continue
+                last = -1
+                if p.count:
+                    last = p.batches[(p.first + p.count - 1) % PRODUCER_BATCHES].last_sequence
+                found.append((p.id, p.epoch, last, p.last_timestamp, p.coordinator_epoch,
+                              p.txn_first_offset))
+        finally:
+            pthread_mutex_unlock(&self.core.lock)
+        return sorted(found)
+
+    # ---- upkeep
+
+    def set_log_start_offset(self, int64_t offset):
+        """Records below `offset` are gone for readers; ClientError beyond the high watermark."""
+        cdef int code
+        with nogil:
+            code = log_set_start(self.core, offset)
+        check(self.core, code)
+
+    def delete_old_segments(self, int64_t now_ms):
+        """Apply retention and log start: base offsets of the segments retired, their files
+        renamed to .deleted."""
+        cdef int n
+        cdef int32_t i
+        cdef int32_t held
+        with nogil:
+            n = log_delete_old(self.core, now_ms)
+        check(self.core, n)
+        pthread_mutex_lock(&self.core.lock)
+        try:
+            held = self.core.retired_count
+            return [self.core.retired[i].base_offset for i in range(max(0, held - n), held)]
+        finally:
+            pthread_mutex_unlock(&self.core.lock)
+
+    def unlink_deleted(self, *, bint at_once=False):
+        """Unlink what was retired file.delete.delay.ms ago (at_once: whenever): how many."""
+        cdef int n
+        with nogil:
+            n = log_unlink_deleted(self.core, realtime_ms(), at_once)
+        return n
+
+    def roll(self):
+        """Begin a new segment; nothing when the active one is empty."""
+        cdef int code
+        with nogil:
+            code = log_roll(self.core, realtime_ms())
+        check(self.core, code)
+
+    def flush(self):
+        """Put everything on disk: the new recovery point."""
+        cdef int64_t recovery_point
+        cdef int code
+        with nogil:
+            code = log_flush(self.core, realtime_ms(), &recovery_point)
+        check(self.core, code)
+        return recovery_point
+
+    def flush_due(self, int64_t now_ms, int64_t idle_ms):
+        """flush.messages, flush.ms, a rolled segment, or idle_ms without appends ask for one."""
+        cdef bint due
+        with nogil:
+            due = log_flush_due(self.core, now_ms, idle_ms)
+        return bool(due)
+
+    def let_go(self, int64_t now_ms, int64_t idle_ms):
+        """Close files and mappings of segments that were not used for idle_ms: how many."""
+        cdef int n
+        with nogil:
+            n = log_idle(self.core, now_ms, idle_ms)
+        return n
+
+    def expire_producers(self, int64_t now_ms):
+        """Forget producers that were quiet for producer.id.expiration.ms: how many."""
+        cdef int n
+        with nogil:
+            n = log_expire_producers(self.core, now_ms)
+        return n
+
+    def configure(self, dict config not None):
+        """Settings from now on."""
+        cdef LogConfig cfg
+        fill_config(&cfg, config)
+        with nogil:
+            log_configure(self.core, &cfg)
+
+    def truncate_to(self, int64_t offset):
+        """Drop records from `offset` on."""
+        cdef int code
+        with nogil:
+            code = log_truncate_to(self.core, offset, realtime_ms())
+        check(self.core, code)
+
+    def close(self, bint clean=True):
+        """Later calls fail. clean: synced, trimmed, producers in a snapshot."""
+        cdef int code
+        with nogil:
+            code = log_close(self.core, clean)
+        if clean and code != LOG_CLOSED:
+            check(self.core, code)
+
+    def mark_deleted(self):
+        """The topic is deleted: no file is touched by name any more. Before the folder moves."""
+        with nogil:
+            log_mark_deleted(self.core)
+
+
+cdef int64_t whole_batches(const uint8_t* p, int64_t n) noexcept nogil:
+    """Bytes of the whole batches that [p, p + n) begins with."""
+    cdef BatchInfo info
+    cdef int64_t at = 0
+    while at < n and batch_parse(p + at, p + n, &info) == BATCH_OK:
+        at += info.length
+    return at

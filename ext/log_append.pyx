@@ -1,0 +1,425 @@
+"""Append to the log of a partition (see log_append.pxd).
+
+The order within the lock is what keeps an append whole. First what can be refused or can fail
+without a trace: producer state, room in the journal, a new segment, room in the indexes. Then the
+one write. Then what cannot fail: size, indexes, producers, leader epoch, log end offset, journal.
+"""
+from libc.errno cimport errno
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport realloc
+
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64, atomic_store_i64
+from kbroker.ext.batch cimport (
+    NO_PRODUCER_ID,
+    batch_set_base_offset,
+    batch_set_leader_epoch,
+    batch_set_timestamps,
+)
+from kbroker.ext.epochs cimport epochs_assign, epochs_latest
+from kbroker.ext.index cimport index_full, index_load
+from kbroker.ext.journal cimport (
+    JOURNAL_OK,
+    JOURNAL_STALL,
+    Reservation,
+    journal_cancel,
+    journal_commit,
+    journal_reserve,
+)
+from kbroker.ext.log_state cimport (
+    LOG_COORDINATOR_FENCED,
+    LOG_CORRUPT,
+    LOG_DUPLICATE,
+    LOG_INVALID_PRODUCER_EPOCH,
+    LOG_INVALID_TXN_STATE,
+    LOG_NO_MEMORY,
+    LOG_OFFSET_OUT_OF_RANGE,
+    LOG_OK,
+    LOG_OUT_OF_ORDER_SEQUENCE,
+    LOG_STALL,
+    LOG_STORAGE_ERROR,
+    LOG_TOO_LARGE,
+    Position,
+    log_active,
+    log_disk_error,
+    log_end_position,
+    log_index_limits,
+    log_locate,
+    log_move_hw,
+    log_offline,
+    log_push_segment,
+    log_update_lso,
+    log_usable,
+)
+from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.producers cimport (
+    ORIGIN_CLIENT,
+    ORIGIN_REPLAY,
+    PRODUCER_BAD_MARKER,
+    PRODUCER_COORDINATOR_FENCED,
+    PRODUCER_DUPLICATE,
+    PRODUCER_FENCED,
+    PRODUCER_NO_MEMORY,
+    PRODUCER_OK,
+    PRODUCER_OUT_OF_ORDER,
+    PRODUCER_TXN_STATE,
+    EndedTxn,
+    ProducerBatch,
+    producers_apply,
+    producers_check,
+    producers_new,
+)
+from kbroker.ext.segment cimport (
+    IndexLimits,
+    segment_append,
+    segment_load_first,
+    segment_load_times,
+    segment_new,
+    segment_note,
+    segment_open,
+    segment_reserve_entry,
+    segment_seal,
+    segment_unref,
+)
+from kbroker.ext.snapshots cimport snapshot_write
+from kbroker.ext.txn_index cimport txn_index_append
+
+cdef enum:
+    PENDING_MIN = 16
+    PENDING_MAX = 4096
+
+
+# ---- producers
+
+cdef int log_code(int verdict) noexcept nogil:
+    if verdict == PRODUCER_OK:
+        return LOG_OK
+    if verdict == PRODUCER_DUPLICATE:
+        return LOG_DUPLICATE
+    if verdict == PRODUCER_OUT_OF_ORDER:
+        return LOG_OUT_OF_ORDER_SEQUENCE
+    if verdict == PRODUCER_FENCED:
+        return LOG_INVALID_PRODUCER_EPOCH
+    if verdict == PRODUCER_TXN_STATE:
+        return LOG_INVALID_TXN_STATE
+    if verdict == PRODUCER_COORDINATOR_FENCED:
+        return LOG_COORDINATOR_FENCED
+    if verdict == PRODUCER_BAD_MARKER:
+        return LOG_CORRUPT
+    return LOG_NO_MEMORY
+
+
+cdef int check_producer(Log* log, int origin, const uint8_t* batch, const BatchInfo* info,
+                        AppendResult* out) noexcept nogil:
+    cdef ProducerBatch before
+    cdef int verdict
+    if info.producer_id == NO_PRODUCER_ID:
+        return LOG_OK
+    if log.producers == NULL:
+        log.producers = producers_new()
+        if log.producers == NULL:
+            return LOG_NO_MEMORY
+    verdict = producers_check(log.producers, origin, batch, info, &before)
+    if verdict == PRODUCER_DUPLICATE:
+        out.last_offset = before.last_offset
+        out.base_offset = before.last_offset - before.offset_delta
+        out.end_offset = before.last_offset + 1
+        out.log_append_time = before.timestamp
+    return log_code(verdict)
+
+
+cdef void apply_producer(Log* log, const uint8_t* batch, const BatchInfo* info,
+                         int64_t base_offset) noexcept nogil:
+    """producers_check has made room, so this cannot fail; the transaction index can.
+
+    As the batch is in the log by then, an entry that cannot be written takes the log offline:
+    recovery writes it from the marker.
+    """
+    cdef EndedTxn ended
+    cdef int error
+    if info.producer_id == NO_PRODUCER_ID:
+        return
+    producers_apply(log.producers, batch, info, base_offset, &ended)
+    if ended.first_offset >= 0 and ended.aborted:
+        error = txn_index_append(log_active(log), &ended)
+        if error:
+            log_offline(log, error)
+
+
+# ---- roll
+
+cdef uint64_t next_random(Log* log) noexcept nogil:
+    log.random ^= log.random << 13
+    log.random ^= log.random >> 7
+    log.random ^= log.random << 17
+    return log.random
+
+
+cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
+                                 int* error) noexcept nogil:
+    """The file exists afterwards, empty."""
+    cdef Segment* s = segment_new(log.dir, base_offset)
+    if s == NULL:
+        error[0] = LOG_NO_MEMORY
+        return NULL
+    error[0] = segment_open(s, True)
+    if error[0]:
+        error[0] = log_disk_error(log, error[0])
+        segment_unref(s)
+        return NULL
+    s.offsets.entries = 0
+    s.times.entries = 0
+    s.created_ms = now_ms
+    if log.cfg.segment_jitter_ms > 0:
+        s.jitter_ms = <int64_t> (next_random(log) >> 1) % min(log.cfg.segment_jitter_ms,
+                                                             max(<int64_t> 1, log.cfg.segment_ms))
+    log.dir_dirty = 1
+    return s
+
+
+cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
+    cdef Segment* old = log_active(log)
+    cdef Segment* s
+    cdef IndexLimits limits
+    cdef int64_t step = old.step
+    cdef int error
+    log_index_limits(log, &limits)
+    s = log_create_segment(log, log.leo, now_ms, &error)
+    if s == NULL:
+        return error
+    error = segment_seal(old, &limits)
+    if error == 0:
+        error = snapshot_write(log.dir, log.leo, log.producers, False)
+    if error:
+        segment_unref(s)
+        return log_disk_error(log, error)
+    if log_push_segment(log, s) != LOG_OK:
+        segment_unref(s)
+        return LOG_NO_MEMORY
+    log.snapshot_offset = log.leo
+    log.snapshot_dirty = 1
+    # A segment that was filled says how fast the partition is; one that grew old does not.
+    s.step = step if 2 * old.size > log.cfg.segment_bytes else 0
+    if log.hw == log.leo:
+        log_end_position(log, &log.hw_at)
+        log_update_lso(log)
+    return LOG_OK
+
+
+cdef bint is_old(const Log* log, Segment* s, const BatchInfo* info, int64_t now_ms) noexcept nogil:
+    """segment.ms counts from the first batch's timestamp, or from the file when it has none."""
+    cdef int64_t waited
+    if s.size == 0:
+        return False
+    if s.first_timestamp < 0:
+        segment_load_first(s)
+    if s.first_timestamp >= 0:
+        waited = info.max_timestamp - s.first_timestamp
+    else:
+        waited = now_ms - s.created_ms
+    return waited > log.cfg.segment_ms - s.jitter_ms
+
+
+cdef bint must_roll(const Log* log, Segment* s, const BatchInfo* info,
+                    int64_t now_ms) noexcept nogil:
+    if s.base_offset == log.leo:
+        return False
+    if s.size + info.length > log.cfg.segment_bytes or is_old(log, s, info, now_ms):
+        return True
+    if s.offsets.entries < 0:
+        index_load(&s.offsets)
+    if s.times.entries < 0:
+        index_load(&s.times)
+    if index_full(&s.offsets, log.cfg.segment_index_bytes) \
+            or index_full(&s.times, log.cfg.segment_index_bytes):
+        return True
+    return log.leo + info.last_offset_delta - s.base_offset > INT32_MAX
+
+
+cdef int prepare_segment(Log* log, const BatchInfo* info, const IndexLimits* limits,
+                         int64_t now_ms) noexcept nogil:
+    """The active segment is open and will take this batch and its index entries."""
+    cdef int error
+    cdef int code
+    if must_roll(log, log_active(log), info, now_ms):
+        code = log_roll_locked(log, now_ms)
+        if code != LOG_OK:
+            return code
+    cdef Segment* s = log_active(log)
+    error = segment_open(s, False) or segment_load_times(s) or segment_reserve_entry(s, limits)
+    return log_disk_error(log, error) if error else LOG_OK
+
+
+# ---- append
+
+cdef int write_batch(Log* log, const uint8_t* batch, const BatchInfo* info, int64_t base_offset,
+                     int64_t now_ms) noexcept nogil:
+    """Roll if need be, write, and fold the batch into all that the log knows."""
+    cdef IndexLimits limits
+    cdef Segment* s
+    cdef int64_t position
+    cdef int64_t last_offset = base_offset + info.last_offset_delta
+    cdef int error
+    log_index_limits(log, &limits)
+    cdef int code = prepare_segment(log, info, &limits, now_ms)
+    if code != LOG_OK:
+        return code
+    s = log_active(log)
+    position = s.size
+    error = segment_append(s, batch, info.length, log.cfg.segment_bytes)
+    if error:
+        return log_disk_error(log, error)
+    segment_note(s, position, info, last_offset, &limits)
+    s.used = 1
+    log.last_append_ms = now_ms
+    atomic_store_i64(&s.size, position + info.length)
+    apply_producer(log, batch, info, base_offset)
+    if info.leader_epoch > epochs_latest(&log.epochs):
+        epochs_assign(&log.epochs, info.leader_epoch, base_offset)
+    atomic_store_i64(&log.leo, last_offset + 1)
+    return LOG_OK
+
+
+cdef void push_pending(Log* log) noexcept nogil:
+    """Note where this append ends. With no room left the newest note is replaced: hw_at is then
+    searched for when a flush ends between the two."""
+    cdef uint32_t mask
+    cdef uint32_t i
+    cdef uint32_t larger
+    cdef void* moved
+    if log.pending_count == log.pending_capacity and log.pending_capacity < PENDING_MAX:
+        larger = max(<uint32_t> PENDING_MIN, 2 * log.pending_capacity)
+        moved = realloc(log.pending, larger * sizeof(Position))
+        if moved != NULL:
+            log.pending = <Position*> moved
+            # Unroll the ring: what wrapped around goes behind the old end.
+            for i in range(log.pending_head):
+                log.pending[log.pending_capacity + i] = log.pending[i]
+            log.pending_capacity = larger
+    if log.pending_capacity == 0:
+        return
+    mask = log.pending_capacity - 1
+    if log.pending_count < log.pending_capacity:
+        log.pending_count += 1
+    log_end_position(log, &log.pending[(log.pending_head + log.pending_count - 1) & mask])
+
+
+cdef void after_append(Log* log, AppendResult* out, Reservation* place, const uint8_t* batch,
+                       const BatchInfo* info) noexcept nogil:
+    cdef Position end
+    if log.journal == NULL:
+        log_end_position(log, &end)
+        log_move_hw(log, &end)
+        out.hw_advanced = 1
+    else:
+        push_pending(log)
+        journal_commit(log.journal, place, batch, info.length, out.end_offset)
+    out.leo = log.leo
+
+
+cdef int append_locked(Log* log, int origin, uint8_t* batch, const BatchInfo* info,
+                       int64_t now_ms, AppendResult* out) noexcept nogil:
+    cdef Reservation place
+    cdef BatchInfo stored = info[0]
+    cdef int code = log_usable(log)
+    if code == LOG_OK and info.length > log.cfg.segment_bytes:
+        code = LOG_TOO_LARGE
+    if code == LOG_OK:
+        code = check_producer(log, origin, batch, info, out)
+    if code != LOG_OK:
+        return code
+    if log.journal != NULL:
+        code = journal_reserve(log.journal, &log.journal_owner, info.length, &place)
+        if code != JOURNAL_OK:
+            return LOG_STALL if code == JOURNAL_STALL else log_offline(log, EIO)
+    if log.cfg.timestamp_type == 1:
+        batch_set_timestamps(batch, &stored, True, now_ms)
+        out.log_append_time = now_ms
+    elif info.patch_max_timestamp:
+        batch_set_timestamps(batch, &stored, False, info.max_timestamp)
+    stored.leader_epoch = atomic_load_i32(&log.leader_epoch)
+    out.base_offset = log.leo
+    out.last_offset = log.leo + info.last_offset_delta
+    out.end_offset = out.last_offset + 1
+    batch_set_base_offset(batch, out.base_offset)
+    batch_set_leader_epoch(batch, stored.leader_epoch)
+    code = write_batch(log, batch, &stored, out.base_offset, now_ms)
+    if code != LOG_OK:
+        if log.journal != NULL:
+            journal_cancel(log.journal, &place)
+        return code
+    after_append(log, out, &place, batch, &stored)
+    return LOG_OK
+
+
+cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* info,
+                         int64_t now_ms, AppendResult* out) noexcept nogil:
+    cdef int code
+    out.base_offset = -1
+    out.last_offset = -1
+    out.end_offset = -1
+    out.log_append_time = -1
+    out.hw_advanced = 0
+    pthread_mutex_lock(&log.lock)
+    out.leo = log.leo
+    code = append_locked(log, origin, batch, info, now_ms, out)
+    out.log_start = log.log_start
+    pthread_mutex_unlock(&log.lock)
+    return code
+
+
+cdef int log_append(Log* log, uint8_t* batch, const BatchInfo* info, int64_t now_ms,
+                    AppendResult* out) noexcept nogil:
+    return log_append_from(log, ORIGIN_CLIENT, batch, info, now_ms, out)
+
+
+cdef int as_is_locked(Log* log, const uint8_t* batch, const BatchInfo* info,
+                      int64_t now_ms) noexcept nogil:
+    cdef AppendResult ignored
+    cdef Position end
+    cdef int code = log_usable(log)
+    if code != LOG_OK:
+        return code
+    if info.base_offset + info.last_offset_delta < log.leo:
+        return LOG_OK
+    if info.base_offset != log.leo:
+        return LOG_OFFSET_OUT_OF_RANGE
+    code = check_producer(log, ORIGIN_REPLAY, batch, info, &ignored)
+    if code == LOG_OK:
+        code = write_batch(log, batch, info, info.base_offset, now_ms)
+    if code == LOG_OK:
+        log_end_position(log, &end)
+        log_move_hw(log, &end)
+    return code
+
+
+cdef int log_append_as_is(Log* log, const uint8_t* batch, const BatchInfo* info,
+                          int64_t now_ms) noexcept nogil:
+    pthread_mutex_lock(&log.lock)
+    cdef int code = as_is_locked(log, batch, info, now_ms)
+    pthread_mutex_unlock(&log.lock)
+    return code
+
+
+# ---- high watermark
+
+cdef bint take_pending(Log* log, int64_t end_offset, Position* out) noexcept nogil:
+    """Drop the notes up to end_offset; true when the last of them is there exactly."""
+    cdef uint32_t mask = log.pending_capacity - 1
+    out.offset = -1
+    while log.pending_count > 0 and log.pending[log.pending_head & mask].offset <= end_offset:
+        out[0] = log.pending[log.pending_head & mask]
+        log.pending_head = (log.pending_head + 1) & mask
+        log.pending_count -= 1
+    return out.offset == end_offset
+
+
+cdef int log_advance_hw(Log* log, int64_t end_offset) noexcept nogil:
+    cdef Position at
+    cdef int moved = 0
+    pthread_mutex_lock(&log.lock)
+    if end_offset > log.hw and end_offset <= log.leo and log_usable(log) == LOG_OK:
+        if take_pending(log, end_offset, &at) or log_locate(log, end_offset, &at) == LOG_OK:
+            log_move_hw(log, &at)
+            moved = 1
+    pthread_mutex_unlock(&log.lock)
+    return moved

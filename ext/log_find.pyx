@@ -1,0 +1,223 @@
+"""Find offsets by time (see log_find.pxd)."""
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.string cimport memset
+
+from kbroker.ext.batch cimport (
+    BATCH_NO_CODEC,
+    BATCH_OK,
+    RECORDS_OFFSET,
+    BatchInfo,
+    Record,
+    RecordCursor,
+    next_record,
+    records_init,
+)
+from kbroker.ext.batch_build cimport batch_decompress
+from kbroker.ext.compression cimport Buffer, buffer_free
+from kbroker.ext.index cimport offset_index_lookup, time_index_lookup
+from kbroker.ext.log_state cimport (
+    LOG_CORRUPT,
+    LOG_NO_MEMORY,
+    LOG_OK,
+    LOG_STORAGE_ERROR,
+    log_disk_error,
+    log_floor,
+    log_usable,
+)
+from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.segment cimport (
+    Segment,
+    segment_largest,
+    segment_load_times,
+    segment_open,
+    segment_ref,
+    segment_unref,
+)
+from kbroker.ext.walk cimport (
+    WALK_BATCH,
+    WALK_END,
+    WALK_ERROR,
+    WALK_TORN,
+    Walk,
+    walk_bytes,
+    walk_free,
+    walk_init,
+    walk_next,
+)
+
+cdef enum:
+    DECOMPRESSED_BYTES_MAX = 1 << 30
+
+ctypedef struct Search:
+    int64_t timestamp           # wanted: at least, or exactly
+    bint exactly
+    int64_t from_offset
+
+
+# ---- in one batch
+
+cdef int search_records(const BatchInfo* info, const uint8_t* p, const uint8_t* end,
+                        const Search* wanted, TimestampOffset* out) noexcept nogil:
+    """1 when a record was found."""
+    cdef RecordCursor cursor
+    cdef Record record
+    cdef int code
+    records_init(&cursor, info, p, end)
+    while True:
+        code = next_record(&cursor, &record)
+        if code != 1:
+            return 0 if code == 0 else LOG_CORRUPT
+        if record.offset < wanted.from_offset or record.timestamp < wanted.timestamp:
+            continue
+        if wanted.exactly and record.timestamp != wanted.timestamp:
+            continue
+        out.offset = record.offset
+        out.timestamp = record.timestamp
+        out.leader_epoch = info.leader_epoch
+        return 1
+
+
+cdef int search_batch(Walk* w, const Search* wanted, TimestampOffset* out) noexcept nogil:
+    """1 when a record was found. A codec that this machine lacks leaves the batch's own fields."""
+    cdef const uint8_t* p = walk_bytes(w, w.info.length)
+    cdef Buffer plain
+    cdef int code
+    if p == NULL:
+        return LOG_STORAGE_ERROR
+    if w.info.compression == 0:
+        return search_records(&w.info, p + RECORDS_OFFSET, p + w.info.length, wanted, out)
+    memset(&plain, 0, sizeof(Buffer))
+    code = batch_decompress(p, &w.info, DECOMPRESSED_BYTES_MAX, &plain)
+    if code == BATCH_OK:
+        code = search_records(&w.info, plain.p, plain.p + plain.n, wanted, out)
+    elif code == BATCH_NO_CODEC:
+        out.offset = max(wanted.from_offset, w.info.base_offset)
+        out.timestamp = w.info.max_timestamp
+        out.leader_epoch = w.info.leader_epoch
+        code = 1
+    else:
+        code = LOG_CORRUPT
+    buffer_free(&plain)
+    return code
+
+
+cdef int search_segment(Segment* s, int64_t position, int64_t end, const Search* wanted,
+                        TimestampOffset* out) noexcept nogil:
+    cdef Walk w
+    cdef int code = LOG_OK
+    cdef int step
+    if walk_init(&w, s.fd, position, end, 0) != 0:
+        return LOG_NO_MEMORY
+    while code == LOG_OK:
+        step = walk_next(&w)
+        if step != WALK_BATCH:
+            if step != WALK_END:
+                code = LOG_CORRUPT if step == WALK_TORN else LOG_STORAGE_ERROR
+            break
+        if w.info.max_timestamp < wanted.timestamp:
+            continue
+        if wanted.exactly and w.info.max_timestamp != wanted.timestamp:
+            continue
+        code = search_batch(&w, wanted, out)
+    walk_free(&w)
+    return LOG_OK if code == 1 else code
+
+
+cdef int search_held(Segment* s, int64_t position, int64_t end, const Search* wanted,
+                     TimestampOffset* out) noexcept nogil:
+    """Search and let go. Where an index led to no batch, the search begins at the first byte."""
+    cdef int code = LOG_OK
+    if s != NULL:
+        code = search_segment(s, position, end, wanted, out)
+        if code == LOG_CORRUPT and position > 0:
+            code = search_segment(s, 0, end, wanted, out)
+        segment_unref(s)
+    return code
+
+
+# ---- which segment
+
+cdef int hold(Log* log, Segment* s, Segment** out) noexcept nogil:
+    cdef int error = segment_open(s, False)
+    if error:
+        return log_disk_error(log, error)
+    segment_ref(s)
+    out[0] = s
+    return LOG_OK
+
+
+cdef int start_by_time(Log* log, const Search* wanted, Segment** out, int64_t* position,
+                       int64_t* end) noexcept nogil:
+    """The first segment that reaches the timestamp, held, and where in it to begin."""
+    cdef Segment* s
+    cdef int64_t offset
+    cdef int64_t entry_offset
+    cdef int32_t i
+    cdef int code = log_usable(log)
+    out[0] = NULL
+    if code != LOG_OK:
+        return code
+    for i in range(log.count):
+        s = log.segments[i]
+        if s.size == 0 or segment_largest(s) < wanted.timestamp:
+            continue
+        time_index_lookup(&s.times, wanted.timestamp, &offset)
+        offset_index_lookup(&s.offsets, max(offset, wanted.from_offset), &entry_offset, position)
+        end[0] = s.size
+        return hold(log, s, out)
+    return LOG_OK
+
+
+cdef int log_offset_for_timestamp(Log* log, int64_t timestamp,
+                                  TimestampOffset* out) noexcept nogil:
+    cdef Search wanted
+    cdef Segment* s
+    cdef int64_t position = 0
+    cdef int64_t end = 0
+    out.offset = -1
+    out.timestamp = -1
+    out.leader_epoch = -1
+    wanted.timestamp = timestamp
+    wanted.exactly = False
+    pthread_mutex_lock(&log.lock)
+    wanted.from_offset = log.log_start
+    cdef int code = start_by_time(log, &wanted, &s, &position, &end)
+    pthread_mutex_unlock(&log.lock)
+    return search_held(s, position, end, &wanted, out) if code == LOG_OK else code
+
+
+cdef int start_at_max(Log* log, Search* wanted, Segment** out, int64_t* position,
+                      int64_t* end) noexcept nogil:
+    cdef Segment* best = NULL
+    cdef int64_t entry_offset
+    cdef int32_t i
+    cdef int code = log_usable(log)
+    out[0] = NULL
+    if code != LOG_OK:
+        return code
+    for i in range(log.count):
+        segment_load_times(log.segments[i])
+        if best == NULL or log.segments[i].largest_timestamp > best.largest_timestamp:
+            best = log.segments[i]
+    if best == NULL or best.largest_timestamp < 0:
+        return LOG_OK
+    wanted.timestamp = best.largest_timestamp
+    offset_index_lookup(&best.offsets, best.offset_of_largest_timestamp, &entry_offset, position)
+    end[0] = best.size
+    return hold(log, best, out)
+
+
+cdef int log_offset_of_max_timestamp(Log* log, TimestampOffset* out) noexcept nogil:
+    cdef Search wanted
+    cdef Segment* s
+    cdef int64_t position = 0
+    cdef int64_t end = 0
+    out.offset = -1
+    out.timestamp = -1
+    out.leader_epoch = -1
+    wanted.exactly = True
+    wanted.from_offset = -1
+    pthread_mutex_lock(&log.lock)
+    cdef int code = start_at_max(log, &wanted, &s, &position, &end)
+    pthread_mutex_unlock(&log.lock)
+    return search_held(s, position, end, &wanted, out) if code == LOG_OK else code

@@ -1,0 +1,197 @@
+"""Put a log on disk (see log_flush.pxd)."""
+from libc.errno cimport errno
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.epochs cimport EpochCache, EpochEntry, epochs_init, epochs_save
+from kbroker.ext.log_state cimport (
+    LOG_NO_MEMORY,
+    LOG_OK,
+    LOG_STORAGE_ERROR,
+    NO_SNAPSHOT,
+    log_active,
+    log_disk_error,
+    log_offline,
+    log_usable,
+)
+from kbroker.ext.posix cimport (
+    ENOMEM,
+    O_CLOEXEC,
+    O_DIRECTORY,
+    O_RDONLY,
+    close,
+    fsync,
+    open,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
+from kbroker.ext.segment cimport (
+    Segment,
+    segment_open,
+    segment_ref,
+    segment_sync,
+    segment_unref,
+)
+from kbroker.ext.snapshots cimport snapshot_sync
+from kbroker.ext.txn_index cimport txn_index_sync
+
+ctypedef struct Dirty:                  # what a flush has to sync, taken under the lock
+    Segment** segments                  # held
+    int32_t* indexes                    # and whether its indexes go with it
+    int32_t count
+    int64_t end_offset                  # everything appended below this is in it
+    int64_t snapshot                    # offset of a producer snapshot, or NO_SNAPSHOT
+    bint folder
+    bint epochs_dirty
+    EpochCache epochs                   # a copy
+
+
+cdef int sync_folder(const char* dir) noexcept nogil:
+    cdef int error = 0
+    cdef int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+    if fd < 0:
+        return errno
+    if fsync(fd) != 0:
+        error = errno
+    close(fd)
+    return error
+
+
+cdef bint index_due(const Segment* s) noexcept nogil:
+    """Indexes are synced once, when the segment takes no more: until then recovery does not rely
+    on what it cannot check."""
+    return s.sealed and (s.offsets.dirty or s.times.dirty)
+
+
+# ---- take what is dirty
+
+cdef int copy_epochs(const EpochCache* from_, EpochCache* to) noexcept nogil:
+    epochs_init(to)
+    if from_.count == 0:
+        return 0
+    to.entries = <EpochEntry*> malloc(from_.count * sizeof(EpochEntry))
+    if to.entries == NULL:
+        return ENOMEM
+    memcpy(to.entries, from_.entries, from_.count * sizeof(EpochEntry))
+    to.count = from_.count
+    return 0
+
+
+cdef int take_dirty(Log* log, Dirty* out) noexcept nogil:
+    """Whatever is appended from here on is dirty again."""
+    cdef int32_t i
+    cdef Segment* s
+    memset(out, 0, sizeof(Dirty))
+    out.segments = <Segment**> malloc(log.count * sizeof(Segment*))
+    out.indexes = <int32_t*> malloc(log.count * sizeof(int32_t))
+    if out.segments == NULL or out.indexes == NULL or copy_epochs(&log.epochs, &out.epochs) != 0:
+        return LOG_NO_MEMORY
+    for i in range(log.count):
+        s = log.segments[i]
+        if s.dirty and segment_open(s, False) != 0:
+            return LOG_STORAGE_ERROR
+    for i in range(log.count):
+        s = log.segments[i]
+        if not s.dirty and not index_due(s):
+            continue
+        segment_ref(s)
+        out.segments[out.count] = s
+        out.indexes[out.count] = index_due(s)
+        if index_due(s):
+            s.offsets.dirty = 0
+            s.times.dirty = 0
+        s.dirty = 0
+        out.count += 1
+    out.end_offset = log.leo
+    out.snapshot = log.snapshot_offset if log.snapshot_dirty else NO_SNAPSHOT
+    out.folder = log.dir_dirty != 0
+    out.epochs_dirty = log.epochs.dirty != 0
+    log.snapshot_dirty = 0
+    log.dir_dirty = 0
+    log.epochs.dirty = 0
+    return LOG_OK
+
+
+cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
+    """Segments before the folder that names them; 0 or an errno."""
+    cdef int32_t i
+    cdef int error = 0
+    for i in range(dirty.count):
+        error = segment_sync(dirty.segments[i], dirty.indexes[i]) \
+            or txn_index_sync(dirty.segments[i])
+        if error:
+            return error
+    if dirty.snapshot != NO_SNAPSHOT:
+        error = snapshot_sync(log.dir, dirty.snapshot)
+    if error == 0 and dirty.epochs_dirty:
+        error = epochs_save(&dirty.epochs, log.dir)
+    if error == 0 and (dirty.folder or dirty.epochs_dirty):
+        error = sync_folder(log.dir)
+    return error
+
+
+cdef void release(Dirty* dirty) noexcept nogil:
+    cdef int32_t i
+    for i in range(dirty.count):
+        segment_unref(dirty.segments[i])
+    free(dirty.segments)
+    free(dirty.indexes)
+    free(dirty.epochs.entries)
+
+
+# ---- flush
+
+cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept nogil:
+    cdef Dirty dirty
+    cdef int error = 0
+    pthread_mutex_lock(&log.flush_lock)
+    pthread_mutex_lock(&log.lock)
+    cdef int code = log_usable(log)
+    if code == LOG_OK:
+        code = take_dirty(log, &dirty)
+        pthread_mutex_unlock(&log.lock)
+        if code == LOG_OK:
+            error = sync_dirty(log, &dirty)
+        pthread_mutex_lock(&log.lock)
+        if error:
+            code = log_offline(log, error)
+        elif code == LOG_OK:
+            log.recovery_point = max(log.recovery_point, dirty.end_offset)
+            log.last_flushed_ms = now_ms
+        release(&dirty)
+    recovery_point[0] = log.recovery_point
+    pthread_mutex_unlock(&log.lock)
+    pthread_mutex_unlock(&log.flush_lock)
+    return code
+
+
+cdef int log_sync_all(Log* log) noexcept nogil:
+    cdef Dirty dirty
+    cdef int code = take_dirty(log, &dirty)
+    cdef int error = 0
+    if code == LOG_OK:
+        error = sync_dirty(log, &dirty)
+        if error:
+            code = log_offline(log, error)
+    release(&dirty)
+    return code
+
+
+cdef bint log_flush_due(Log* log, int64_t now_ms, int64_t idle_ms) noexcept nogil:
+    cdef int32_t i
+    cdef int64_t unflushed
+    cdef bint due = False
+    pthread_mutex_lock(&log.lock)
+    if log_usable(log) == LOG_OK:
+        unflushed = log.leo - log.recovery_point
+        if unflushed > 0:
+            due = unflushed >= log.cfg.flush_messages \
+                or now_ms - log.last_flushed_ms >= log.cfg.flush_ms \
+                or (now_ms - log.last_append_ms >= idle_ms and log_active(log).dirty)
+        i = log.count - 2
+        while i >= 0 and not due:
+            due = log.segments[i].dirty or index_due(log.segments[i])
+            i -= 1
+    pthread_mutex_unlock(&log.lock)
+    return due

@@ -1,0 +1,352 @@
+"""Open and close the log of a partition (see log_recovery.pxd)."""
+from libc.errno cimport errno
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+from kbroker.ext.atomics cimport atomic_store_i32, atomic_store_i64
+from kbroker.ext.epochs cimport (
+    epochs_load,
+    epochs_save,
+    epochs_truncate_from_end,
+    epochs_truncate_from_start,
+)
+from kbroker.ext.index cimport index_trim
+from kbroker.ext.journal cimport journal_owner_init
+from kbroker.ext.log_append cimport log_create_segment
+from kbroker.ext.log_files cimport (
+    FILE_ABORTED,
+    FILE_OFFSETS,
+    FILE_TIMES,
+    FileSet,
+    Listing,
+    files_list,
+    listing_free,
+)
+from kbroker.ext.log_flush cimport log_sync_all
+from kbroker.ext.log_rebuild cimport (
+    Rebuilt,
+    rebuild_end,
+    rebuild_epochs,
+    rebuild_producers,
+    rebuild_segment,
+)
+from kbroker.ext.log_state cimport (
+    LOG_CLOSED,
+    LOG_NO_MEMORY,
+    LOG_OK,
+    LOG_STORAGE_ERROR,
+    NO_SNAPSHOT,
+    Position,
+    log_active,
+    log_disk_error,
+    log_end_position,
+    log_floor,
+    log_index_limits,
+    log_move_hw,
+    log_new,
+    log_push_segment,
+    log_retire,
+    log_unref,
+    log_usable,
+)
+from kbroker.ext.posix cimport (
+    EEXIST,
+    EILSEQ,
+    mkdir,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+    stat,
+    stat_t,
+)
+from kbroker.ext.producers cimport producers_free
+from kbroker.ext.segment cimport (
+    TIMES_UNKNOWN,
+    IndexLimits,
+    Segment,
+    segment_idle,
+    segment_new,
+    segment_rebuild_indexes,
+    segment_seal,
+    segment_unref,
+)
+from kbroker.ext.snapshots cimport Snapshots, snapshot_unlink, snapshot_write
+
+ctypedef struct Opening:                # what the steps of an open share
+    Log* log
+    const OpenArgs* args
+    Listing listing
+    Rebuilt rebuilt
+    int32_t dropped
+
+
+# ---- segments as they lie there
+
+cdef int add_segment(Opening* o, const FileSet* files) noexcept nogil:
+    cdef stat_t status
+    cdef IndexLimits limits
+    cdef int error
+    cdef Segment* s = segment_new(o.log.dir, files.base_offset)
+    if s == NULL or log_push_segment(o.log, s) != LOG_OK:
+        return LOG_NO_MEMORY
+    if stat(s.path, &status) != 0:
+        return log_disk_error(o.log, errno)
+    s.size = status.st_size
+    s.created_ms = o.args.now_ms
+    s.sealed = 1
+    s.has_aborted = (files.kinds & FILE_ABORTED) != 0
+    if s.size == 0:
+        s.offsets.entries = 0
+        s.times.entries = 0
+        return LOG_OK
+    s.largest_timestamp = TIMES_UNKNOWN
+    if files.kinds & FILE_OFFSETS and files.kinds & FILE_TIMES:
+        return LOG_OK
+    log_index_limits(o.log, &limits)
+    o.rebuilt.indexes_rebuilt += 1
+    error = segment_rebuild_indexes(s, &limits)
+    return log_disk_error(o.log, error) if error else LOG_OK
+
+
+cdef int add_segments(Opening* o) noexcept nogil:
+    cdef int32_t i
+    cdef int code = LOG_OK
+    for i in range(o.listing.count):
+        code = add_segment(o, &o.listing.sets[i])
+        if code != LOG_OK:
+            break
+    if o.log.count > 0:
+        log_active(o.log).sealed = 0
+    return code
+
+
+cdef int first_segment(Opening* o) noexcept nogil:
+    """A log has an active segment, be it empty."""
+    cdef int code = LOG_OK
+    cdef Segment* s = log_create_segment(o.log, o.args.log_start, o.args.now_ms, &code)
+    if s == NULL:
+        return code
+    s.jitter_ms = 0
+    if log_push_segment(o.log, s) != LOG_OK:
+        segment_unref(s)
+        return LOG_NO_MEMORY
+    # Its descriptor comes with the first append: an empty partition holds none.
+    segment_idle(s)
+    return LOG_OK
+
+
+# ---- after a crash
+
+cdef int seal(Opening* o, Segment* s) noexcept nogil:
+    cdef IndexLimits limits
+    log_index_limits(o.log, &limits)
+    cdef int error = segment_seal(s, &limits)
+    return log_disk_error(o.log, error) if error else LOG_OK
+
+
+cdef int recover_from(Opening* o, int32_t first) noexcept nogil:
+    """Walk segments from `first` on; behind a cut nothing is kept."""
+    cdef Log* log = o.log
+    cdef Segment* s
+    cdef int32_t i = first
+    cdef bint torn = False
+    cdef int code = rebuild_producers(log, &o.listing.snapshots,
+                                      log.segments[first].base_offset, o.args.now_ms, True)
+    while i < log.count and code == LOG_OK:
+        s = log.segments[i]
+        s.sealed = 0
+        code = rebuild_segment(log, s, o.args.recovery_point, o.args.now_ms, &o.rebuilt, &torn)
+        if code != LOG_OK:
+            break
+        if torn:
+            o.dropped = log.count - i - 1
+            code = log_retire(log, i + 1, o.dropped, o.args.now_ms)
+            break
+        i += 1
+        if i < log.count:
+            code = seal(o, s)
+            if code == LOG_OK and snapshot_write(log.dir, log.segments[i].base_offset,
+                                                 log.producers, False) == 0:
+                log.snapshot_offset = log.segments[i].base_offset
+                log.snapshot_dirty = 1
+    return code
+
+
+cdef int recover(Opening* o) noexcept nogil:
+    return recover_from(o, max(0, log_floor(o.log, o.args.recovery_point)))
+
+
+# ---- after a clean shutdown
+
+cdef int take_as_is(Opening* o) noexcept nogil:
+    cdef Log* log = o.log
+    cdef Segment* s = log_active(log)
+    cdef bint torn = False
+    cdef int code
+    if s.size > 0:
+        code = rebuild_end(log, s, &torn)
+        if code != LOG_OK:
+            return code
+        if torn:
+            return recover_from(o, log.count - 1)
+    return rebuild_producers(log, &o.listing.snapshots, s.next_offset, o.args.now_ms, False)
+
+
+# ---- what follows from the segments
+
+cdef int start_over(Opening* o) noexcept nogil:
+    """Records were deleted up to beyond what is left of the log: it goes on at log start."""
+    cdef Log* log = o.log
+    cdef int32_t count = log.count
+    cdef int code
+    if log_active(log).next_offset >= o.args.log_start:
+        return LOG_OK
+    code = log_retire(log, 0, count, o.args.now_ms)
+    o.dropped += count
+    return first_segment(o) if code == LOG_OK else code
+
+
+cdef void set_offsets(Opening* o) noexcept nogil:
+    cdef Log* log = o.log
+    cdef Position end
+    log.leo = log_active(log).next_offset
+    log.log_start = min(log.leo, max(o.args.log_start, log.segments[0].base_offset))
+    log.recovery_point = log.leo if o.args.clean else min(o.args.recovery_point, log.leo)
+    log.last_flushed_ms = o.args.now_ms
+    log_end_position(log, &end)
+    log_move_hw(log, &end)
+
+
+cdef int load_epochs(Opening* o) noexcept nogil:
+    cdef int error = epochs_load(&o.log.epochs, o.log.dir)
+    if error == 0 or error == EILSEQ:
+        return LOG_OK
+    return log_disk_error(o.log, error)
+
+
+cdef int mend_epochs(Opening* o) noexcept nogil:
+    """A checkpoint that could not be read left the cache empty and marked."""
+    cdef Log* log = o.log
+    if log.epochs.dirty and log.epochs.count == 0:
+        if rebuild_epochs(log) != LOG_OK:
+            return LOG_STORAGE_ERROR
+    epochs_truncate_from_end(&log.epochs, log.leo)
+    epochs_truncate_from_start(&log.epochs, log.log_start)
+    return LOG_OK
+
+
+cdef void drop_snapshots(Opening* o) noexcept nogil:
+    """Of the snapshots that stand at no segment's base offset only the newest is of use."""
+    cdef Snapshots* all = &o.listing.snapshots
+    cdef int32_t i
+    cdef int32_t at
+    for i in range(all.count - 1):
+        at = log_floor(o.log, all.offsets[i])
+        if at < 0 or o.log.segments[at].base_offset != all.offsets[i]:
+            snapshot_unlink(o.log.dir, all.offsets[i])
+
+
+cdef void forget_empty_producers(Log* log) noexcept nogil:
+    if log.producers != NULL and log.producers.count == 0 and log.producers.txn_count == 0:
+        producers_free(log.producers)
+        log.producers = NULL
+
+
+cdef int open_log(Opening* o) noexcept nogil:
+    cdef int code = LOG_OK
+    cdef int error
+    if mkdir(o.log.dir, 0o755) != 0 and errno != EEXIST:
+        return log_disk_error(o.log, errno)
+    error = files_list(o.log.dir, &o.listing)
+    if error:
+        return log_disk_error(o.log, error)
+    code = add_segments(o)
+    if code == LOG_OK and o.log.count == 0:
+        code = first_segment(o)
+    if code == LOG_OK:
+        o.log.log_start = max(o.args.log_start, o.log.segments[0].base_offset)
+        code = load_epochs(o)
+    if code == LOG_OK:
+        code = take_as_is(o) if o.args.clean else recover(o)
+    if code == LOG_OK:
+        code = start_over(o)
+    if code != LOG_OK:
+        return code
+    set_offsets(o)
+    drop_snapshots(o)
+    forget_empty_producers(o.log)
+    return mend_epochs(o)
+
+
+cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
+                   int* error_errno) noexcept nogil:
+    cdef Opening o
+    memset(&o, 0, sizeof(Opening))
+    o.args = args
+    o.log = log_new(args.dir, args.topic, args.topic_id, args.partition, args.cfg)
+    error_errno[0] = 0
+    if o.log == NULL:
+        error[0] = LOG_NO_MEMORY
+        return NULL
+    error[0] = open_log(&o)
+    report.bytes_walked = o.rebuilt.bytes_walked
+    report.bytes_cut = o.rebuilt.bytes_cut
+    report.indexes_rebuilt = o.rebuilt.indexes_rebuilt
+    report.segments_dropped = o.dropped
+    listing_free(&o.listing)
+    if error[0] != LOG_OK:
+        error_errno[0] = o.log.error_errno
+        log_unref(o.log)
+        return NULL
+    return o.log
+
+
+cdef void log_set_journal(Log* log, Journal* journal) noexcept nogil:
+    pthread_mutex_lock(&log.lock)
+    log.journal = journal
+    journal_owner_init(&log.journal_owner, log, log.topic_id, log.partition)
+    pthread_mutex_unlock(&log.lock)
+
+
+# ---- close
+
+cdef int write_last_snapshot(Log* log) noexcept nogil:
+    """Where producers are, or a snapshot that tells of an earlier state."""
+    if log.snapshot_offset == log.leo:
+        return 0
+    if log.snapshot_offset == NO_SNAPSHOT and log.producers == NULL:
+        return 0
+    cdef int error = snapshot_write(log.dir, log.leo, log.producers, True)
+    if error == 0:
+        log.snapshot_offset = log.leo
+        log.dir_dirty = 1
+    return error
+
+
+cdef int close_clean(Log* log) noexcept nogil:
+    cdef IndexLimits limits
+    cdef Segment* s = log_active(log)
+    cdef int code
+    cdef int error = 0
+    log_index_limits(log, &limits)
+    if s.size > 0 or s.sealed:
+        error = segment_seal(s, &limits)
+    error = error or write_last_snapshot(log)
+    if error:
+        return log_disk_error(log, error)
+    code = log_sync_all(log)
+    if code == LOG_OK:
+        log.recovery_point = log.leo
+    return code
+
+
+cdef int log_close(Log* log, bint clean) noexcept nogil:
+    cdef int32_t i
+    pthread_mutex_lock(&log.lock)
+    cdef int code = log_usable(log)
+    if clean and code == LOG_OK:
+        code = close_clean(log)
+    atomic_store_i32(&log.closed, 1)
+    for i in range(log.count):
+        segment_idle(log.segments[i])
+    pthread_mutex_unlock(&log.lock)
+    return code

@@ -1,0 +1,313 @@
+"""The log of one partition: its parts and their upkeep (see log_state.pxd)."""
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memset, strcpy, strlen
+
+from kbroker.ext.atomics cimport (
+    atomic_add_i32,
+    atomic_load_i32,
+    atomic_load_i64,
+    atomic_store_i32,
+    atomic_store_i64,
+)
+from kbroker.ext.debug cimport OBJECT_LOG, object_born, object_died
+from kbroker.ext.epochs cimport epochs_free, epochs_init
+from kbroker.ext.posix cimport (
+    CLOCK_MONOTONIC,
+    EDQUOT,
+    EFBIG,
+    EMFILE,
+    ENFILE,
+    ENOMEM,
+    ENOSPC,
+    clock_gettime,
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    timespec_t,
+)
+from kbroker.ext.producers cimport (
+    producers_first_unstable,
+    producers_free,
+    producers_stable_below,
+)
+from kbroker.ext.segment cimport (
+    FIND_BATCH,
+    FIND_BROKEN,
+    FIND_ERROR,
+    FIND_NONE,
+    Found,
+    Hint,
+    segment_find,
+    segment_hint,
+    segment_open,
+    segment_rebuild_indexes,
+    segment_retire,
+    segment_unref,
+)
+
+
+# ---- life
+
+cdef char* copy_text(const char* text) noexcept nogil:
+    cdef char* copy = <char*> malloc(strlen(text) + 1)
+    if copy != NULL:
+        strcpy(copy, text)
+    return copy
+
+
+cdef uint64_t seed(const Log* log) noexcept nogil:
+    cdef timespec_t now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return (<uint64_t> now.tv_nsec << 20) ^ <uint64_t> now.tv_sec ^ <uint64_t> log | 1
+
+
+cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
+                  int32_t partition, const LogConfig* cfg) noexcept nogil:
+    cdef Log* log = <Log*> calloc(1, sizeof(Log))
+    if log == NULL:
+        return NULL
+    log.refs = 1
+    log.dir = copy_text(dir)
+    log.topic = copy_text(topic)
+    log.partition = partition
+    log.cfg = cfg[0]
+    log.snapshot_offset = NO_SNAPSHOT
+    log.random = seed(log)
+    memcpy(log.topic_id, topic_id, 16)
+    epochs_init(&log.epochs)
+    pthread_mutex_init(&log.lock, NULL)
+    pthread_mutex_init(&log.flush_lock, NULL)
+    pthread_mutex_init(&log.watch_lock, NULL)
+    log_forget_positions(log)
+    object_born(OBJECT_LOG)
+    if log.dir == NULL or log.topic == NULL:
+        log_unref(log)
+        return NULL
+    return log
+
+
+cdef void log_ref(Log* log) noexcept nogil:
+    atomic_add_i32(&log.refs, 1)
+
+
+cdef void log_unref(Log* log) noexcept nogil:
+    cdef int32_t i
+    if atomic_add_i32(&log.refs, -1) > 0:
+        return
+    for i in range(log.count):
+        segment_unref(log.segments[i])
+    for i in range(log.retired_count):
+        segment_unref(log.retired[i])
+    free(log.segments)
+    free(log.retired)
+    free(log.pending)
+    free(log.dir)
+    free(log.topic)
+    epochs_free(&log.epochs)
+    producers_free(log.producers)
+    pthread_mutex_destroy(&log.lock)
+    pthread_mutex_destroy(&log.flush_lock)
+    pthread_mutex_destroy(&log.watch_lock)
+    free(log)
+    object_died(OBJECT_LOG)
+
+
+cdef void log_watermarks(const Log* log, Watermarks* out) noexcept nogil:
+    out.log_start = atomic_load_i64(&log.log_start)
+    out.lso = atomic_load_i64(&log.lso)
+    out.hw = atomic_load_i64(&log.hw)
+    out.leo = atomic_load_i64(&log.leo)
+
+
+cdef void log_set_leader_epoch(Log* log, int32_t epoch) noexcept nogil:
+    atomic_store_i32(&log.leader_epoch, epoch)
+
+
+# ---- errors
+
+cdef int log_usable(const Log* log) noexcept nogil:
+    if atomic_load_i32(&log.closed):
+        return LOG_CLOSED
+    return LOG_STORAGE_ERROR if atomic_load_i32(&log.offline) else LOG_OK
+
+
+cdef int log_offline(Log* log, int error) noexcept nogil:
+    if not log.offline:
+        log.error_errno = error
+        atomic_store_i32(&log.offline, 1)
+    return LOG_STORAGE_ERROR
+
+
+cdef int log_disk_error(Log* log, int error) noexcept nogil:
+    if error == ENOMEM:
+        return LOG_NO_MEMORY
+    if error == ENOSPC or error == EDQUOT or error == EFBIG \
+            or error == EMFILE or error == ENFILE:
+        return LOG_STORAGE_ERROR
+    return log_offline(log, error)
+
+
+# ---- segments
+
+cdef void log_index_limits(const Log* log, IndexLimits* out) noexcept nogil:
+    out.interval_bytes = log.cfg.index_interval_bytes
+    out.max_bytes = log.cfg.segment_index_bytes
+
+
+cdef Segment* log_active(const Log* log) noexcept nogil:
+    return log.segments[log.count - 1]
+
+
+cdef int32_t log_floor(const Log* log, int64_t offset) noexcept nogil:
+    cdef int32_t low = 0
+    cdef int32_t high = log.count
+    cdef int32_t middle
+    if high > 0 and log.segments[high - 1].base_offset <= offset:
+        return high - 1
+    while low < high:
+        middle = low + (high - low) // 2
+        if log.segments[middle].base_offset <= offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+cdef int32_t log_find_segment(const Log* log, int64_t base_offset) noexcept nogil:
+    cdef int32_t i = log_floor(log, base_offset)
+    return i if i >= 0 and log.segments[i].base_offset == base_offset else -1
+
+
+cdef bint make_room(Segment*** list, int32_t* capacity, int32_t count) noexcept nogil:
+    cdef int32_t larger
+    cdef void* moved
+    if count <= capacity[0]:
+        return True
+    larger = max(count, 2 * capacity[0])
+    moved = realloc(list[0], larger * sizeof(Segment*))
+    if moved == NULL:
+        return False
+    list[0] = <Segment**> moved
+    capacity[0] = larger
+    return True
+
+
+cdef int log_push_segment(Log* log, Segment* s) noexcept nogil:
+    if not make_room(&log.segments, &log.capacity, log.count + 1):
+        return LOG_NO_MEMORY
+    log.segments[log.count] = s
+    log.count += 1
+    return LOG_OK
+
+
+cdef int log_retire(Log* log, int32_t first, int32_t n, int64_t now_ms) noexcept nogil:
+    cdef int32_t i
+    cdef int error = 0
+    cdef int failed
+    if n <= 0:
+        return LOG_OK
+    if not make_room(&log.retired, &log.retired_capacity, log.retired_count + n):
+        return LOG_NO_MEMORY
+    for i in range(first, first + n):
+        failed = segment_retire(log.segments[i], now_ms)
+        error = error or failed
+        log.retired[log.retired_count] = log.segments[i]
+        log.retired_count += 1
+    for i in range(first, log.count - n):
+        log.segments[i] = log.segments[i + n]
+    log.count -= n
+    log.dir_dirty = 1
+    log_forget_positions(log)
+    return log_disk_error(log, error) if error else LOG_OK
+
+
+# ---- positions
+
+cdef void log_end_position(const Log* log, Position* out) noexcept nogil:
+    cdef Segment* s = log_active(log)
+    out.offset = log.leo
+    out.segment_base = s.base_offset
+    out.byte = s.size
+
+
+cdef int find_in(Log* log, Segment* s, int64_t offset, Found* found) noexcept nogil:
+    """FIND_*; an index that lies is written anew and the search begins at the first byte."""
+    cdef Hint hint
+    cdef IndexLimits limits
+    cdef int code
+    if segment_open(s, False) != 0:
+        return FIND_ERROR
+    segment_hint(s, offset, &hint)
+    code = segment_find(s, &hint, offset, found)
+    if code != FIND_BROKEN or hint.entry_offset < 0:
+        return code
+    log_index_limits(log, &limits)
+    segment_rebuild_indexes(s, &limits)
+    hint.position = 0
+    hint.entry_offset = -1
+    return segment_find(s, &hint, offset, found)
+
+
+cdef int log_locate(Log* log, int64_t offset, Position* out) noexcept nogil:
+    cdef Found found
+    cdef int code
+    cdef int32_t i
+    out.offset = offset
+    if offset >= log.leo:
+        log_end_position(log, out)
+        out.offset = offset
+        return LOG_OK if offset == log.leo else LOG_OFFSET_OUT_OF_RANGE
+    i = max(0, log_floor(log, offset))
+    while i < log.count:
+        code = find_in(log, log.segments[i], offset, &found)
+        if code == FIND_BATCH:
+            out.segment_base = log.segments[i].base_offset
+            out.byte = found.position
+            return LOG_OK
+        if code != FIND_NONE:
+            return LOG_CORRUPT if code == FIND_BROKEN else LOG_STORAGE_ERROR
+        i += 1
+    log_end_position(log, out)
+    return LOG_OK
+
+
+cdef void log_remember(Log* log, const Position* at) noexcept nogil:
+    if log_recall(log, at.offset) == NULL:
+        log.recent[log.recent_next] = at[0]
+        log.recent_next = (log.recent_next + 1) % RECENT_READS
+
+
+cdef const Position* log_recall(const Log* log, int64_t offset) noexcept nogil:
+    cdef int i
+    for i in range(RECENT_READS):
+        if log.recent[i].offset == offset:
+            return &log.recent[i]
+    return NULL
+
+
+cdef void log_forget_positions(Log* log) noexcept nogil:
+    cdef int i
+    for i in range(RECENT_READS):
+        log.recent[i].offset = -1
+    log.lso_at.offset = -1
+
+
+# ---- watermarks
+
+cdef void log_move_hw(Log* log, const Position* at) noexcept nogil:
+    log.hw_at = at[0]
+    atomic_store_i64(&log.hw, at.offset)
+    if log.producers != NULL:
+        producers_stable_below(log.producers, at.offset)
+    log_update_lso(log)
+
+
+cdef void log_update_lso(Log* log) noexcept nogil:
+    cdef int64_t unstable = -1
+    if log.producers != NULL:
+        unstable = producers_first_unstable(log.producers)
+    if unstable >= 0 and max(unstable, log.log_start) < log.hw:
+        atomic_store_i64(&log.lso, max(unstable, log.log_start))
+        return
+    log.lso_at = log.hw_at
+    atomic_store_i64(&log.lso, log.hw)

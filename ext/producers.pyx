@@ -1,0 +1,367 @@
+"""Producer state of a partition (see producers.pxd)."""
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memmove, memset
+
+from kbroker.ext.batch cimport (
+    NO_SEQUENCE,
+    RECORDS_OFFSET,
+    Record,
+    RecordCursor,
+    next_record,
+    records_init,
+)
+from kbroker.ext.endian cimport load_i16, load_i32
+
+cdef enum:
+    SLOTS_MIN = 8
+    MARKER_KEY_BYTES = 4            # int16 version, int16 type
+    MARKER_VALUE_BYTES = 6          # int16 version, int32 coordinator epoch
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
+
+
+# ---- table
+
+cdef Producers* producers_new() noexcept nogil:
+    cdef Producers* ps = <Producers*> calloc(1, sizeof(Producers))
+    if ps == NULL:
+        return NULL
+    ps.slots = <Producer**> calloc(SLOTS_MIN, sizeof(Producer*))
+    if ps.slots == NULL:
+        free(ps)
+        return NULL
+    ps.capacity = SLOTS_MIN
+    return ps
+
+
+cdef void producers_clear(Producers* ps) noexcept nogil:
+    cdef int32_t i
+    for i in range(ps.capacity):
+        free(ps.slots[i])
+        ps.slots[i] = NULL
+    ps.count = 0
+    ps.txn_count = 0
+
+
+cdef void producers_free(Producers* ps) noexcept nogil:
+    if ps == NULL:
+        return
+    producers_clear(ps)
+    free(ps.slots)
+    free(ps.txns)
+    free(ps)
+
+
+cdef inline int32_t slot_of(int64_t id, int32_t capacity) noexcept nogil:
+    """Ids come in sequence; the multiplication spreads them over the high bits."""
+    return <int32_t> ((<uint64_t> id * <uint64_t> 0x9E3779B97F4A7C15) >> 33) & (capacity - 1)
+
+
+cdef Producer* producers_find(const Producers* ps, int64_t id) noexcept nogil:
+    cdef int32_t i = slot_of(id, ps.capacity)
+    while ps.slots[i] != NULL:
+        if ps.slots[i].id == id:
+            return ps.slots[i]
+        i = (i + 1) & (ps.capacity - 1)
+    return NULL
+
+
+cdef void place(Producer** slots, int32_t capacity, Producer* p) noexcept nogil:
+    cdef int32_t i = slot_of(p.id, capacity)
+    while slots[i] != NULL:
+        i = (i + 1) & (capacity - 1)
+    slots[i] = p
+
+
+cdef bint rehash(Producers* ps, int32_t capacity) noexcept nogil:
+    cdef Producer** slots = <Producer**> calloc(capacity, sizeof(Producer*))
+    cdef int32_t i
+    if slots == NULL:
+        return False
+    for i in range(ps.capacity):
+        if ps.slots[i] != NULL:
+            place(slots, capacity, ps.slots[i])
+    free(ps.slots)
+    ps.slots = slots
+    ps.capacity = capacity
+    return True
+
+
+cdef Producer* producers_take(Producers* ps, int64_t id) noexcept nogil:
+    cdef Producer* p = producers_find(ps, id)
+    if p != NULL:
+        return p
+    if 2 * (ps.count + 1) > ps.capacity and not rehash(ps, 2 * ps.capacity):
+        return NULL
+    p = <Producer*> calloc(1, sizeof(Producer))
+    if p == NULL:
+        return NULL
+    p.id = id
+    p.epoch = NO_PRODUCER_EPOCH
+    p.coordinator_epoch = -1
+    p.last_timestamp = -1
+    p.txn_first_offset = -1
+    place(ps.slots, ps.capacity, p)
+    ps.count += 1
+    return p
+
+
+cdef int producers_expire(Producers* ps, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
+    cdef int32_t i
+    cdef Producer* p
+    cdef int gone = 0
+    for i in range(ps.capacity):
+        p = ps.slots[i]
+        if p != NULL and p.txn_first_offset < 0 and now_ms - p.last_timestamp >= expiration_ms:
+            free(p)
+            ps.slots[i] = NULL
+            gone += 1
+    # Holes would cut the chains of those that stay: the table is laid out again, in place of the
+    # old one where there is no memory for another.
+    if gone:
+        ps.count -= gone
+        if not rehash(ps, ps.capacity):
+            close_holes(ps)
+    return gone
+
+
+cdef void close_holes(Producers* ps) noexcept nogil:
+    """Take every producer out and put it back, until all stand where a search finds them."""
+    cdef int32_t i
+    cdef int32_t moved = 1
+    cdef Producer* p
+    while moved:
+        moved = 0
+        for i in range(ps.capacity):
+            p = ps.slots[i]
+            if p != NULL and producers_find(ps, p.id) == NULL:
+                ps.slots[i] = NULL
+                place(ps.slots, ps.capacity, p)
+                moved = 1
+
+
+# ---- sequences
+
+cdef int32_t sequence_add(int32_t sequence, int32_t n) noexcept nogil:
+    """Sequences wrap from INT32_MAX to 0."""
+    if sequence > INT32_MAX - n:
+        return n - (INT32_MAX - sequence) - 1
+    return sequence + n
+
+
+cdef inline int32_t sequence_subtract(int32_t sequence, int32_t n) noexcept nogil:
+    if sequence < n:
+        return INT32_MAX - (n - sequence) + 1
+    return sequence - n
+
+
+cdef inline int32_t last_sequence_of(const BatchInfo* info) noexcept nogil:
+    if info.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return sequence_add(info.base_sequence, info.last_offset_delta)
+
+
+cdef inline ProducerBatch* batch_at(Producer* p, int i) noexcept nogil:
+    return &p.batches[(p.first + i) % PRODUCER_BATCHES]
+
+
+cdef ProducerBatch* find_duplicate(Producer* p, const BatchInfo* info) noexcept nogil:
+    cdef ProducerBatch* b
+    cdef int i
+    if p.epoch != info.producer_epoch:
+        return NULL
+    for i in range(p.count):
+        b = batch_at(p, i)
+        if b.last_sequence == last_sequence_of(info) \
+                and sequence_subtract(b.last_sequence, b.offset_delta) == info.base_sequence:
+            return b
+    return NULL
+
+
+cdef int check_sequence(Producer* p, const BatchInfo* info) noexcept nogil:
+    cdef int32_t last = NO_SEQUENCE
+    if p.epoch == NO_PRODUCER_EPOCH:
+        return PRODUCER_OK
+    if p.epoch != info.producer_epoch:
+        return PRODUCER_OK if info.base_sequence == 0 else PRODUCER_OUT_OF_ORDER
+    if p.count > 0:
+        last = batch_at(p, p.count - 1).last_sequence
+    if info.base_sequence == <int64_t> last + 1:
+        return PRODUCER_OK
+    if info.base_sequence == 0 and last == INT32_MAX:
+        return PRODUCER_OK
+    return PRODUCER_OUT_OF_ORDER
+
+
+# ---- end markers
+
+ctypedef struct Marker:
+    int32_t coordinator_epoch
+    int64_t timestamp
+    bint aborted
+
+
+cdef bint read_marker(const uint8_t* batch, const BatchInfo* info, Marker* out) noexcept nogil:
+    """The end marker in a control batch; false when there is none (cleaned) or it is broken."""
+    cdef RecordCursor cursor
+    cdef Record record
+    cdef int kind
+    records_init(&cursor, info, batch + RECORDS_OFFSET, batch + info.length)
+    if next_record(&cursor, &record) != 1:
+        return False
+    if record.key.n < MARKER_KEY_BYTES or record.value.n < MARKER_VALUE_BYTES:
+        return False
+    kind = load_i16(record.key.p + 2)
+    if kind != MARKER_ABORT and kind != MARKER_COMMIT:
+        return False
+    out.aborted = kind == MARKER_ABORT
+    out.coordinator_epoch = load_i32(record.value.p + 2)
+    out.timestamp = record.timestamp
+    return True
+
+
+# ---- check
+
+cdef bint reserve_txn(Producers* ps) noexcept nogil:
+    cdef int32_t capacity
+    cdef void* larger
+    if ps.txn_count < ps.txn_capacity:
+        return True
+    capacity = max(4, 2 * ps.txn_capacity)
+    larger = realloc(ps.txns, capacity * sizeof(Txn))
+    if larger == NULL:
+        return False
+    ps.txns = <Txn*> larger
+    ps.txn_capacity = capacity
+    return True
+
+
+cdef int check_marker(Producer* p, const uint8_t* batch, const BatchInfo* info) noexcept nogil:
+    cdef Marker marker
+    if not read_marker(batch, info, &marker):
+        return PRODUCER_BAD_MARKER
+    if info.producer_epoch < p.epoch:
+        return PRODUCER_FENCED
+    if marker.coordinator_epoch < p.coordinator_epoch:
+        return PRODUCER_COORDINATOR_FENCED
+    return PRODUCER_OK
+
+
+cdef int producers_check(Producers* ps, int origin, const uint8_t* batch, const BatchInfo* info,
+                         ProducerBatch* duplicate) noexcept nogil:
+    cdef Producer* p = producers_take(ps, info.producer_id)
+    cdef ProducerBatch* before
+    if p == NULL or (info.transactional and not reserve_txn(ps)):
+        return PRODUCER_NO_MEMORY
+    if origin == ORIGIN_REPLAY:
+        return PRODUCER_OK
+    if info.control:
+        return check_marker(p, batch, info)
+    if origin == ORIGIN_CLIENT:
+        before = find_duplicate(p, info)
+        if before != NULL:
+            duplicate[0] = before[0]
+            return PRODUCER_DUPLICATE
+    if info.producer_epoch < p.epoch:
+        return PRODUCER_FENCED
+    if origin == ORIGIN_CLIENT and check_sequence(p, info) != PRODUCER_OK:
+        return PRODUCER_OUT_OF_ORDER
+    if p.txn_first_offset >= 0 and not info.transactional:
+        return PRODUCER_TXN_STATE
+    return PRODUCER_OK
+
+
+# ---- apply
+
+cdef int producers_begin_txn(Producers* ps, int64_t id, int64_t first_offset) noexcept nogil:
+    cdef int32_t i
+    if not reserve_txn(ps):
+        return PRODUCER_NO_MEMORY
+    i = ps.txn_count
+    while i > 0 and ps.txns[i - 1].first_offset > first_offset:
+        i -= 1
+    memmove(&ps.txns[i + 1], &ps.txns[i], (ps.txn_count - i) * sizeof(Txn))
+    ps.txns[i].producer_id = id
+    ps.txns[i].first_offset = first_offset
+    ps.txns[i].last_offset = -1
+    ps.txn_count += 1
+    return PRODUCER_OK
+
+
+cdef void set_epoch(Producer* p, int16_t epoch) noexcept nogil:
+    if p.epoch != epoch:
+        p.first = 0
+        p.count = 0
+        p.epoch = epoch
+
+
+cdef int apply_data(Producers* ps, Producer* p, const BatchInfo* info,
+                    int64_t base_offset) noexcept nogil:
+    cdef ProducerBatch* b
+    set_epoch(p, info.producer_epoch)
+    if p.count == PRODUCER_BATCHES:
+        p.first = (p.first + 1) % PRODUCER_BATCHES
+        p.count -= 1
+    b = batch_at(p, p.count)
+    p.count += 1
+    b.last_offset = base_offset + info.last_offset_delta
+    b.timestamp = info.max_timestamp
+    b.last_sequence = last_sequence_of(info)
+    b.offset_delta = info.last_offset_delta
+    p.last_timestamp = info.max_timestamp
+    if info.transactional and p.txn_first_offset < 0:
+        p.txn_first_offset = base_offset
+        return producers_begin_txn(ps, p.id, base_offset)
+    return PRODUCER_OK
+
+
+cdef void end_txn(Producers* ps, EndedTxn* ended) noexcept nogil:
+    """Mark the transaction ended; the least ongoing one, or the marker's end, is stable now."""
+    cdef int32_t i
+    ended.last_stable_offset = ended.last_offset + 1
+    for i in range(ps.txn_count):
+        if ps.txns[i].first_offset == ended.first_offset:
+            ps.txns[i].last_offset = ended.last_offset
+    for i in range(ps.txn_count):
+        if ps.txns[i].last_offset < 0 and ps.txns[i].producer_id != ended.producer_id:
+            ended.last_stable_offset = ps.txns[i].first_offset
+            break
+
+
+cdef int producers_apply(Producers* ps, const uint8_t* batch, const BatchInfo* info,
+                         int64_t base_offset, EndedTxn* ended) noexcept nogil:
+    cdef Marker marker
+    cdef Producer* p = producers_take(ps, info.producer_id)
+    ended.first_offset = -1
+    if p == NULL:
+        return PRODUCER_NO_MEMORY
+    if not info.control:
+        return apply_data(ps, p, info, base_offset)
+    if not read_marker(batch, info, &marker):
+        return PRODUCER_OK
+    ended.producer_id = p.id
+    ended.first_offset = p.txn_first_offset
+    ended.last_offset = base_offset
+    ended.aborted = marker.aborted
+    set_epoch(p, info.producer_epoch)
+    p.coordinator_epoch = marker.coordinator_epoch
+    p.last_timestamp = marker.timestamp
+    p.txn_first_offset = -1
+    if ended.first_offset >= 0:
+        end_txn(ps, ended)
+    return PRODUCER_OK
+
+
+cdef int64_t producers_first_unstable(const Producers* ps) noexcept nogil:
+    return ps.txns[0].first_offset if ps.txn_count > 0 else -1
+
+
+cdef void producers_stable_below(Producers* ps, int64_t hw) noexcept nogil:
+    cdef int32_t i
+    cdef int32_t kept = 0
+    for i in range(ps.txn_count):
+        if ps.txns[i].last_offset < 0 or ps.txns[i].last_offset >= hw:
+            ps.txns[kept] = ps.txns[i]
+            kept += 1
+    ps.txn_count = kept
