@@ -6,8 +6,8 @@ import crc32c as package
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kbroker.ext import crc32c
 
+from kbroker.ext import crc32c
 from tests.reference import crc as reference
 
 WAYS = crc32c.implementations()

@@ -8,6 +8,7 @@ import struct
 import time
 
 import pytest
+
 from tests.reference.crc import crc32c
 from tests.reference.records import Batch, Record
 from tests.support.waits import wait_for
