@@ -1,4 +1,4 @@
-"""Connections per peer address, for max.connections.per.ip; counts nothing when that is unlimited."""
+"""Connections per peer address, for max.connections.per.ip; counts nothing where that is off."""
 from libc.stdint cimport uint8_t
 
 from kbroker.ext.connection cimport Net

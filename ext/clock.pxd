@@ -1,4 +1,4 @@
-"""The two clocks of the data plane. Waits and deadlines use the monotonic one, records the other."""
+"""The two clocks of the data plane. Waits, deadlines use the monotonic one, records the other."""
 from libc.stdint cimport int64_t
 
 from kbroker.ext.posix cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec_t

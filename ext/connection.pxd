@@ -7,7 +7,7 @@ Who owns what
     Connection  belongs to exactly one network thread; no other thread may dereference it.
     Request     on the stack of whoever runs a handler; its frame is valid until the handler
                 returns, and may be written to (offsets are patched in place).
-    Op          a request that waits for its answer or for its turn. Belongs to the network thread of
+    Op          a request that waits for its answer or its turn. Belongs to the network thread of
                 its connection; other threads may hold it (`op_hold`), read and write what the
                 handler put into it, and call `op_post` and `op_release`, nothing else.
 
@@ -177,7 +177,7 @@ cdef struct Request:
 
 ctypedef int (*Handler)(Request* request) noexcept nogil
 
-# A copied request on its way to the control thread or the I/O pool; owns frame and one op reference.
+# A copied request on its way to the control thread or the I/O pool; owns frame, one op reference.
 cdef struct Job:
     Post post                       # first: brings the outcome back to the network thread
     Job* next
@@ -208,7 +208,7 @@ cdef struct JobQueue:
     Job* tail
     int64_t length
     int64_t length_max
-    int64_t refused                 # somebody stalled because it was full: unstall when there is room
+    int64_t refused                 # somebody stalled as it was full: unstall when there is room
     int64_t sleepers
     bint closed
 

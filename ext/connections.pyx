@@ -4,7 +4,7 @@ A connection that closes may stand in the thread's lists of this turn, and funct
 stack may still hold it. So closing only empties it and marks it BLOCK_CLOSED; it is freed by
 connections_reap at the end of the turn, when it stands in no list.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -23,7 +23,7 @@ from kbroker.ext.memory cimport buffer_free, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
 from kbroker.ext.posix cimport close, snprintf
 from kbroker.ext.response cimport (
-    connection_cancel_ops, connection_unblock, out_clear, ready_later,
+    connection_cancel_ops, connection_unblock, out_clear,
 )
 from kbroker.ext.sockets cimport (
     AF_INET, AF_INET6, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, epoll_ctl,
@@ -67,7 +67,7 @@ cdef void peer_text(Connection* connection, char* text) noexcept nogil:
         inet_ntop(AF_INET6, connection.address, text, ADDRESS_TEXT_BYTES)
 
 
-# ---- opening --------------------------------------------------------------------------------------
+# ---- opening ------------------------------------------------------------------------------------
 
 cdef Connection* connection_new(Net* net, int32_t fd, int32_t listener,
                                 const void* address) noexcept nogil:
@@ -131,7 +131,7 @@ cdef void adopt(NetThread* thread, Post* post) noexcept nogil:
         connection_close(connection, LOG_ERROR, "epoll_ctl failed")
 
 
-# ---- timers -----------------------------------------------------------------------------------------
+# ---- timers -------------------------------------------------------------------------------------
 
 cdef void idle_fired(Timer* timer) noexcept nogil:
     """The timer is not moved at each request; it looks when it fires."""
@@ -159,7 +159,7 @@ cdef void connection_mute(Connection* connection, int64_t milliseconds) noexcept
               connection.thread.now_ms + milliseconds)
 
 
-# ---- stalling ---------------------------------------------------------------------------------------
+# ---- stalling -----------------------------------------------------------------------------------
 
 cdef void connection_stall(Connection* connection, uint32_t block) noexcept nogil:
     cdef NetThread* thread = connection.thread
@@ -193,7 +193,7 @@ cdef void connections_retry(NetThread* thread) noexcept nogil:
         connection_unblock(connection, BLOCK_STALL | BLOCK_MEMORY)
 
 
-# ---- closing ----------------------------------------------------------------------------------------
+# ---- closing ------------------------------------------------------------------------------------
 
 cdef void log_close(Connection* connection, int32_t level, const char* reason) noexcept nogil:
     cdef char text[LOG_LINE_BYTES]

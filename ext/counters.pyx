@@ -1,4 +1,4 @@
-"""Sums of the network threads' counters: each is written by its own thread, and read here as it is."""
+"""Sums of the network threads' counters: each written by its own thread, and read here as it is."""
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 

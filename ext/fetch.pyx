@@ -64,7 +64,6 @@ from kbroker.ext.sessions cimport (
     session_get,
     session_put,
     session_to_the_end,
-    session_unref,
 )
 from kbroker.ext.wire cimport Writer, reserve, writer_init
 
@@ -396,8 +395,8 @@ cdef void finish(Op* op) noexcept nogil:
 cdef void on_moved(Op* op) noexcept nogil:
     """A watermark has moved: enough now? Else go on waiting."""
     cdef Fetch* fetch = <Fetch*>op.ext
-    cdef int i
-    for i in range(EVALUATIONS_MAX):
+    cdef int _i
+    for _i in range(EVALUATIONS_MAX):
         stop_watching(fetch)
         evaluate(fetch)
         if complete(fetch):

@@ -56,23 +56,23 @@ cdef bint survey_request(Request* request, Survey* out) noexcept nogil:
     cdef int16_t version = request.api_version
     cdef Cursor c
     cdef FetchTarget target
-    cdef int32_t i, j, count
+    cdef int32_t _i, _j, count
     cursor_init(&c, request.p, <size_t>(request.end - request.p))
     fetch_read_head(&c, version, &out.head)
     out.partitions = 0
     out.names_bytes = 0
-    for i in range(out.head.topics_count):
+    for _i in range(out.head.topics_count):
         count = fetch_read_topic(&c, version, &target)
         out.partitions += <uint32_t>count
-        for j in range(count):
+        for _j in range(count):
             out.names_bytes += <uint32_t>target.name_length
             fetch_read_partition(&c, version, &target)
         fetch_end_struct(&c, version)
         if c.bad:
             return False
     count = fetch_read_forgotten_count(&c, version)
-    for i in range(count):
-        for j in range(fetch_read_forgotten_topic(&c, version, &target)):
+    for _i in range(count):
+        for _j in range(fetch_read_forgotten_topic(&c, version, &target)):
             get_i32(&c)
         fetch_end_struct(&c, version)
     fetch_read_tail(&c, version, &out.head)
@@ -112,12 +112,12 @@ cdef void fill_from_request(Fetch* fetch, Request* request, uint32_t count) noex
     cdef Cursor c
     cdef FetchHead head
     cdef FetchTarget target
-    cdef int32_t i, j, partitions
+    cdef int32_t _i, _j, partitions
     cursor_init(&c, request.p, <size_t>(request.end - request.p))
     fetch_read_head(&c, request.api_version, &head)
-    for i in range(head.topics_count):
+    for _i in range(head.topics_count):
         partitions = fetch_read_topic(&c, request.api_version, &target)
-        for j in range(partitions):
+        for _j in range(partitions):
             fetch_read_partition(&c, request.api_version, &target)
             add_partition(fetch, &target, &names)
         fetch_end_struct(&c, request.api_version)
@@ -131,19 +131,19 @@ cdef bint update_session(Session* session, Request* request) noexcept nogil:
     cdef Cursor c
     cdef FetchHead head
     cdef FetchTarget target
-    cdef int32_t i, j, count
+    cdef int32_t _i, _j, count
     cursor_init(&c, request.p, <size_t>(request.end - request.p))
     fetch_read_head(&c, version, &head)
-    for i in range(head.topics_count):
+    for _i in range(head.topics_count):
         count = fetch_read_topic(&c, version, &target)
-        for j in range(count):
+        for _j in range(count):
             fetch_read_partition(&c, version, &target)
             if session_put(session, &target) == NULL:
                 return False
         fetch_end_struct(&c, version)
     count = fetch_read_forgotten_count(&c, version)
-    for i in range(count):
-        for j in range(fetch_read_forgotten_topic(&c, version, &target)):
+    for _i in range(count):
+        for _j in range(fetch_read_forgotten_topic(&c, version, &target)):
             target.partition = get_i32(&c)
             session_forget(session, &target)
         fetch_end_struct(&c, version)

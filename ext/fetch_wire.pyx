@@ -106,7 +106,7 @@ cdef void fetch_end_struct(Cursor* c, int16_t version) noexcept nogil:
 
 cdef void fetch_read_tail(Cursor* c, int16_t version, FetchHead* head) noexcept nogil:
     cdef Cursor field
-    cdef uint32_t fields, tag, size, i
+    cdef uint32_t fields, tag, size, _i
     cdef const uint8_t* at
     if version >= FLEXIBLE:
         get_compact_string(c)       # rack id
@@ -115,7 +115,7 @@ cdef void fetch_read_tail(Cursor* c, int16_t version, FetchHead* head) noexcept 
     if version < FLEXIBLE:
         return
     fields = get_tag_count(c)
-    for i in range(fields):
+    for _i in range(fields):
         tag = get_uvarint(c)
         size = get_uvarint(c)
         at = take(c, size)

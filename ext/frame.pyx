@@ -9,7 +9,7 @@ from kbroker.ext.connection cimport (
     JobQueue, NetThread,
 )
 from kbroker.ext.connections cimport connection_close, connection_stall
-from kbroker.ext.endian cimport load_be16, load_be32, load_i16
+from kbroker.ext.endian cimport load_be32, load_i16
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_WARNING
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve

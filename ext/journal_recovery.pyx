@@ -17,6 +17,7 @@ from kbroker.ext.log cimport Log
 from kbroker.ext.log_append cimport log_append_as_is
 from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE, LOG_OK
 
+
 class Replayed(NamedTuple):
     """What a replay did. Bytes are of batches."""
 

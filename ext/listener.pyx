@@ -10,16 +10,16 @@ from libc.string cimport memset
 
 from kbroker.ext.addresses cimport addresses_enter
 from kbroker.ext.atomics cimport (
-    atomic_add_i64, atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_i64,
+    atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_i64,
 )
 from kbroker.ext.connection cimport Connection, LISTENERS_MAX
 from kbroker.ext.connections cimport connection_discard, connection_new, connection_place
 from kbroker.ext.log_ring cimport LOG_ERROR, LOG_WARNING, net_log
 from kbroker.ext.posix cimport (
-    EAGAIN, EINTR, EMFILE, ENFILE, ENOMEM, close, errno, pthread_create, pthread_join,
+    EAGAIN, EMFILE, ENFILE, ENOMEM, close, errno, pthread_create, pthread_join,
 )
 from kbroker.ext.sockets cimport (
-    EFD_CLOEXEC, EFD_NONBLOCK, ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4, eventfd,
+    ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4,
     poll, pollfd_t, read, sockaddr_storage_t, sockaddr_t, thread_name, write,
 )
 
@@ -59,8 +59,8 @@ cdef int accept_some(Net* net, int32_t listener) noexcept nogil:
     cdef sockaddr_storage_t address
     cdef uint32_t length
     cdef int fd
-    cdef int count
-    for count in range(ACCEPTS_PER_ROUND):
+    cdef int _count
+    for _count in range(ACCEPTS_PER_ROUND):
         if is_full(net):
             return ACCEPTED_FULL
         length = sizeof(address)

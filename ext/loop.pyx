@@ -10,7 +10,7 @@ from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, Connection, FLAG_IN_READY, FLAG_PEER_CLOSED, FLAG_READABLE, FLAG_UNWRITABLE,
-    STOP_DRAIN, STOP_NOW,
+    STOP_DRAIN,
 )
 from kbroker.ext.connections cimport connection_close, connections_reap, connections_retry
 from kbroker.ext.input cimport connection_progress
@@ -56,7 +56,7 @@ cdef NetThread* thread_new(Net* net, int index) noexcept nogil:
 
 
 cdef void thread_free(NetThread* thread) noexcept nogil:
-    """After the thread has ended; what was posted to it since is run here and finds no connection."""
+    """After the thread has ended; what was posted since is run here and finds no connection."""
     while thread_run_posts(thread):
         pass
     thread_free_caches(thread)
@@ -75,7 +75,7 @@ cdef void read_clocks(NetThread* thread) noexcept nogil:
     thread.wall_ms = realtime_ms()
 
 
-# ---- steps ------------------------------------------------------------------------------------------
+# ---- steps --------------------------------------------------------------------------------------
 
 cdef int wait_for_events(NetThread* thread, epoll_event_t* events) noexcept nogil:
     cdef int64_t wait_ms = 0

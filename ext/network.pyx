@@ -8,7 +8,8 @@ post waits for a timeout and no eventfd is written to a thread that runs.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kbroker.ext.atomics cimport (
-    atomic_add_i64, atomic_cas_ptr, atomic_exchange_i32, atomic_exchange_i64, atomic_exchange_ptr, atomic_fence,
+    atomic_add_i64, atomic_cas_ptr, atomic_exchange_i32, atomic_exchange_i64, atomic_exchange_ptr,
+    atomic_fence,
     atomic_load_i32, atomic_load_i64, atomic_load_ptr, atomic_load_relaxed_i32, atomic_load_u64,
     atomic_store_i32, atomic_store_relaxed_u64, atomic_store_u64,
 )

@@ -12,21 +12,19 @@ What must decompress or recompress goes to the I/O pool, where the same code run
 
 Not done: transactional batches are refused with INVALID_TXN_STATE; quotas.
 """
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
 from kbroker.ext.atomics cimport atomic_load_i64
 from kbroker.ext.batch cimport (
     ATTRIBUTES_OFFSET,
-    BATCH_NO_KEY,
     BATCH_OK,
     CODEC_MASK,
     RECORDS_OFFSET,
     BatchInfo,
     BatchRules,
     batch_error_code,
-    batch_error_message,
     batch_next_bad_record,
     batch_validate,
 )
@@ -149,13 +147,13 @@ cdef bint survey(Produce* produce) noexcept nogil:
     cdef Topic* found
     cdef Slice records
     cdef int32_t partition
-    cdef int32_t i, j
+    cdef int32_t _i, _j
     cursor_init(&c, request.p, <size_t>(request.end - request.p))
     read_head(&c, request.api_version, &produce.head)
-    for i in range(produce.head.topics_count):
+    for _i in range(produce.head.topics_count):
         read_topic(&c, request.api_version, &topic)
         found = find_topic(produce.broker, &topic) if not c.bad else NULL
-        for j in range(topic.partitions_count):
+        for _j in range(topic.partitions_count):
             read_partition(&c, request.api_version, &partition, &records)
             if c.bad:
                 return False
@@ -297,13 +295,13 @@ cdef void execute(Produce* produce) noexcept nogil:
     cdef ProduceHead head
     cdef ProduceTopic topic
     cdef Topic* found
-    cdef int32_t i, j
+    cdef int32_t _i, _j
     cursor_init(&c, request.p, <size_t>(request.end - request.p))
     read_head(&c, request.api_version, &head)
-    for i in range(head.topics_count):
+    for _i in range(head.topics_count):
         read_topic(&c, request.api_version, &topic)
         found = find_topic(produce.broker, &topic)
-        for j in range(topic.partitions_count):
+        for _j in range(topic.partitions_count):
             memset(result, 0, sizeof(PartitionResult))
             result.base_offset = result.log_append_time = -1
             result.log_start = result.end_offset = -1

@@ -2,7 +2,6 @@
 from libc.string cimport strlen
 
 from kbroker.ext.batch cimport (
-    BATCH_OK,
     batch_error_message,
     batch_next_bad_record,
     batch_parse,
@@ -106,7 +105,7 @@ cdef void put_bad_records(Writer* w, bint flexible, const PartitionResult* resul
                           const BatchRules* rules) noexcept nogil:
     cdef BatchInfo info
     cdef int32_t index = -1
-    cdef int32_t i
+    cdef int32_t _i
     cdef int code
     cdef const char* text
     if flexible:
@@ -116,7 +115,7 @@ cdef void put_bad_records(Writer* w, bint flexible, const PartitionResult* resul
     if result.bad_count == 0:
         return
     batch_parse(result.records.p, result.records.p + result.records.n, &info)
-    for i in range(result.bad_count):
+    for _i in range(result.bad_count):
         code = batch_next_bad_record(result.records.p + 61, result.records.p + info.length,
                                      rules, &info, index + 1, &index)
         text = batch_error_message(code)
@@ -170,17 +169,17 @@ cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const 
     cdef ProduceTopic topic
     cdef Slice records
     cdef int32_t partition
-    cdef int32_t i, j
+    cdef int32_t _i, _j
     cursor_init(&c, body, <size_t>(end - body))
     read_head(&c, version, &head)
     if version >= FLEXIBLE:
         put_compact_array(w, head.topics_count)
     else:
         put_array(w, head.topics_count)
-    for i in range(head.topics_count):
+    for _i in range(head.topics_count):
         read_topic(&c, version, &topic)
         put_topic(w, version, &topic)
-        for j in range(topic.partitions_count):
+        for _j in range(topic.partitions_count):
             read_partition(&c, version, &partition, &records)
             put_partition(w, version, results, rules)
             results += 1

@@ -266,7 +266,7 @@ cdef void connection_unblock(Connection* connection, uint32_t block) noexcept no
         ready_later(connection)
 
 
-# ---- operations -----------------------------------------------------------------------------------
+# ---- operations ---------------------------------------------------------------------------------
 
 cdef void op_run(NetThread* thread, Post* post) noexcept nogil:
     """An Op came through the inbox: an event, or its last reference was dropped elsewhere."""

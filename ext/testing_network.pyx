@@ -22,7 +22,7 @@ from kbroker.ext.memory cimport (
 )
 from kbroker.ext.network cimport net_install, net_synchronize, net_unstall_all
 from kbroker.ext.posix cimport (
-    pthread_cond_t, pthread_create, pthread_join, pthread_mutex_destroy, pthread_mutex_init,
+    pthread_create, pthread_join, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, pthread_t,
 )
 from kbroker.ext.response cimport (
@@ -50,7 +50,7 @@ cdef int region_fd = -1
 pthread_mutex_init(&held_lock, NULL)
 
 
-# ---- answers ----------------------------------------------------------------------------------------
+# ---- answers ------------------------------------------------------------------------------------
 
 cdef int echo_into(Reply* reply, const uint8_t* p, const uint8_t* end) noexcept nogil:
     cdef uint32_t length = <uint32_t> (end - p)
@@ -105,7 +105,7 @@ cdef int handle_stall_on_io(Request* request) noexcept nogil:
     return handle_stall(request)
 
 
-# ---- parked -----------------------------------------------------------------------------------------
+# ---- parked -------------------------------------------------------------------------------------
 
 cdef void forget(Op* op) noexcept nogil:
     free(op.ext)
@@ -215,7 +215,7 @@ cdef void post_held() noexcept nogil:
         op_release(op)
 
 
-# ---- file regions -------------------------------------------------------------------------------------
+# ---- file regions -------------------------------------------------------------------------------
 
 cdef void count_release(void* ref) noexcept nogil:
     atomic_add_i64(&released, 1)
@@ -259,7 +259,7 @@ cdef int handle_regions_posted(Request* request) noexcept nogil:
     return H_PENDING if give_to_poster(op) else H_CLOSE
 
 
-# ---- the Python face ------------------------------------------------------------------------------------
+# ---- the Python face ----------------------------------------------------------------------------
 
 ECHO, COUNT, SILENCE, CLOSE, STALL, ON_IO, STALL_ON_IO, POSTED, POSTED_ON_IO, DEADLINE, REGIONS, \
     REGIONS_POSTED = range(100, 112)

@@ -261,9 +261,9 @@ cdef inline uint32_t get_tag_count(Cursor* c) noexcept nogil:
 
 
 cdef inline void skip_tags(Cursor* c) noexcept nogil:
-    cdef uint32_t i
+    cdef uint32_t _i
     cdef uint32_t n = get_tag_count(c)
-    for i in range(n):
+    for _i in range(n):
         get_uvarint(c)
         skip(c, get_uvarint(c))
 
