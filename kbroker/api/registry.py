@@ -1,0 +1,69 @@
+"""Which APIs the broker answers, in which versions, and by what.
+
+Every handler's file registers itself with one line; the dispatch table, the ApiVersions answer
+and what the data plane is told are all derived from those lines. A key that is registered twice,
+or with a version that has no schema, fails at import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kbroker.protocol import ApiKey
+
+Response = Mapping[str, Any]
+Handler = Callable[[Any, Any], Response | None]
+
+
+class Registration(NamedTuple):
+    """Versions that are served, the lowest that is advertised, and the handler.
+
+    `handler` is None where the data plane answers by itself.
+    """
+
+    key: ApiKey
+    low: int
+    high: int
+    advertised_low: int
+    handler: Handler | None
+
+
+_TABLE: Final[dict[ApiKey, Registration]] = {}
+
+
+def register(key: ApiKey, low: int, high: int) -> Callable[[Handler], Handler]:
+    """Decorator: the function answers this key in versions `low` to `high`."""
+
+    def add(handler: Handler) -> Handler:
+        _add(Registration(key, low, high, low, handler))
+        return handler
+
+    return add
+
+
+def register_data_plane(
+    key: ApiKey, low: int, high: int, *, advertised_low: int | None = None
+) -> None:
+    """The data plane answers this key; its requests never reach the control thread."""
+    _add(Registration(key, low, high, low if advertised_low is None else advertised_low, None))
+
+
+def _add(entry: Registration) -> None:
+    if entry.key in _TABLE:
+        raise RuntimeError(f"{entry.key.name} is registered twice")
+    if not 0 <= entry.advertised_low <= entry.low <= entry.high:
+        raise RuntimeError(f"{entry.key.name}: versions {entry.low} to {entry.high}")
+    _TABLE[entry.key] = entry
+
+
+def table() -> dict[ApiKey, Registration]:
+    """All registrations in the order of their keys; imports the handlers' files."""
+    import kbroker.api as room  # noqa: PLC0415  the room imports this module's neighbours
+
+    for module in pkgutil.iter_modules(room.__path__):
+        if module.name[:1] == "k" and module.name[1:3].isdigit():
+            importlib.import_module(f"{room.__name__}.{module.name}")
+    return dict(sorted(_TABLE.items()))
