@@ -15,13 +15,20 @@ from typing import Any, Final, NamedTuple
 from kbroker.protocol import ApiKey
 
 Response = Mapping[str, Any]
-Handler = Callable[[Any, Any], Response | None]
+Handler = Callable[[Any, Any], Response]
+Failure = Callable[[Any, int, str], Response]
+
+
+def top_level_error(request: Any, code: int, message: str) -> Response:
+    """The answer to a request that failed as a whole, where it has one place for that."""
+    return {"error_code": code, "error_message": message}
 
 
 class Registration(NamedTuple):
-    """Versions that are served, the lowest that is advertised, and the handler.
+    """Versions that are served, the lowest that is advertised, and what answers.
 
-    `handler` is None where the data plane answers by itself.
+    `handler` is None where the data plane answers by itself. `failed` makes the answer to a
+    request whose handler raised: (request, error code, message) -> response.
     """
 
     key: ApiKey
@@ -29,16 +36,19 @@ class Registration(NamedTuple):
     high: int
     advertised_low: int
     handler: Handler | None
+    failed: Failure = top_level_error
 
 
 _TABLE: Final[dict[ApiKey, Registration]] = {}
 
 
-def register(key: ApiKey, low: int, high: int) -> Callable[[Handler], Handler]:
+def register(
+    key: ApiKey, low: int, high: int, *, failed: Failure = top_level_error
+) -> Callable[[Handler], Handler]:
     """Decorator: the function answers this key in versions `low` to `high`."""
 
     def add(handler: Handler) -> Handler:
-        _add(Registration(key, low, high, low, handler))
+        _add(Registration(key, low, high, low, handler, failed))
         return handler
 
     return add

@@ -85,6 +85,12 @@ def find_broker_key(name: str) -> ConfigKey | None:
     return None
 
 
+def group_broker_key(name: str) -> str | None:
+    """The broker key that a group setting without an override takes, None where there is none."""
+    broker = f"group.{name}"
+    return broker if broker in BROKER else None
+
+
 def is_plugin_key(name: str) -> bool:
     """Whether `name` belongs to a plugin of Apache Kafka, which kbroker ignores."""
     return name.startswith(_PLUGIN_PREFIXES)

@@ -1,0 +1,217 @@
+"""Changes of settings, checked and turned into records; for AlterConfigs and its incremental form.
+
+A resource changes whole or not at all: one bad value leaves everything of it as it was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kbroker.api import publish
+from kbroker.api.config_resources import (
+    BROKERS,
+    CLIENT_METRICS,
+    GROUPS,
+    NAMES,
+    TOPICS,
+    check_topic_name,
+    parse_node,
+)
+from kbroker.api.context import Context, Services
+from kbroker.api.topic_creation import check_lengths
+from kbroker.config.definitions import BROKER as BROKER_KEYS
+from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
+from kbroker.config.definitions import GROUP as GROUP_KEYS
+from kbroker.config.definitions import TOPIC as TOPIC_KEYS
+from kbroker.config.definitions import find_broker_key
+from kbroker.config.topic import validate_topic
+from kbroker.config.types import (
+    LIST,
+    PER_BROKER,
+    READ_ONLY,
+    ConfigError,
+    ConfigKey,
+    parse_value,
+)
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.metadata import builders
+from kbroker.metadata.image import Resource
+from kbroker.metadata.records.schema import Record
+from kbroker.metadata.records.topics import ClearElrRecord
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+_ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+_MIN_IN_SYNC: Final = "min.insync.replicas"
+# Dynamic settings of brokers that no file can hold: throttles of replication, which has no use.
+_THROTTLES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+_KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
+    TOPICS: TOPIC_KEYS,
+    BROKERS: BROKER_KEYS,
+    CLIENT_METRICS: CLIENT_METRICS_KEYS,
+    GROUPS: GROUP_KEYS,
+}
+
+
+def duplicates(resources: Iterable[Any]) -> set[tuple[int, str]]:
+    """Resources that a request names more than once."""
+    counts = Counter((one.resource_type, one.resource_name) for one in resources)
+    return {key for key, count in counts.items() if count > 1}
+
+
+def check_shape(configs: Iterable[tuple[str, str | None, int]]) -> None:
+    """Refuse keys that are given twice, and null where a value is needed. Raises ClientError."""
+    listed = list(configs)
+    if len({name for name, _, _ in listed}) != len(listed):
+        raise ClientError(ErrorCode.INVALID_REQUEST, "A config key is given more than once.")
+    empty = [name for name, value, operation in listed if value is None and operation != DELETE]
+    if empty:
+        raise ClientError(ErrorCode.INVALID_REQUEST, f"No value for: {', '.join(empty)}")
+
+
+def resource_of(context: Context, kind: int, name: str) -> Resource:
+    """The resource in the terms of the image. Raises ClientError for one that cannot be."""
+    if kind not in _KEYS:
+        raise ClientError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}.")
+    if kind == BROKERS:
+        if name:
+            parse_node(name, context.node_id)
+    elif not name:
+        raise ClientError(
+            ErrorCode.INVALID_REQUEST, f"There are no defaults for all {NAMES[kind]} resources."
+        )
+    elif kind == TOPICS:
+        check_topic_name(name)
+    return NAMES[kind], str(context.node_id) if kind == BROKERS and name else name
+
+
+def apply_operations(
+    kind: int, current: Mapping[str, str], operations: Iterable[tuple[str, str | None, int]]
+) -> dict[str, str]:
+    """The settings after incremental operations. Raises ClientError."""
+    settings = dict(current)
+    for name, value, operation in operations:
+        if operation == SET:
+            settings[name] = value or ""
+        elif operation == DELETE:
+            settings.pop(name, None)
+        elif operation in (APPEND, SUBTRACT):
+            key = find_broker_key(name) if kind == BROKERS else _KEYS[kind].get(name)
+            if key is None or key.type is not LIST:
+                raise ClientError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Nothing can be added to or taken from {name}: it is no list.",
+                )
+            before = settings.get(name, key.default) or ""
+            settings[name] = _edit(before, value or "", operation)
+        else:
+            raise ClientError(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation}.")
+    return settings
+
+
+def _edit(before: str, value: str, operation: int) -> str:
+    entries = [entry for entry in before.split(",") if entry]
+    for entry in value.split(","):
+        if operation == APPEND and entry not in entries:
+            entries.append(entry)
+        if operation == SUBTRACT and entry in entries:
+            entries.remove(entry)
+    return ",".join(entries)
+
+
+def validate(
+    context: Context, kind: int, resource: Resource, settings: Mapping[str, str]
+) -> None:
+    """Check the settings that a resource is to have. Raises ClientError."""
+    check_lengths(settings)
+    try:
+        if kind == TOPICS:
+            validate_topic(context.config, settings)
+        elif kind == BROKERS:
+            _validate_broker(context, resource, settings)
+        else:
+            for name, value in settings.items():
+                if name not in _KEYS[kind]:
+                    raise ConfigError(f"Unknown {NAMES[kind]} config name: {name}")
+                parse_value(_KEYS[kind][name], value)
+    except ConfigError as error:
+        # What does not fit a broker is a bad request, what does not fit others a bad config.
+        code = ErrorCode.INVALID_REQUEST if kind == BROKERS else ErrorCode.INVALID_CONFIG
+        raise ClientError(code, str(error)) from None
+    if kind == TOPICS and resource[1] not in context.image.topics:
+        raise ClientError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{resource[1]}'."
+        )
+
+
+def _validate_broker(context: Context, resource: Resource, settings: Mapping[str, str]) -> None:
+    fixed, local = [], []
+    for name, value in settings.items():
+        key = find_broker_key(name)
+        if key is None or name in _THROTTLES:
+            continue
+        if key.update_mode == READ_ONLY:
+            fixed.append(name)
+        elif key.update_mode == PER_BROKER or name != key.name:
+            local.append(name)
+        if key.name == name and name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):
+            raise ConfigError(f"{name} can be changed for one listener only, by its prefix.")
+        parse_value(key, value)
+    if fixed:
+        raise ConfigError(f"These keys are fixed while the broker runs: {', '.join(fixed)}")
+    if local and not resource[1]:
+        raise ConfigError(f"These keys belong to one broker; name it: {', '.join(local)}")
+    if _MIN_IN_SYNC in settings and resource[1] and _tracks_eligible_leaders(context.services):
+        raise ClientError(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_IN_SYNC} is set for all brokers while {_ELIGIBLE_LEADERS} is in force.",
+        )
+
+
+def _tracks_eligible_leaders(services: Services) -> bool:
+    return services.image.features.get(_ELIGIBLE_LEADERS, 0) > 0
+
+
+def records_of(
+    context: Context, kind: int, resource: Resource, settings: Mapping[str, str]
+) -> list[Record]:
+    """Records that turn the present settings into `settings`. Raises ClientError.
+
+    Settings of brokers are written again where they stay, which makes Apache Kafka reload files
+    that they name.
+    """
+    current = context.image.configs(resource)
+    changes: dict[str, str | None] = {
+        name: value
+        for name, value in settings.items()
+        if kind == BROKERS or current.get(name) != value
+    }
+    changes.update(dict.fromkeys(name for name in current if name not in settings))
+    tracks = _tracks_eligible_leaders(context.services)
+    if resource == ("broker", "") and changes.get(_MIN_IN_SYNC, "") is None and tracks:
+        raise ClientError(
+            ErrorCode.INVALID_CONFIG,
+            f"{_MIN_IN_SYNC} cannot be removed while {_ELIGIBLE_LEADERS} is in force.",
+        )
+    records = builders.alter_configs(resource, changes)
+    if _MIN_IN_SYNC in changes and tracks:
+        records.append(ClearElrRecord(resource[1] if kind == TOPICS else ""))
+    return records
+
+
+def take_effect(services: Services, records: list[Record], changed: list[Resource]) -> None:
+    """Write the changes and give them to whom they concern."""
+    if not records:
+        return
+    services.store.append(records)
+    if any(kind == "broker" for kind, _ in changed):
+        publish.reload_broker_settings(services)
+    else:
+        publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])

@@ -1,0 +1,81 @@
+"""What settings belong to: topics, brokers, loggers, groups, client metrics subscriptions."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kbroker.api.topic_names import name_fault
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.metadata.image import RESOURCE_TYPES
+
+TOPICS: Final = RESOURCE_TYPES["topic"]
+BROKERS: Final = RESOURCE_TYPES["broker"]
+BROKER_LOGGERS: Final = RESOURCE_TYPES["broker_logger"]
+CLIENT_METRICS: Final = RESOURCE_TYPES["client_metrics"]
+GROUPS: Final = RESOURCE_TYPES["group"]
+
+NAMES: Final = {number: name for name, number in RESOURCE_TYPES.items()}
+
+ROOT_LOGGER: Final = "root"
+_OURS: Final = "kbroker"
+LEVELS: Final = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": logging.DEBUG,
+}
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse what no topic can be called. Raises ClientError."""
+    fault = name_fault(name)
+    if fault is not None:
+        raise ClientError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def parse_node(name: str, node_id: int) -> None:
+    """Refuse every broker but this one. Raises ClientError."""
+    try:
+        found = int(name)
+    except ValueError:
+        raise ClientError(
+            ErrorCode.INVALID_REQUEST, f"Broker id must be a whole number, not {name!r}."
+        ) from None
+    if found != node_id:
+        raise ClientError(
+            ErrorCode.INVALID_REQUEST, f"This is broker {node_id}, the request is for {found}."
+        )
+
+
+def logger_levels() -> dict[str, str]:
+    """Level in force by logger, sorted by name, the root first."""
+    names = sorted(name for name in logging.root.manager.loggerDict if name.startswith(_OURS))
+    return {name: _level(name) for name in (ROOT_LOGGER, *names)}
+
+
+def set_logger_level(name: str, level: str) -> None:
+    """Change a logger's level. Raises ClientError."""
+    if name not in logger_levels():
+        raise ClientError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
+    if level not in LEVELS:
+        raise ClientError(
+            ErrorCode.INVALID_CONFIG, f"Log level must be one of {', '.join(LEVELS)}."
+        )
+    logging.getLogger(None if name == ROOT_LOGGER else name).setLevel(LEVELS[level])
+
+
+def reset_logger_level(name: str) -> None:
+    """Let a logger follow its parent again. Raises ClientError."""
+    if name == ROOT_LOGGER:
+        raise ClientError(ErrorCode.INVALID_REQUEST, "The level of the root logger must be set.")
+    if name not in logger_levels():
+        raise ClientError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
+    logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+def _level(name: str) -> str:
+    number = logging.getLogger(None if name == ROOT_LOGGER else name).getEffectiveLevel()
+    return next(text for text, level in LEVELS.items() if level <= number or text == "TRACE")

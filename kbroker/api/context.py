@@ -1,0 +1,148 @@
+"""What a handler is given besides its request.
+
+A handler is a function (request, context) -> response: the request is kio's entity, the response
+a mapping that kbroker.protocol encodes. It runs on the control thread, to its end, and holds no
+socket, no thread and no clock of its own. What it changes goes into the metadata log first and
+from there to the logs and the data plane (kbroker.api.publish).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Protocol
+
+from kbroker.api.topic_names import has_collision_chars, unified
+from kbroker.clock import Clock
+from kbroker.config import BrokerConfig
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.metadata.builders import Replica
+from kbroker.metadata.image import Image
+from kbroker.metadata.meta_properties import MetaProperties
+from kbroker.metadata.records.schema import Record
+from kbroker.storage.manager import LogManager, LogPort
+
+ZERO_UUID: Final = bytes(16)
+
+
+class Endpoint(NamedTuple):
+    """Where clients of a listener are told to connect."""
+
+    host: str
+    port: int
+
+
+class StorePort(Protocol):
+    """The metadata log with the image folded from it (kbroker.metadata)."""
+
+    image: Image
+
+    @property
+    def meta(self) -> MetaProperties: ...
+    @property
+    def directory_id(self) -> bytes: ...
+    def append(self, records: Iterable[Record]) -> int: ...
+
+
+class EnginePort(Protocol):
+    """The data plane's table of topics (kbroker.ext.engine.Engine)."""
+
+    def add_topic(
+        self, name: str, topic_id: bytes, logs: list[LogPort | None], internal: bool
+    ) -> None: ...
+    def add_partitions(self, name: str, logs: list[LogPort | None]) -> None: ...
+    def remove_topic(self, name: str) -> None: ...
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts of the broker that handlers work on; one for the broker's whole life."""
+
+    config: BrokerConfig
+    store: StorePort
+    logs: LogManager
+    engine: EnginePort
+    clock: Clock
+    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
+    producer_ids: range = range(0)
+    collisions: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def image(self) -> Image:
+        """The metadata as it is now."""
+        return self.store.image
+
+    @property
+    def replica(self) -> Replica:
+        """The one replica of every partition."""
+        return Replica(self.config.node_id, self.store.directory_id)
+
+    def note_topic(self, name: str) -> None:
+        """Remember a name that another could collide with."""
+        if has_collision_chars(name):
+            self.collisions.setdefault(unified(name), set()).add(name)
+
+    def forget_topic(self, name: str) -> None:
+        """A topic is gone, and with it what its name stood in the way of."""
+        names = self.collisions.get(unified(name), set())
+        names.discard(name)
+        if not names:
+            self.collisions.pop(unified(name), None)
+
+    def colliding(self, name: str) -> str | None:
+        """An existing topic that differs from `name` only in '.' and '_'."""
+        names = self.collisions.get(unified(name), ()) if has_collision_chars(name) else ()
+        return next(iter(sorted(names)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One request: who sent it, over which listener, in which version."""
+
+    services: Services
+    version: int
+    listener: str
+    client_id: str | None = None
+    peer: tuple[str, int] = ("", 0)
+
+    @property
+    def image(self) -> Image:
+        """The metadata as it is now."""
+        return self.services.store.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings."""
+        return self.services.config
+
+    @property
+    def node_id(self) -> int:
+        """Id of this broker."""
+        return self.services.config.node_id
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where clients of the request's listener find this broker."""
+        endpoints = self.services.endpoints
+        found = endpoints.get(self.listener) or next(iter(endpoints.values()), None)
+        return found or Endpoint("", -1)
+
+
+class ApiError(NamedTuple):
+    """An error code with the text for the client, None for none."""
+
+    code: ErrorCode
+    message: str | None = None
+
+    @classmethod
+    def of(cls, error: ClientError) -> ApiError:
+        """The answer for an exception that says what the client did wrong."""
+        return cls(error.code, str(error))
+
+
+NO_ERROR: Final = ApiError(ErrorCode.NONE)
+
+
+def uuid_bytes(value: Any) -> bytes:
+    """A uuid of a request as 16 bytes; kio has None for the zero uuid."""
+    return ZERO_UUID if value is None else bytes(value.bytes)

@@ -1,0 +1,56 @@
+"""FindCoordinator: which broker coordinates a group or a transactional id.
+
+Behavior: this one. Key types are 0 for groups and 1 for transactional ids; others are refused
+with INVALID_REQUEST, as Apache Kafka refuses share groups where they are not enabled.
+
+Version notes:
+  v0: groups only. v1: key types. v3: flexible. v4: several keys at a time. v6: share groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.errors import ErrorCode
+from kbroker.protocol import ApiKey
+
+_GROUP, _TRANSACTION = 0, 1
+_FIRST_WITH_BATCHES = 4
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    keys = getattr(request, "coordinator_keys", None)
+    if keys is None:
+        return _nobody(code, message)
+    return {"coordinators": [{"key": key, **_nobody(code, message)} for key in keys]}
+
+
+@register(ApiKey.FIND_COORDINATOR, 0, 6, failed=_failed)
+def find_coordinator(request: Any, context: Context) -> Response:
+    """Answer a FindCoordinator request."""
+    key_type = getattr(request, "key_type", _GROUP)
+    if key_type not in (_GROUP, _TRANSACTION):
+        message = f"There are no coordinators of key type {key_type}."
+        return _failed(request, ErrorCode.INVALID_REQUEST, message)
+    endpoint = context.endpoint
+    here = {
+        "node_id": context.node_id,
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "error_message": "" if context.version >= _FIRST_WITH_BATCHES else "NONE",
+    }
+    if context.version < _FIRST_WITH_BATCHES:
+        return here
+    return {"coordinators": [{"key": key, **here} for key in request.coordinator_keys]}
+
+
+def _nobody(code: int, message: str) -> dict[str, Any]:
+    return {
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+        "error_code": code,
+        "error_message": message,
+    }

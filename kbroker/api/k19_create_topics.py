@@ -1,0 +1,106 @@
+"""CreateTopics: new topics, with their partitions and settings.
+
+Behavior: each topic succeeds or fails by itself; good ones are written to the metadata log in one
+append and are there when the answer leaves. Answers come in the order of the request, then one
+INVALID_REQUEST for each name that was given more than once, then the forbidden metadata topic.
+With validate_only nothing is created and the answer is the same.
+
+Version notes:
+  v2: throttle time. v4: -1 for the broker's defaults (taken in every version).
+  v5: flexible; the answer holds partitions, replication factor and settings. v7: topic id.
+
+Not done: quotas on mutations (v6 answers them).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kbroker.api import publish
+from kbroker.api.config_entries import created_configs
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.api.topic_creation import NewTopic, Planned, plan_topic
+from kbroker.api.topic_names import CLUSTER_METADATA
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
+from kbroker.metadata.records.schema import Record
+from kbroker.protocol import ApiKey
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return {"topics": [_refused(name, code, message) for name in names]}
+
+
+@register(ApiKey.CREATE_TOPICS, 2, 7, failed=_failed)
+def create_topics(request: Any, context: Context) -> Response:
+    """Answer a CreateTopics request."""
+    _check_total(request, context)
+    counts = Counter(topic.name for topic in request.topics)
+    services = context.services
+    results = []
+    records: list[Record] = []
+    created: dict[str, Planned] = {}
+    for asked in request.topics:
+        if counts[asked.name] > 1 or asked.name == CLUSTER_METADATA:
+            continue
+        try:
+            planned = plan_topic(services, _new_topic(asked))
+        except ClientError as error:
+            results.append(_refused(asked.name, error.code, str(error)))
+            continue
+        created[planned.name] = planned
+        records += planned.records
+        results.append(_made(context, planned))
+    for name, count in counts.items():
+        if count > 1:
+            results.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif name == CLUSTER_METADATA:
+            message = f"Topic {CLUSTER_METADATA} belongs to the broker."
+            results.append(_refused(name, ErrorCode.INVALID_REQUEST, message))
+    if created and not request.validate_only:
+        services.store.append(records)
+        publish.create_topics(services, created)
+    return {"topics": results}
+
+
+def _new_topic(asked: Any) -> NewTopic:
+    return NewTopic(
+        asked.name,
+        asked.num_partitions,
+        asked.replication_factor,
+        {config.name: config.value for config in asked.configs},
+        [(one.partition_index, one.broker_ids) for one in asked.assignments],
+    )
+
+
+def _check_total(request: Any, context: Context) -> None:
+    default = context.config.integer("num.partitions")
+    total = 0
+    for topic in request.topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            total += default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+    if total > PARTITIONS_PER_REQUEST_MAX_COUNT:
+        raise ClientError(
+            ErrorCode.POLICY_VIOLATION,
+            f"A request may create at most {PARTITIONS_PER_REQUEST_MAX_COUNT} partitions.",
+        )
+
+
+def _refused(name: str, code: int, message: str) -> dict[str, Any]:
+    return {"name": name, "error_code": code, "error_message": message}
+
+
+def _made(context: Context, topic: Planned) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "error_message": None,
+        "num_partitions": topic.partitions,
+        "replication_factor": 1,
+        "configs": created_configs(context.config, topic.configs),
+    }

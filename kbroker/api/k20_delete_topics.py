@@ -1,0 +1,111 @@
+"""DeleteTopics: topics go, with their settings and their data.
+
+Behavior: what is wrong with a name or id is answered first, each once, then the topics that were
+deleted. The data is out of reach at once; its files are removed after file.delete.delay.ms.
+
+Version notes:
+  v1-v5: topics by name. v4: flexible. v5: error messages. v6: by name or by id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kbroker.api import publish
+from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
+from kbroker.api.registry import Response, register
+from kbroker.config.topic import effective
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.metadata import builders
+from kbroker.metadata.image import Topic
+from kbroker.protocol import ApiKey
+
+_FIRST_WITH_DISABLED_ERROR = 3
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    names = [(name, ZERO_UUID) for name in getattr(request, "topic_names", ())]
+    names += [(topic.name, uuid_bytes(topic.topic_id)) for topic in getattr(request, "topics", ())]
+    return {"responses": [_result(name, found, code, message) for name, found in names]}
+
+
+@register(ApiKey.DELETE_TOPICS, 1, 6, failed=_failed)
+def delete_topics(request: Any, context: Context) -> Response:
+    """Answer a DeleteTopics request."""
+    if not context.config.flag("delete.topic.enable"):
+        if context.version < _FIRST_WITH_DISABLED_ERROR:
+            raise ClientError(ErrorCode.INVALID_REQUEST, "Deletion of topics is disabled.")
+        raise ClientError(ErrorCode.TOPIC_DELETION_DISABLED)
+    results: list[dict[str, Any]] = []
+    doomed = _resolve(request, context, results)
+    if doomed:
+        services = context.services
+        gone = [(topic.name, len(topic), _delay_ms(context, topic)) for topic in doomed]
+        services.store.append([one for topic in doomed for one in builders.delete_topic(topic)])
+        publish.delete_topics(services, gone)
+    results += [_result(topic.name, topic.id, ErrorCode.NONE, None) for topic in doomed]
+    return {"responses": results}
+
+
+def _resolve(request: Any, context: Context, results: list[dict[str, Any]]) -> list[Topic]:
+    """The topics to delete, each once; what is wrong with the others goes to `results`."""
+    names = Counter(getattr(request, "topic_names", ()))
+    ids: Counter[bytes] = Counter()
+    wrong = ErrorCode.INVALID_REQUEST
+    for asked in getattr(request, "topics", ()):
+        topic_id = uuid_bytes(asked.topic_id)
+        if asked.name is not None and any(topic_id):
+            message = "A topic is named by its name or by its id, not by both."
+            results.append(_result(asked.name, topic_id, wrong, message))
+        elif asked.name is not None:
+            names[asked.name] += 1
+        elif any(topic_id):
+            ids[topic_id] += 1
+        else:
+            message = "Neither topic name nor topic id is given."
+            results.append(_result(None, ZERO_UUID, wrong, message))
+    for name in [name for name, count in names.items() if count > 1]:
+        results.append(_result(name, ZERO_UUID, wrong, "Duplicate topic name."))
+        del names[name]
+    for topic_id in [topic_id for topic_id, count in ids.items() if count > 1]:
+        results.append(_result(None, topic_id, wrong, "Duplicate topic id."))
+    return _look_up(context, names, ids, results)
+
+
+def _look_up(
+    context: Context, names: Counter[str], ids: Counter[bytes], results: list[dict[str, Any]]
+) -> list[Topic]:
+    found: dict[bytes, Topic] = {}
+    for topic_id, count in ids.items():
+        topic = context.image.topic_by_id(topic_id)
+        if count > 1:
+            continue
+        if topic is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+            results.append(_result(None, topic_id, code, code.message))
+        else:
+            found[topic.id] = topic
+    for name in names:
+        topic = context.image.topics.get(name)
+        if topic is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            results.append(_result(name, ZERO_UUID, code, code.message))
+        elif topic.id in ids:
+            found.pop(topic.id, None)
+            message = "The topic of this name was also given by its id."
+            results.append(_result(name, topic.id, ErrorCode.INVALID_REQUEST, message))
+        else:
+            found[topic.id] = topic
+    return list(found.values())
+
+
+def _delay_ms(context: Context, topic: Topic) -> int:
+    """file.delete.delay.ms of a topic."""
+    overrides = context.image.configs(("topic", topic.name))
+    delay = effective(context.config, overrides)["file.delete.delay.ms"]
+    return delay if isinstance(delay, int) else 0
+
+
+def _result(name: str | None, topic_id: bytes, code: int, message: str | None) -> dict[str, Any]:
+    return {"name": name, "topic_id": topic_id, "error_code": code, "error_message": message}

@@ -1,0 +1,78 @@
+"""DeleteRecords: move a partition's log start offset up.
+
+Behavior: offset -1 means the high watermark; an offset below the log start changes nothing, one
+above the high watermark is OFFSET_OUT_OF_RANGE. Internal topics, and topics that are compacted
+and not deleted from, are refused. The low watermark of the answer is the log start offset.
+
+Version notes:
+  v2: flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.api.topic_names import INTERNAL_TOPICS
+from kbroker.config.topic import log_config
+from kbroker.errors import ErrorCode, KbrokerError
+from kbroker.protocol import ApiKey
+
+_HIGH_WATERMARK = -1
+_NO_WATERMARK = -1
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    _result(one.partition_index, code, _NO_WATERMARK) for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+@register(ApiKey.DELETE_RECORDS, 0, 2, failed=_failed)
+def delete_records(request: Any, context: Context) -> Response:
+    """Answer a DeleteRecords request."""
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for one in topic.partitions:
+            code, low_watermark = _delete(context, topic.name, one.partition_index, one.offset)
+            partitions.append(_result(one.partition_index, code, low_watermark))
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+def _delete(context: Context, topic: str, partition: int, offset: int) -> tuple[ErrorCode, int]:
+    """The error code and the log start offset after it."""
+    if context.image.partition(topic, partition) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_WATERMARK
+    if topic in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, _NO_WATERMARK
+    log = context.services.logs.get(topic, partition)
+    if log is None:
+        return ErrorCode.KAFKA_STORAGE_ERROR, _NO_WATERMARK
+    config = log_config(context.config, context.image.configs(("topic", topic)))
+    if config["cleanup_compact"] and not config["cleanup_delete"]:
+        return ErrorCode.POLICY_VIOLATION, _NO_WATERMARK
+    high_watermark = log.high_watermark
+    wanted = high_watermark if offset == _HIGH_WATERMARK else offset
+    if not 0 <= wanted <= high_watermark:
+        return ErrorCode.OFFSET_OUT_OF_RANGE, _NO_WATERMARK
+    if wanted > log.log_start_offset:
+        try:
+            log.set_log_start_offset(wanted)
+        except KbrokerError as error:
+            return error.code, _NO_WATERMARK
+    return ErrorCode.NONE, log.log_start_offset
+
+
+def _result(partition: int, code: int, low_watermark: int) -> dict[str, Any]:
+    return {"partition_index": partition, "error_code": code, "low_watermark": low_watermark}

@@ -1,0 +1,74 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended, so that a reader can tell truncation.
+
+Behavior: answers the greatest epoch known that is not above the one asked for, and the offset
+where the next began; -1 and -1 where none is known. The current epoch ends at the log end.
+
+Version notes:
+  v2: throttle time. v3: replica id. v4: flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.k02_list_offsets import check_epoch
+from kbroker.api.registry import Response, register
+from kbroker.errors import ErrorCode, KbrokerError
+from kbroker.protocol import ApiKey
+
+_UNDEFINED = -1
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [_result(one.partition, code) for one in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+@register(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, failed=_failed)
+def offset_for_leader_epoch(request: Any, context: Context) -> Response:
+    """Answer an OffsetForLeaderEpoch request."""
+    return {
+        "topics": [
+            {
+                "topic": topic.topic,
+                "partitions": [_partition(context, topic.topic, one) for one in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _partition(context: Context, topic: str, asked: Any) -> dict[str, Any]:
+    state = context.image.partition(topic, asked.partition)
+    if state is None:
+        return _result(asked.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    log = context.services.logs.get(topic, asked.partition)
+    if log is None:
+        return _result(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+    code = check_epoch(asked.current_leader_epoch, state.leader_epoch)
+    if code is not ErrorCode.NONE:
+        return _result(asked.partition, code)
+    try:
+        epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+    except KbrokerError as error:
+        return _result(asked.partition, error.code)
+    return _result(asked.partition, ErrorCode.NONE, epoch, end_offset)
+
+
+def _result(
+    partition: int, code: int, epoch: int = _UNDEFINED, end_offset: int = _UNDEFINED
+) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "error_code": code,
+        "leader_epoch": epoch,
+        "end_offset": end_offset,
+    }

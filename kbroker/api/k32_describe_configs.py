@@ -1,0 +1,195 @@
+"""DescribeConfigs: settings of topics, brokers, groups and client metrics subscriptions.
+
+Behavior: each resource succeeds or fails by itself, answers in the order of the request. Null or
+no keys mean all of a resource. For broker "" only what was set for all brokers is answered.
+Settings are sorted by name, internal ones only told where they were set.
+
+Version notes:
+  v1: synonyms and sources (KIP-226). v3: types and documentation (KIP-569). v4: flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kbroker.api.config_entries import (
+    CLIENT_METRICS_SOURCE,
+    DEFAULT,
+    DYNAMIC_BROKER_LOGGER,
+    DYNAMIC_DEFAULT_BROKER,
+    GROUP_SOURCE,
+    Synonym,
+    broker_key_synonyms,
+    broker_value_text,
+    described,
+    topic_key_synonyms,
+    topic_value,
+)
+from kbroker.api.config_resources import (
+    BROKER_LOGGERS,
+    BROKERS,
+    CLIENT_METRICS,
+    GROUPS,
+    TOPICS,
+    check_topic_name,
+    logger_levels,
+    parse_node,
+)
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.config.definitions import BROKER as BROKER_KEYS
+from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
+from kbroker.config.definitions import GROUP as GROUP_KEYS
+from kbroker.config.definitions import TOPIC as TOPIC_KEYS
+from kbroker.config.definitions import find_broker_key, group_broker_key
+from kbroker.config.types import READ_ONLY, ConfigKey
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.protocol import ApiKey
+
+Entries = list[dict[str, Any]]
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    return {"results": [_result(one, [], code, message) for one in request.resources]}
+
+
+@register(ApiKey.DESCRIBE_CONFIGS, 1, 4, failed=_failed)
+def describe_configs(request: Any, context: Context) -> Response:
+    """Answer a DescribeConfigs request."""
+    results = []
+    for resource in request.resources:
+        try:
+            describe = _DESCRIBE.get(resource.resource_type)
+            if describe is None:
+                raise ClientError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"There are no settings of resource type {resource.resource_type}.",
+                )
+            entries = describe(context, resource.resource_name)
+        except ClientError as error:
+            results.append(_result(resource, [], error.code, str(error)))
+            continue
+        keys = resource.configuration_keys
+        kept = [entry for entry in entries if not keys or entry["name"] in keys]
+        _trim(request, kept)
+        results.append(_result(resource, kept, ErrorCode.NONE, None))
+    return {"results": results}
+
+
+def _trim(request: Any, entries: Entries) -> None:
+    """Leave out what the request did not ask for."""
+    for entry in entries:
+        if not request.include_synonyms:
+            entry["synonyms"] = []
+        if not getattr(request, "include_documentation", False):
+            entry["documentation"] = None
+
+
+def _result(resource: Any, entries: Entries, code: int, message: str | None) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": message,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+        "configs": entries,
+    }
+
+
+def _topic(context: Context, name: str) -> Entries:
+    check_topic_name(name)
+    if name not in context.image.topics:
+        raise ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    config = context.config
+    overrides = context.image.configs(("topic", name))
+    return [
+        described(
+            key,
+            key.name,
+            topic_value(config, overrides, key),
+            topic_key_synonyms(config, overrides, key.name),
+        )
+        for _, key in sorted(TOPIC_KEYS.items())
+        if not key.internal or key.name in overrides
+    ]
+
+
+def _broker(context: Context, name: str) -> Entries:
+    config = context.config
+    if not name:
+        defaults = config.dynamic_default
+        entries = []
+        for key in sorted(defaults):
+            found = broker_key_synonyms(config, key)
+            only = [one for one in found if one[2] == DYNAMIC_DEFAULT_BROKER]
+            entries.append(_broker_entry(key, defaults[key], only))
+        return entries
+    parse_node(name, context.node_id)
+    names = {key for key, known in BROKER_KEYS.items() if not known.internal}
+    names |= config.static.keys()
+    return [
+        _broker_entry(key, broker_value_text(config, key), broker_key_synonyms(config, key))
+        for key in sorted(names)
+    ]
+
+
+def _broker_entry(name: str, value: str | None, synonyms: list[Synonym]) -> dict[str, Any]:
+    known = BROKER_KEYS.get(name)
+    fixed = known is None or known.update_mode == READ_ONLY
+    return described(find_broker_key(name), name, value, synonyms, read_only=fixed)
+
+
+def _broker_logger(context: Context, name: str) -> Entries:
+    if not name:
+        raise ClientError(ErrorCode.INVALID_REQUEST, "Loggers belong to a broker; name it.")
+    parse_node(name, context.node_id)
+    return [
+        {"name": logger, "value": level, "config_source": DYNAMIC_BROKER_LOGGER}
+        for logger, level in logger_levels().items()
+    ]
+
+
+def _group(context: Context, name: str) -> Entries:
+    if not name:
+        raise ClientError(ErrorCode.INVALID_REQUEST, "The name of the group is empty.")
+    config = context.config
+    overrides = context.image.configs(("group", name))
+    entries = []
+    for key_name, key in sorted(GROUP_KEYS.items()):
+        broker_key = group_broker_key(key_name)
+        if broker_key is None:
+            found: list[Synonym] = [(key_name, key.default, DEFAULT)]
+            value = key.default
+        else:
+            found, value = broker_key_synonyms(config, broker_key), config.text(broker_key)
+        if key_name in overrides:
+            value = overrides[key_name]
+            found.insert(0, (key_name, value, GROUP_SOURCE))
+        entries.append(described(key, key_name, value, found))
+    return entries
+
+
+def _client_metrics(context: Context, name: str) -> Entries:
+    if not name:
+        raise ClientError(ErrorCode.INVALID_REQUEST, "The name of the subscription is empty.")
+    return _own(CLIENT_METRICS_KEYS, context.image.configs(("client_metrics", name)))
+
+
+def _own(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> Entries:
+    """Settings that have no counterpart among the broker's."""
+    entries = []
+    for name, key in sorted(keys.items()):
+        found: list[Synonym] = []
+        if name in overrides:
+            found = [(name, overrides[name], CLIENT_METRICS_SOURCE)]
+        entries.append(described(key, name, overrides.get(name, key.default), found))
+    return entries
+
+
+_DESCRIBE: Final[dict[int, Callable[[Context, str], Entries]]] = {
+    TOPICS: _topic,
+    BROKERS: _broker,
+    BROKER_LOGGERS: _broker_logger,
+    CLIENT_METRICS: _client_metrics,
+    GROUPS: _group,
+}

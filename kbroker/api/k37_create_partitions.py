@@ -1,0 +1,93 @@
+"""CreatePartitions: more partitions for a topic.
+
+Behavior: names that are given twice are refused first; each other topic succeeds or fails by
+itself. `count` is the number of partitions that the topic shall have in all.
+
+Version notes:
+  v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED may be answered.
+
+Not done: quotas on mutations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kbroker.api import publish
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.api.topic_creation import check_replicas
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
+from kbroker.metadata import builders
+from kbroker.metadata.image import Topic
+from kbroker.metadata.records.schema import Record
+from kbroker.protocol import ApiKey
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return {"results": [_result(name, code, message) for name in names]}
+
+
+@register(ApiKey.CREATE_PARTITIONS, 0, 3, failed=_failed)
+def create_partitions(request: Any, context: Context) -> Response:
+    """Answer a CreatePartitions request."""
+    counts = Counter(topic.name for topic in request.topics)
+    results = [
+        _result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    services = context.services
+    records: list[Record] = []
+    grown: list[tuple[str, int]] = []
+    for asked in request.topics:
+        if counts[asked.name] > 1:
+            continue
+        try:
+            topic = _check(asked, context)
+        except ClientError as error:
+            results.append(_result(asked.name, error.code, str(error)))
+            continue
+        grown.append((topic.name, len(topic)))
+        records += builders.create_partitions(topic, asked.count, services.replica)
+        results.append(_result(asked.name, ErrorCode.NONE, None))
+    if records and not request.validate_only:
+        services.store.append(records)
+        for name, first in grown:
+            publish.add_partitions(services, name, first)
+    return {"results": results}
+
+
+def _check(asked: Any, context: Context) -> Topic:
+    topic = context.image.topics.get(asked.name)
+    if topic is None:
+        raise ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    additional = asked.count - len(topic)
+    if additional <= 0:
+        raise ClientError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic {topic.name} has {len(topic)} partition(s) already; "
+            f"{asked.count} is no increase.",
+        )
+    if additional > PARTITIONS_PER_REQUEST_MAX_COUNT:
+        raise ClientError(
+            ErrorCode.POLICY_VIOLATION,
+            f"A request may create at most {PARTITIONS_PER_REQUEST_MAX_COUNT} partitions.",
+        )
+    if asked.assignments is not None:
+        if len(asked.assignments) != additional:
+            raise ClientError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{additional} partition(s) are to be added, but {len(asked.assignments)} "
+                "assignment(s) are given.",
+            )
+        for assignment in asked.assignments:
+            check_replicas(context.services, assignment.broker_ids)
+    return topic
+
+
+def _result(name: str, code: int, message: str | None) -> dict[str, Any]:
+    return {"name": name, "error_code": code, "error_message": message}

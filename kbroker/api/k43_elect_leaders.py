@@ -1,0 +1,62 @@
+"""ElectLeaders: leader elections on demand.
+
+Behavior: this broker leads every partition, by preference and otherwise, so none is needed. Null
+partitions mean all, of which only those with something to tell are answered: none.
+
+Version notes:
+  v0: preferred leaders only. v1: election types. v2: flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.protocol import ApiKey
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    results = [
+        {
+            "topic": topic.topic,
+            "partition_result": [_result(index, code, message) for index in topic.partitions],
+        }
+        for topic in request.topic_partitions or ()
+    ]
+    return {"error_code": code, "replica_election_results": results}
+
+
+@register(ApiKey.ELECT_LEADERS, 0, 2, failed=_failed)
+def elect_leaders(request: Any, context: Context) -> Response:
+    """Answer an ElectLeaders request."""
+    if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
+        raise ClientError(
+            ErrorCode.INVALID_REQUEST, f"There is no election type {request.election_type}."
+        )
+    if request.topic_partitions is None:
+        nothing = [{"topic": name, "partition_result": []} for name in context.image.topics]
+        return {"replica_election_results": nothing}
+    results = [
+        {
+            "topic": topic.topic,
+            "partition_result": [_elect(context, topic.topic, index) for index in topic.partitions],
+        }
+        for topic in request.topic_partitions
+    ]
+    return {"replica_election_results": results}
+
+
+def _elect(context: Context, topic: str, index: int) -> dict[str, Any]:
+    if context.image.partition(topic, index) is None:
+        message = f"There is no partition {topic}-{index}."
+        return _result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    code = ErrorCode.ELECTION_NOT_NEEDED
+    return _result(index, code, code.message)
+
+
+def _result(index: int, code: int, message: str | None) -> dict[str, Any]:
+    return {"partition_id": index, "error_code": code, "error_message": message}

@@ -1,0 +1,75 @@
+"""IncrementalAlterConfigs: set, remove, extend or shorten single settings (KIP-339).
+
+Behavior: each resource succeeds or fails by itself, answers in the order of the request. Loggers
+are changed at once and forgotten with the process; the rest goes to the metadata log.
+
+Version notes:
+  v1: flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api import config_changes as changes
+from kbroker.api.config_resources import (
+    BROKER_LOGGERS,
+    parse_node,
+    reset_logger_level,
+    set_logger_level,
+)
+from kbroker.api.context import Context
+from kbroker.api.k33_alter_configs import failed, result
+from kbroker.api.registry import Response, register
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.metadata.image import Resource
+from kbroker.metadata.records.schema import Record
+from kbroker.protocol import ApiKey
+
+
+@register(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, failed=failed)
+def incremental_alter_configs(request: Any, context: Context) -> Response:
+    """Answer an IncrementalAlterConfigs request."""
+    twice = changes.duplicates(request.resources)
+    responses, records = [], list[Record]()
+    changed: list[Resource] = []
+    for one in request.resources:
+        operations = [(c.name, c.value, c.config_operation) for c in one.configs]
+        try:
+            if (one.resource_type, one.resource_name) in twice:
+                raise ClientError(ErrorCode.INVALID_REQUEST, "A resource is named more than once.")
+            changes.check_shape(operations)
+            if one.resource_type == BROKER_LOGGERS:
+                _alter_loggers(context, one.resource_name, operations, request.validate_only)
+            else:
+                resource = changes.resource_of(context, one.resource_type, one.resource_name)
+                current = context.image.configs(resource)
+                settings = changes.apply_operations(one.resource_type, current, operations)
+                changes.validate(context, one.resource_type, resource, settings)
+                records += changes.records_of(context, one.resource_type, resource, settings)
+                changed.append(resource)
+        except ClientError as error:
+            responses.append(result(one, error.code, str(error)))
+            continue
+        responses.append(result(one, ErrorCode.NONE, None))
+    if not request.validate_only:
+        changes.take_effect(context.services, records, changed)
+    return {"responses": responses}
+
+
+def _alter_loggers(
+    context: Context,
+    name: str,
+    operations: list[tuple[str, str | None, int]],
+    validate_only: bool,
+) -> None:
+    parse_node(name, context.node_id)
+    for logger, level, operation in operations:
+        if operation not in (changes.SET, changes.DELETE):
+            raise ClientError(ErrorCode.INVALID_REQUEST, "A log level is set or removed.")
+        if validate_only:
+            continue
+        if operation == changes.SET:
+            set_logger_level(logger, level or "")
+        else:
+            reset_logger_level(logger)

@@ -1,0 +1,59 @@
+"""AlterPartitionReassignments: move replicas between brokers.
+
+Behavior: there is one broker, so a reassignment to it alone is done already, any other names a
+broker that is not registered, and none is ever under way that could be cancelled.
+
+Version notes:
+  v1: the request says whether the number of replicas may change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import NO_ERROR, ApiError, Context
+from kbroker.api.registry import Response, register
+from kbroker.api.topic_creation import check_replicas
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.protocol import ApiKey
+
+
+@register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1)
+def alter_partition_reassignments(request: Any, context: Context) -> Response:
+    """Answer an AlterPartitionReassignments request."""
+    responses = []
+    for topic in request.topics:
+        partitions = []
+        for one in topic.partitions:
+            error = _alter(context, topic.name, one)
+            partitions.append(
+                {
+                    "partition_index": one.partition_index,
+                    "error_code": error.code,
+                    "error_message": error.message,
+                }
+            )
+        responses.append({"name": topic.name, "partitions": partitions})
+    return {
+        "allow_replication_factor_change": getattr(
+            request, "allow_replication_factor_change", True
+        ),
+        "error_message": None,
+        "responses": responses,
+    }
+
+
+def _alter(context: Context, topic: str, asked: Any) -> ApiError:
+    if context.image.partition(topic, asked.partition_index) is None:
+        return ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no partition {topic}-{asked.partition_index}.",
+        )
+    if asked.replicas is None:
+        code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        return ApiError(code, code.message)
+    try:
+        check_replicas(context.services, asked.replicas)
+    except ClientError as error:
+        return ApiError.of(error)
+    return NO_ERROR

@@ -1,0 +1,77 @@
+"""From the metadata to the logs and the data plane.
+
+Each function is called after the records it is about were appended to the metadata log, and once
+for every topic at the start. Nothing here fails the request: a log that the disk denies is left
+out, its partition answers KAFKA_STORAGE_ERROR until the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kbroker.api.context import Services
+from kbroker.api.topic_names import INTERNAL_TOPICS
+from kbroker.config.topic import log_config
+from kbroker.metadata.image import Topic
+from kbroker.storage.manager import PartitionSpec
+
+
+def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
+    """The partitions of a topic from number `first` on."""
+    config = log_config(services.config, services.image.configs(("topic", topic.name)))
+    return [
+        PartitionSpec(topic.name, topic.id, index, config)
+        for index in topic.partitions
+        if index >= first
+    ]
+
+
+def offer_topic(services: Services, topic: Topic) -> None:
+    """Tell the data plane a topic whose logs are open."""
+    logs = [services.logs.get(topic.name, index) for index in topic.partitions]
+    services.engine.add_topic(topic.name, topic.id, logs, topic.name in INTERNAL_TOPICS)
+    services.note_topic(topic.name)
+
+
+def create_topics(services: Services, names: Iterable[str]) -> None:
+    """Open the logs of new topics and offer them to clients."""
+    topics = [services.image.topics[name] for name in names]
+    services.logs.create([spec for topic in topics for spec in specs_of(services, topic)])
+    for topic in topics:
+        offer_topic(services, topic)
+
+
+def add_partitions(services: Services, name: str, first: int) -> None:
+    """Open the logs of the partitions from `first` on and offer them."""
+    logs = services.logs.create(specs_of(services, services.image.topics[name], first))
+    services.engine.add_partitions(name, logs)
+
+
+def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> None:
+    """Take away deleted topics: (name, number of partitions, file.delete.delay.ms)."""
+    now_ms = services.clock.monotonic_ms()
+    for name, partitions, delay_ms in deleted:
+        services.engine.remove_topic(name)
+        services.logs.delete(name, range(partitions), now_ms + delay_ms)
+        services.forget_topic(name)
+
+
+def configure_topics(services: Services, names: Iterable[str]) -> None:
+    """Give the logs of these topics the settings that hold now."""
+    for name in names:
+        topic = services.image.topics.get(name)
+        if topic is None:
+            continue
+        config = log_config(services.config, services.image.configs(("topic", name)))
+        for index in topic.partitions:
+            log = services.logs.get(name, index)
+            if log is not None:
+                log.configure(config)
+
+
+def reload_broker_settings(services: Services) -> None:
+    """Take over the dynamic settings of the metadata, and give every log what follows from them."""
+    image = services.image
+    node = ("broker", str(services.config.node_id))
+    services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
+    configure_topics(services, list(image.topics))

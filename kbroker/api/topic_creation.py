@@ -1,0 +1,209 @@
+"""What a new topic becomes: its checks, its records, its answer. For CreateTopics and Metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kbroker.api.context import Services
+from kbroker.api.topic_names import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    name_fault,
+)
+from kbroker.config.topic import validate_topic
+from kbroker.config.types import ConfigError
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.limits import STRING_LENGTH_MAX_BYTES
+from kbroker.metadata import builders
+from kbroker.metadata.records.schema import Record
+from kbroker.uuids import random_uuid
+
+DEFAULT: Final = -1
+_CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+
+
+class NewTopic(NamedTuple):
+    """A topic as it was asked for; -1 leaves a number to the broker.
+
+    `assignments` holds broker ids by partition where the client chose them.
+    """
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    configs: Mapping[str, str | None] = {}
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+
+
+class Planned(NamedTuple):
+    """A topic that passed all checks, with the records that make it."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    configs: dict[str, str]
+    records: list[Record]
+
+
+def plan_topic(services: Services, topic: NewTopic) -> Planned:
+    """Check a new topic. Raises ClientError; changes nothing."""
+    _check_name(services, topic.name)
+    configs = _check_configs(services, topic.configs)
+    if topic.assignments:
+        partitions = _check_assignments(services, topic)
+    else:
+        partitions = _check_numbers(services, topic)
+    topic_id = random_uuid()
+    records = builders.create_topic(topic.name, topic_id, partitions, services.replica, configs)
+    return Planned(topic.name, topic_id, partitions, configs, records)
+
+
+def _check_name(services: Services, name: str) -> None:
+    fault = name_fault(name)
+    if fault is not None:
+        raise ClientError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if name in services.image.topics:
+        raise ClientError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = services.colliding(name)
+    if other is not None:
+        raise ClientError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with topic '{other}'."
+        )
+
+
+def _check_configs(services: Services, configs: Mapping[str, str | None]) -> dict[str, str]:
+    empty = [name for name, value in configs.items() if value is None]
+    if empty:
+        raise ClientError(ErrorCode.INVALID_CONFIG, f"Topic configs without value: {empty}")
+    kept = {name: value for name, value in configs.items() if value is not None}
+    check_lengths(kept)
+    try:
+        validate_topic(services.config, kept)
+    except ConfigError as error:
+        raise ClientError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return kept
+
+
+def check_lengths(configs: Mapping[str, str]) -> None:
+    """Refuse values that a record of the metadata log cannot hold. Raises ClientError."""
+    if any(len(value.encode()) > STRING_LENGTH_MAX_BYTES for value in configs.values()):
+        raise ClientError(
+            ErrorCode.INVALID_CONFIG,
+            f"A config value has more than {STRING_LENGTH_MAX_BYTES} bytes.",
+        )
+
+
+def _check_numbers(services: Services, topic: NewTopic) -> int:
+    """The number of partitions of a topic without assignments."""
+    factor, partitions = topic.replication_factor, topic.partitions
+    if factor < DEFAULT or factor == 0:
+        raise ClientError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be above 0, or -1 for the default.",
+        )
+    if partitions < DEFAULT or partitions == 0:
+        raise ClientError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions must be above 0, or -1 for the default.",
+        )
+    config = services.config
+    if factor == DEFAULT:
+        factor = config.integer("default.replication.factor")
+    if factor > 1 and not config.flag("kbroker.replication.factor.clamp"):
+        raise ClientError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): there is only 1 broker.",
+        )
+    return config.integer("num.partitions") if partitions == DEFAULT else partitions
+
+
+def _check_assignments(services: Services, topic: NewTopic) -> int:
+    """The number of partitions of a topic whose replicas the client placed."""
+    if topic.replication_factor != DEFAULT or topic.partitions != DEFAULT:
+        raise ClientError(
+            ErrorCode.INVALID_REQUEST,
+            "With manual assignments, replication factor and number of partitions must be -1.",
+        )
+    seen: set[int] = set()
+    for index, brokers in topic.assignments:
+        if index in seen:
+            raise ClientError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} is assigned twice."
+            )
+        seen.add(index)
+        check_replicas(services, brokers)
+    if seen != set(range(len(seen))):
+        raise ClientError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Assigned partitions must be numbered from 0 without gaps.",
+        )
+    return len(seen)
+
+
+def check_replicas(services: Services, brokers: Sequence[int]) -> None:
+    """Refuse a placement other than on this broker alone. Raises ClientError."""
+    node = services.config.node_id
+    if not brokers:
+        raise ClientError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A manual assignment has no replicas."
+        )
+    if services.config.flag("kbroker.replication.factor.clamp"):
+        return
+    strange = [broker for broker in brokers if broker != node]
+    if strange:
+        raise ClientError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"A manual assignment names broker {min(strange)}, which is not registered.",
+        )
+    if len(brokers) > 1:
+        raise ClientError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"A manual assignment names broker {node} more than once.",
+        )
+
+
+def automatic_topic(services: Services, name: str) -> NewTopic:
+    """The topic that a metadata request for a missing name brings into being."""
+    config = services.config
+    if name == CONSUMER_OFFSETS:
+        codec = config.integer("offsets.topic.compression.codec")
+        return NewTopic(
+            name,
+            config.integer("offsets.topic.num.partitions"),
+            1,
+            {
+                "cleanup.policy": "compact",
+                "segment.bytes": config.text("offsets.topic.segment.bytes"),
+                "compression.type": _CODECS[codec] if codec else "producer",
+            },
+        )
+    if name == TRANSACTION_STATE:
+        return NewTopic(
+            name,
+            config.integer("transaction.state.log.num.partitions"),
+            1,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "1",
+                "segment.bytes": config.text("transaction.state.log.segment.bytes"),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    if name == SHARE_GROUP_STATE:
+        codec = config.integer("share.coordinator.state.topic.compression.codec")
+        return NewTopic(
+            name,
+            config.integer("share.coordinator.state.topic.num.partitions"),
+            1,
+            {
+                "cleanup.policy": "delete",
+                "compression.type": _CODECS[codec] if codec else "producer",
+                "min.insync.replicas": "1",
+                "retention.ms": "-1",
+                "segment.bytes": config.text("share.coordinator.state.topic.segment.bytes"),
+            },
+        )
+    return NewTopic(name)

@@ -1,0 +1,363 @@
+"""The logs of the broker: which folders there are, how they are opened, kept and closed.
+
+A partition lives in the folder `TOPIC-PARTITION` of the log directory. Other folders are: the
+metadata log's (never touched here), `TOPIC-PARTITION.HEX-delete` (deleted topics, whose files go
+after file.delete.delay.ms) and `TOPIC-PARTITION.HEX-stray` (folders that no topic of the metadata
+owns; they are kept for the operator to look at).
+
+What a crash may leave: a folder of a topic whose creation was not recorded (becomes stray), no
+folder for a topic that was recorded (made anew, empty: nothing was acknowledged there), a folder
+marked for deletion (deleted at the next start), checkpoints older than the logs (recovery scans
+from them). Without the mark of a clean stop every log is recovered from its recovery point.
+
+Calls that change the set of logs are the control thread's; the maintenance thread calls
+`maintain` and `checkpoint`, which work on a copy of the set. A log that was deleted in the
+meantime answers with an error, which is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from kbroker.errors import CorruptFileError, DiskError
+from kbroker.files import read_offset_checkpoint, sync_directory, write_offset_checkpoint
+from kbroker.limits import FILE_NAME_LENGTH_MAX_BYTES
+from kbroker.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    read_topic_id,
+    take_clean_shutdown,
+    write_clean_shutdown,
+)
+from kbroker.uuids import uuid_text
+
+_LOG: Final = logging.getLogger("kbroker.storage")
+
+METADATA_FOLDER: Final = "__cluster_metadata-0"
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+_SET_ASIDE: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)\Z")
+_PARTITION_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
+_PROGRESS_EVERY_LOGS: Final = 1000
+
+
+class LogPort(Protocol):
+    """What the control plane asks of a log (kbroker.ext.log.Log)."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def recovery_point(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+    def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]: ...
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None: ...
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None: ...
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
+    def set_log_start_offset(self, offset: int) -> None: ...
+    def delete_old_segments(self, now_ms: int) -> list[int]: ...
+    def unlink_deleted(self) -> None: ...
+    def flush(self) -> int: ...
+    def configure(self, config: dict[str, int]) -> None: ...
+    def close(self, clean: bool = True) -> None: ...
+    def mark_deleted(self) -> None: ...
+
+
+class PartitionSpec(NamedTuple):
+    """A partition that the metadata says is here; `config` is what its log takes."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    config: dict[str, int]
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Opening(NamedTuple):
+    """How a log is to be opened: what the checkpoints say, and whether the last stop was clean."""
+
+    directory: str
+    spec: PartitionSpec
+    log_start_offset: int
+    recovery_point: int
+    clean: bool
+
+
+LogOpener = Callable[[Opening], LogPort]
+Key = tuple[str, int]
+
+
+class LogManager:
+    """See the module."""
+
+    def __init__(self, directory: Path, open_log: LogOpener, threads: int = 1) -> None:
+        self.directory = directory
+        self.offline: dict[Key, str] = {}
+        self.started_clean = True
+        self._open_log = open_log
+        self._threads = threads
+        self._logs: dict[Key, LogPort] = {}
+        self._dying: list[tuple[int, Path]] = []
+        self._lock = threading.Lock()
+
+    # ---- start
+
+    def start(self, specs: Iterable[PartitionSpec]) -> None:
+        """Open every partition of the metadata, in parallel; put aside what it does not own."""
+        self.started_clean = take_clean_shutdown(self.directory) is not None
+        wanted = {spec.folder: spec for spec in specs}
+        self._sort_folders(wanted)
+        recovery_points = self._offsets(RECOVERY_POINTS)
+        log_starts = self._offsets(LOG_START_OFFSETS)
+        openings = [
+            Opening(
+                str(self.directory / spec.folder),
+                spec,
+                log_starts.get((spec.topic, spec.partition), 0),
+                recovery_points.get((spec.topic, spec.partition), 0),
+                self.started_clean,
+            )
+            for spec in wanted.values()
+        ]
+        if openings and not self.started_clean:
+            _LOG.info("recovering %d partitions after an unclean stop", len(openings))
+        self._open_all(openings)
+
+    def _offsets(self, name: str) -> dict[Key, int]:
+        try:
+            return read_offset_checkpoint(self.directory / name)
+        except CorruptFileError as error:
+            _LOG.warning("%s; going on without it", error)
+            return {}
+
+    def _sort_folders(self, wanted: Mapping[str, PartitionSpec]) -> None:
+        """Delete what was marked for it, rename what no topic owns."""
+        for entry in os.scandir(self.directory):
+            if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_FOLDER:
+                continue
+            path = self.directory / entry.name
+            if entry.name.endswith(DELETE_SUFFIX) and _SET_ASIDE.match(entry.name):
+                shutil.rmtree(path, ignore_errors=True)
+                continue
+            if _SET_ASIDE.match(entry.name) or not _PARTITION_FOLDER.match(entry.name):
+                continue
+            spec = wanted.get(entry.name)
+            if spec is None or not _belongs(path, spec):
+                target = self.directory / _aside_name(entry.name, STRAY_SUFFIX)
+                _LOG.warning("no topic owns %s: renamed to %s", path, target.name)
+                path.rename(target)
+
+    def _open_all(self, openings: list[Opening]) -> None:
+        """Open logs on several threads; each takes the next one that is left."""
+        rest = iter(openings)
+        taking = threading.Lock()
+
+        def work() -> None:
+            while True:
+                with taking:
+                    opening = next(rest, None)
+                if opening is None:
+                    return
+                self._open(opening)
+                if len(self._logs) % _PROGRESS_EVERY_LOGS == 0:
+                    _LOG.info("opened %d of %d partitions", len(self._logs), len(openings))
+
+        helpers = [
+            threading.Thread(target=work, name=f"recovery-{index}")
+            for index in range(min(self._threads, len(openings)) - 1)
+        ]
+        for helper in helpers:
+            helper.start()
+        work()
+        for helper in helpers:
+            helper.join()
+
+    def _open(self, opening: Opening) -> LogPort | None:
+        """Open or create one log; one that the disk denies is offline."""
+        spec = opening.spec
+        key = (spec.topic, spec.partition)
+        try:
+            path = Path(opening.directory)
+            path.mkdir(exist_ok=True)
+            _ensure_topic_id(path, spec.topic_id)
+            log = self._open_log(opening)
+        except (OSError, DiskError) as error:
+            _LOG.error("partition %s is offline: %s", spec.folder, error)
+            self.offline[key] = str(error)
+            return None
+        self.offline.pop(key, None)
+        self._logs[key] = log
+        return log
+
+    # ---- the set of logs; the control thread's
+
+    def get(self, topic: str, partition: int) -> LogPort | None:
+        """The log of a partition; None where there is none or it is offline."""
+        return self._logs.get((topic, partition))
+
+    def items(self) -> Iterator[tuple[Key, LogPort]]:
+        """All logs, sorted."""
+        return iter(sorted(self._logs.items(), key=lambda item: item[0]))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def create(self, specs: Iterable[PartitionSpec]) -> list[LogPort | None]:
+        """Logs for new partitions; None in the place of one that the disk denies.
+
+        The folders' names are durable on return; the files in them are the logs' concern.
+        """
+        logs = [
+            self._open(Opening(str(self.directory / spec.folder), spec, 0, 0, True))
+            for spec in specs
+        ]
+        sync_directory(self.directory)
+        return logs
+
+    def delete(self, topic: str, partitions: Iterable[int], due_ms: int) -> None:
+        """Take logs out; their folders are renamed at once and removed after `due_ms`."""
+        for partition in partitions:
+            log = self._logs.pop((topic, partition), None)
+            self.offline.pop((topic, partition), None)
+            if log is not None:
+                log.mark_deleted()
+            folder = self.directory / f"{topic}-{partition}"
+            target = self.directory / _aside_name(folder.name, DELETE_SUFFIX)
+            try:
+                folder.rename(target)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                _LOG.error("cannot rename %s: %s", folder, error)
+                continue
+            with self._lock:
+                self._dying.append((due_ms, target))
+        sync_directory(self.directory)
+
+    # ---- any thread
+
+    def _snapshot(self) -> list[tuple[Key, LogPort]]:
+        return list(self._logs.copy().items())
+
+    def maintain(self, now_ms: int) -> int:
+        """Retention of every log, then files and folders whose time has come; segments retired."""
+        retired = 0
+        for key, log in self._snapshot():
+            try:
+                retired += len(log.delete_old_segments(now_ms))
+                log.unlink_deleted()
+            except Exception as error:
+                if key in self._logs:
+                    _LOG.error("retention of %s-%d: %s", *key, error)
+        self.remove_dead_folders(now_ms)
+        return retired
+
+    def remove_dead_folders(self, now_ms: int) -> None:
+        """Remove the folders of deleted partitions whose delay is over."""
+        with self._lock:
+            due = [path for due_ms, path in self._dying if due_ms <= now_ms]
+            self._dying = [entry for entry in self._dying if entry[0] > now_ms]
+        for path in due:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Replace the checkpoint of recovery points."""
+        self._write(RECOVERY_POINTS, lambda log: log.recovery_point)
+
+    def checkpoint_log_starts(self) -> None:
+        """Replace the checkpoint of log start offsets; a log that starts at 0 is left out."""
+        self._write(LOG_START_OFFSETS, lambda log: log.log_start_offset or None)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Replace the checkpoint of high watermarks."""
+        self._write(HIGH_WATERMARKS, lambda log: log.high_watermark)
+
+    def _write(self, name: str, ask: Callable[[LogPort], int | None]) -> None:
+        offsets = {key: ask(log) for key, log in self._snapshot()}
+        kept = {key: offset for key, offset in offsets.items() if offset is not None}
+        write_offset_checkpoint(self.directory / name, kept)
+
+    # ---- stop
+
+    def stop(self, broker_epoch: int) -> bool:
+        """Flush and close every log, write the checkpoints and the mark of a clean stop.
+
+        False, and no mark, where the disk kept a log from being closed cleanly.
+        """
+        failed = False
+        flushed: dict[Key, tuple[int, int, int]] = {}
+        for key, log in self._snapshot():
+            try:
+                point = log.flush()
+                flushed[key] = (point, log.log_start_offset, log.high_watermark)
+                log.close(clean=True)
+            except Exception as error:
+                _LOG.error("closing %s-%d: %s", *key, error)
+                failed = True
+        try:
+            for name, index in ((RECOVERY_POINTS, 0), (LOG_START_OFFSETS, 1), (HIGH_WATERMARKS, 2)):
+                offsets = {key: values[index] for key, values in flushed.items()}
+                if index == 1:
+                    offsets = {key: offset for key, offset in offsets.items() if offset}
+                write_offset_checkpoint(self.directory / name, offsets)
+            if not failed:
+                write_clean_shutdown(self.directory, broker_epoch)
+        except DiskError as error:
+            _LOG.error("no clean stop: %s", error)
+            failed = True
+        self._logs.clear()
+        return not failed
+
+
+def _aside_name(folder: str, suffix: str) -> str:
+    """A name that no partition has, cut so that the file system takes it."""
+    tail = f".{uuid.uuid4().hex}{suffix}"
+    return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
+
+
+def _belongs(path: Path, spec: PartitionSpec) -> bool:
+    """Whether the folder is of this topic and not of an earlier one of the same name."""
+    try:
+        found = read_topic_id(path)
+    except CorruptFileError as error:
+        _LOG.warning("%s; it is written anew", error)
+        return True
+    return found is None or found == spec.topic_id
+
+
+def _ensure_topic_id(path: Path, topic_id: bytes) -> None:
+    """Write partition.metadata where it is missing or broken.
+
+    It is not synced: the metadata log knows the id, and a file that a crash left empty is
+    written again here.
+    """
+    target = path / PARTITION_METADATA
+    try:
+        if target.exists() and read_topic_id(path) == topic_id:
+            return
+    except CorruptFileError:
+        pass
+    target.write_text(f"version: 0\ntopic_id: {uuid_text(topic_id)}")

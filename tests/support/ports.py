@@ -1,0 +1,91 @@
+"""Stand-ins for the data plane, with what the control plane asks of it and nothing more."""
+
+from __future__ import annotations
+
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.storage.manager import Opening
+
+
+class FakeLog:
+    """A log without records: watermarks and calls that a test sets and looks at."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.opening = opening
+        self.config = dict(opening.spec.config)
+        self.log_start_offset = opening.log_start_offset
+        self.high_watermark = 0
+        self.last_stable_offset = 0
+        self.log_end_offset = 0
+        self.recovery_point = opening.recovery_point
+        self.size_bytes = 0
+        self.leader_epoch = 0
+        self.times: list[tuple[int, int, int]] = []
+        self.epochs: list[tuple[int, int]] = []
+        self.old_segments: list[int] = []
+        self.closed: bool | None = None
+        self.deleted = False
+
+    def hold(self, start: int, stable: int, high: int, end: int) -> None:
+        """Set the watermarks."""
+        self.log_start_offset, self.last_stable_offset = start, stable
+        self.high_watermark, self.log_end_offset = high, end
+
+    def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]:
+        base = self.log_end_offset
+        self.log_end_offset += 1
+        return base, base
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        return next((found for found in self.times if found[1] >= timestamp), None)
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        return max(self.times, key=lambda found: found[1], default=None)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        known = [found for found in self.epochs if found[0] <= epoch]
+        return known[-1] if known else (-1, -1)
+
+    def set_log_start_offset(self, offset: int) -> None:
+        if offset > self.high_watermark:
+            raise ClientError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        self.log_start_offset = offset
+
+    def delete_old_segments(self, now_ms: int) -> list[int]:
+        retired, self.old_segments = self.old_segments, []
+        return retired
+
+    def unlink_deleted(self) -> None:
+        pass
+
+    def flush(self) -> int:
+        self.recovery_point = self.log_end_offset
+        return self.recovery_point
+
+    def configure(self, config: dict[str, int]) -> None:
+        self.config = dict(config)
+
+    def close(self, clean: bool = True) -> None:
+        self.closed = clean
+
+    def mark_deleted(self) -> None:
+        self.deleted = True
+
+
+class FakeEngine:
+    """The table of topics as the data plane was told."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list] = {}
+        self.internal: set[str] = set()
+
+    def add_topic(self, name, topic_id, logs, internal) -> None:
+        assert name not in self.topics and len(topic_id) == 16
+        self.topics[name] = list(logs)
+        if internal:
+            self.internal.add(name)
+
+    def add_partitions(self, name, logs) -> None:
+        self.topics[name] += logs
+
+    def remove_topic(self, name) -> None:
+        del self.topics[name]

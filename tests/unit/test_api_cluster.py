@@ -1,0 +1,214 @@
+"""Handlers about the broker itself: cluster, coordinators, disk, leaders, producer ids, offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbroker.errors import DiskError
+from kbroker.protocol import ApiKey
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_cluster_is_this_broker(control, version):
+    answer = control.call(
+        ApiKey.DESCRIBE_CLUSTER, version, include_cluster_authorized_operations=True
+    )
+    assert answer["error_code"] == 0 and answer["cluster_id"] == control.store.meta.cluster_id
+    (broker,) = answer["brokers"]
+    assert (broker["broker_id"], broker["host"], broker["port"]) == (1, "localhost", 9092)
+    assert answer["controller_id"] == 1 and answer["cluster_authorized_operations"] == 8096
+
+
+def test_a_broker_does_not_answer_for_controllers(control):
+    for kind, code in ((2, 114), (3, 115)):
+        answer = control.call(ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=kind)
+        assert answer["error_code"] == code and answer["error_message"]
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_this_broker_coordinates_groups_and_transactions(control, version):
+    for kind in (0, 1):
+        if version < 4:
+            fields = {"key": "g"} | ({"key_type": kind} if version else {})
+            answers = [control.call(ApiKey.FIND_COORDINATOR, version, **fields)]
+        else:
+            keys = ["g", "h"]
+            answer = control.call(
+                ApiKey.FIND_COORDINATOR, version, coordinator_keys=keys, key_type=kind
+            )
+            answers = answer["coordinators"]
+            assert [one["key"] for one in answers] == keys
+        for one in answers:
+            assert (one["error_code"], one["node_id"], one["port"]) == (0, 1, 9092)
+
+
+def test_other_coordinators_are_not_to_be_had(control):
+    answer = control.call(ApiKey.FIND_COORDINATOR, 6, coordinator_keys=["a"], key_type=2)
+    assert answer["coordinators"][0]["error_code"] == 42
+    assert control.call(ApiKey.FIND_COORDINATOR, 2, key="a", key_type=9)["error_code"] == 42
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_the_log_directory_is_described(control, version):
+    control.create("a", 2)
+    control.create("b")
+    control.log("a", 1).size_bytes = 77
+    (result,) = control.call(ApiKey.DESCRIBE_LOG_DIRS, version, topics=None)["results"]
+    assert result["error_code"] == 0 and result["log_dir"] == str(control.logs.directory)
+    sizes = {one["name"]: [part["partition_size"] for part in one["partitions"]]
+             for one in result["topics"]}  # fmt: skip
+    assert sizes == {"a": [0, 77], "b": [0]}
+    if version >= 4:
+        assert 0 < result["usable_bytes"] <= result["total_bytes"]
+    asked = [{"topic": "a", "partitions": [1, 9]}, {"topic": "no", "partitions": [0]}]
+    (result,) = control.call(ApiKey.DESCRIBE_LOG_DIRS, version, topics=asked)["results"]
+    (topic,) = result["topics"]
+    assert [part["partition_index"] for part in topic["partitions"]] == [1]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_no_election_is_needed(control, version):
+    control.create("a")
+    asked = [{"topic": "a", "partitions": [0, 1]}, {"topic": "no", "partitions": [0]}]
+    answer = control.call(ApiKey.ELECT_LEADERS, version, topic_partitions=asked)
+    found = {
+        (one["topic"], part["partition_id"]): part["error_code"]
+        for one in answer["replica_election_results"]
+        for part in one["partition_result"]
+    }
+    assert found == {("a", 0): 84, ("a", 1): 3, ("no", 0): 3}
+    every = control.call(ApiKey.ELECT_LEADERS, version, topic_partitions=None)
+    assert every["replica_election_results"] == [
+        {**every["replica_election_results"][0], "topic": "a", "partition_result": []}
+    ]
+    if version:
+        refused = control.call(
+            ApiKey.ELECT_LEADERS, version, topic_partitions=None, election_type=7
+        )
+        assert refused["error_code"] == 42
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_nothing_can_be_moved(control, version):
+    control.create("a", 4)
+    asked = [
+        {"name": "a", "partitions": [
+            {"partition_index": 0, "replicas": [1]},
+            {"partition_index": 1, "replicas": None},
+            {"partition_index": 2, "replicas": [2]},
+            {"partition_index": 3, "replicas": []},
+            {"partition_index": 4, "replicas": [1]}]},
+    ]  # fmt: skip
+    answer = control.call(ApiKey.ALTER_PARTITION_REASSIGNMENTS, version, topics=asked)
+    (topic,) = answer["responses"]
+    assert [one["error_code"] for one in topic["partitions"]] == [0, 85, 39, 39, 3]
+    answer = control.call(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, topics=None)
+    assert (answer["error_code"], answer["topics"]) == (0, [])
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_producer_ids_are_given_out_once(control, control_with, version):
+    given = [
+        control.call(ApiKey.INIT_PRODUCER_ID, version, transactional_id=None) for _ in range(1002)
+    ]
+    assert {one["error_code"] for one in given} == {0}
+    assert {one["producer_epoch"] for one in given} == {0}
+    assert [one["producer_id"] for one in given] == list(range(1002))
+    control.close()
+    later = control_with().call(ApiKey.INIT_PRODUCER_ID, version, transactional_id=None)
+    assert later["producer_id"] == 2000
+
+
+def test_transactions_are_refused_and_so_are_half_told_producers(control):
+    call = control.call
+    assert call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="t")["error_code"] == 35
+    assert call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="")["error_code"] == 42
+    half = call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, producer_id=7)
+    assert (half["error_code"], half["producer_id"], half["producer_epoch"]) == (42, -1, -1)
+
+
+def offsets(control, version, *wanted, **fields):
+    partitions = [{"partition_index": p, "timestamp": t} for p, t in wanted]
+    asked = [{"name": "a", "partitions": partitions}]
+    answer = control.call(ApiKey.LIST_OFFSETS, version, topics=asked, replica_id=-1, **fields)
+    return [(one["error_code"], one["offset"], one["timestamp"])
+            for one in answer["topics"][0]["partitions"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_offsets_by_meaning_and_by_time(control, version):
+    control.create("a", 2)
+    log = control.log("a")
+    log.hold(3, 8, 10, 12)
+    log.times = [(4, 100, 0), (7, 300, 0), (11, 500, 0)]
+    assert offsets(control, version, (0, -1)) == [(0, 10, -1)]
+    assert offsets(control, version, (0, -2)) == [(0, 3, -1)]
+    assert offsets(control, version, (0, 200)) == [(0, 7, 300)]
+    assert offsets(control, version, (0, 400)) == [(0, -1, -1)]
+    assert offsets(control, version, (1, 5)) == [(0, -1, -1)]
+    assert offsets(control, version, (5, -1)) == [(3, -1, -1)]
+    assert offsets(control, version, (0, -1), (0, -2)) == [(42, -1, -1)] * 2
+    assert offsets(control, version, (0, -7)) == [(35, -1, -1)]
+    for timestamp, since, found in (
+        (-3, 7, (0, 11, 500)),
+        (-4, 8, (0, 3, -1)),
+        (-5, 9, (0, -1, -1)),
+        (-6, 11, (0, -1, -1)),
+    ):
+        expected = found if version >= since else (35, -1, -1)
+        assert offsets(control, version, (0, timestamp)) == [expected]
+    if version >= 2:
+        assert offsets(control, version, (0, -1), isolation_level=1) == [(0, 8, -1)]
+
+
+def test_a_reader_of_another_leader_epoch_is_told_so(control):
+    control.create("a")
+    for epoch, code in ((-1, 0), (0, 0), (1, 75)):
+        partition = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
+        answer = control.call(
+            ApiKey.LIST_OFFSETS, 5, topics=[{"name": "a", "partitions": [partition]}]
+        )
+        assert answer["topics"][0]["partitions"][0]["error_code"] == code
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_the_end_of_a_leader_epoch(control, version):
+    control.create("a")
+    control.log("a").epochs = [(0, 5), (2, 9)]
+    partitions = [
+        {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 1},
+        {"partition": 0, "current_leader_epoch": 3, "leader_epoch": 1},
+        {"partition": 7, "current_leader_epoch": -1, "leader_epoch": 1},
+    ]
+    answer = control.call(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, version, topics=[{"topic": "a", "partitions": partitions}]
+    )
+    assert [
+        (one["error_code"], one["leader_epoch"], one["end_offset"])
+        for one in answer["topics"][0]["partitions"]
+    ] == [(0, 0, 5), (75, -1, -1), (3, -1, -1)]
+
+
+def test_a_full_disk_is_a_storage_error_and_changes_nothing(control, monkeypatch):
+    def fail(records):
+        raise DiskError("/data", "No space left on device")
+
+    monkeypatch.setattr(control.store, "append", fail)
+    asked = [{"name": "a", "num_partitions": 1, "replication_factor": 1}]
+    answer = control.call(ApiKey.CREATE_TOPICS, 7, topics=asked)
+    assert answer["topics"][0]["error_code"] == 56
+    assert not control.engine.topics
+    assert control.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)["error_code"] == 56
+
+
+def test_requests_that_cannot_be_answered_close_the_connection(control):
+    ask = control.dispatcher.answer
+    assert ask(ApiKey.METADATA, 14, b"", listener="PLAINTEXT") is None
+    assert ask(ApiKey.PRODUCE, 9, b"", listener="PLAINTEXT") is None
+    assert ask(4711, 0, b"", listener="PLAINTEXT") is None
+    assert ask(ApiKey.METADATA, 9, b"\xff", listener="PLAINTEXT") is None
+
+
+def test_a_bug_is_an_unknown_server_error(control, monkeypatch):
+    monkeypatch.setattr(type(control.store), "meta", property(lambda store: 1 / 0))
+    assert control.call(ApiKey.DESCRIBE_CLUSTER, 0)["error_code"] == -1
