@@ -25,7 +25,10 @@ ROOT: Commands = {
     "stop": ("process", "stop", "Stop the broker of a data directory."),
     "status": ("process", "status", "Show the broker of a data directory."),
     "topic": ("", "TOPIC", "List, describe, create, change and delete topics."),
+    "produce": ("produce", "produce", "Send records from standard input or a file."),
+    "consume": ("consume", "consume", "Print records of a topic."),
     "config": ("", "CONFIG", "Show, check and explain the broker's settings."),
+    "log": ("", "LOG", "Read the segment files of a data directory."),
     "version": ("process", "version", "Show the version."),
 }
 TOPIC: Commands = {
@@ -43,8 +46,12 @@ CONFIG: Commands = {
     "validate": ("config", "validate", "Check a server.properties file."),
     "explain": ("config", "explain", "Say what a setting means, its type, range and default."),
 }
-_GROUPS = {"TOPIC": TOPIC, "CONFIG": CONFIG}
-_ALIASES = {"topics": "topic", "configs": "config"}
+LOG: Commands = {
+    "dump": ("log", "dump", "Print the batches or records of segment files."),
+    "verify": ("log", "verify", "Check segment files and their indexes."),
+}
+_GROUPS = {"TOPIC": TOPIC, "CONFIG": CONFIG, "LOG": LOG}
+_ALIASES = {"topics": "topic", "configs": "config", "logs": "log"}
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -101,8 +108,8 @@ ROOT_HELP = """A broker appliance for one machine that speaks the Apache Kafka p
 
 \b
   kbroker start --detach             run a broker
-  kbroker status                     look at it
-  kbroker stop                       end it
+  echo hello | kbroker produce t     send a record to topic t
+  kbroker consume t -e               print the topic and exit
 """
 
 

@@ -166,8 +166,9 @@ def produce_unless_there(bootstrap: str, flights: list[Flight]) -> float | None:
             return None
         console.print(f"topic {TOPIC} does not hold them all: starting it over")
         admin.delete_topics([TOPIC], operation_timeout=TIMEOUT_S)[TOPIC].result(TIMEOUT_S)
-    # The records are of 2013: no age may delete them.
-    wanted = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
+    # The records are of 2013: no age may delete them, nor cut the log into weeks.
+    config = {"retention.ms": "-1", "segment.ms": str(10 * 365 * 86_400_000)}
+    wanted = NewTopic(TOPIC, PARTITIONS, 1, config=config)
     admin.create_topics([wanted])[TOPIC].result(TIMEOUT_S)
     return produce(bootstrap, flights)
 

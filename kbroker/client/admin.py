@@ -13,8 +13,8 @@ from typing import Any
 
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.errors import check
-from kbroker.client.messages import Api
 from kbroker.client.offsets import leader_of
+from kbroker.protocol import ApiKey
 
 __all__ = [
     "BROKER",
@@ -126,7 +126,7 @@ def create_topic(
         "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
     }
     body = cluster.controller().call(
-        Api.CREATE_TOPICS,
+        ApiKey.CREATE_TOPICS,
         {"topics": [wanted], "timeout": _limit_ms(cluster), "validate_only": validate_only},
     )
     (made,) = body.topics
@@ -144,11 +144,11 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
     """Deletes topics; raises for the first that could not be, after all were tried."""
     connection = cluster.controller()
     request: dict[str, Any] = {"timeout": _limit_ms(cluster)}
-    if connection.version_of(Api.DELETE_TOPICS) >= 6:
+    if connection.version_of(ApiKey.DELETE_TOPICS) >= 6:
         request["topics"] = [{"name": name, "topic_id": None} for name in names]
     else:
         request["topic_names"] = list(names)
-    body = connection.call(Api.DELETE_TOPICS, request)
+    body = connection.call(ApiKey.DELETE_TOPICS, request)
     for name in names:
         cluster.forget(name)
     for answer in body.responses:
@@ -160,7 +160,7 @@ def create_partitions(
 ) -> None:
     """Raises the number of partitions of a topic to this total."""
     body = cluster.controller().call(
-        Api.CREATE_PARTITIONS,
+        ApiKey.CREATE_PARTITIONS,
         {
             "topics": [{"name": topic, "count": total, "assignments": None}],
             "timeout": _limit_ms(cluster),
@@ -183,7 +183,7 @@ def delete_records(
     done: dict[tuple[str, int], int] = {}
     for leader, topics in by_leader.items():
         body = cluster.connection(leader).call(
-            Api.DELETE_RECORDS,
+            ApiKey.DELETE_RECORDS,
             {
                 "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
                 "timeout": _limit_ms(cluster),
@@ -208,7 +208,7 @@ def describe_configs(
     }
     connection = cluster.connection(int(name)) if kind == BROKER else cluster.any_connection()
     body = connection.call(
-        Api.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_CONFIGS,
         {"resources": [wanted], "include_synonyms": False, "include_documentation": True},
     )
     (answer,) = body.results
@@ -247,7 +247,7 @@ def alter_configs(
     wanted = {"resource_type": kind, "resource_name": name, "configs": changes}
     connection = cluster.connection(int(name)) if kind == BROKER else cluster.controller()
     body = connection.call(
-        Api.INCREMENTAL_ALTER_CONFIGS, {"resources": [wanted], "validate_only": validate_only}
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [wanted], "validate_only": validate_only}
     )
     (answer,) = body.responses
     check(answer.error_code, _resource(kind, name), answer.error_message)
@@ -266,7 +266,7 @@ def describe_log_dirs(
         ]
     found = []
     for node_id in sorted(cluster.nodes):
-        body = cluster.connection(node_id).call(Api.DESCRIBE_LOG_DIRS, {"topics": wanted})
+        body = cluster.connection(node_id).call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": wanted})
         for answer in body.results:
             check(answer.error_code, f"log directory {answer.log_dir}")
             found += [
@@ -286,7 +286,7 @@ def describe_log_dirs(
 def describe_cluster(cluster: Cluster) -> ClusterInfo:
     """Cluster id, controller and brokers."""
     body = cluster.any_connection().call(
-        Api.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False}
+        ApiKey.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False}
     )
     check(body.error_code, "cluster", body.error_message)
     brokers = ((int(b.broker_id), str(b.host), int(b.port), b.rack) for b in body.brokers)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from kbroker.client.address import Address, parse_address
 from kbroker.client.connection import Connection
 from kbroker.client.errors import BrokerError, CallError, ConnectError, check
-from kbroker.client.messages import Api
+from kbroker.protocol import ApiKey
 
 __all__ = ["Cluster", "Node", "PartitionInfo", "TopicInfo"]
 
@@ -184,7 +184,7 @@ class Cluster:
     def _metadata(self, names: list[str] | None, *, create: bool) -> dict[str, TopicInfo]:
         wanted = None if names is None else [{"name": name} for name in names]
         body = self.any_connection().call(
-            Api.METADATA, {"topics": wanted, "allow_auto_topic_creation": create}
+            ApiKey.METADATA, {"topics": wanted, "allow_auto_topic_creation": create}
         )
         self.cluster_id = body.cluster_id
         self.controller_id = int(body.controller_id)

@@ -23,7 +23,8 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     UnsupportedApiError,
 )
-from kbroker.client.messages import VERSIONS, Api, decode_response, encode_request
+from kbroker.client.messages import VERSIONS, decode_response, encode_request
+from kbroker.protocol import ApiKey
 
 __all__ = ["Connection"]
 
@@ -35,7 +36,7 @@ _UNSUPPORTED_VERSION = 35
 class _Sent:
     """A request whose answer has not been read."""
 
-    api: Api
+    api: ApiKey
     version: int
     correlation_id: int
 
@@ -74,7 +75,7 @@ class Connection:
         self._sent.clear()
         self._socket.close()
 
-    def version_of(self, api: Api) -> int:
+    def version_of(self, api: ApiKey) -> int:
         """The highest version that both sides speak, or UnsupportedApiError."""
         if api not in self.broker_versions:
             raise UnsupportedApiError(f"broker {self.address} does not offer {api.name}")
@@ -88,12 +89,14 @@ class Connection:
             )
         return version
 
-    def call(self, api: Api, values: Mapping[str, Any], *, timeout_s: float | None = None) -> Any:
+    def call(
+        self, api: ApiKey, values: Mapping[str, Any], *, timeout_s: float | None = None
+    ) -> Any:
         """Sends a request and waits for its answer, kio's dataclass."""
         self.send(api, values)
         return self.receive(timeout_s)
 
-    def send(self, api: Api, values: Mapping[str, Any], *, answered: bool = True) -> int:
+    def send(self, api: ApiKey, values: Mapping[str, Any], *, answered: bool = True) -> int:
         """Sends a request; returns its version. answered: False for Produce with acks=0."""
         version = self.version_of(api)
         self._send(api, version, values, answered)
@@ -116,7 +119,7 @@ class Connection:
             raise
         return body
 
-    def _send(self, api: Api, version: int, values: Mapping[str, Any], answered: bool) -> None:
+    def _send(self, api: ApiKey, version: int, values: Mapping[str, Any], answered: bool) -> None:
         if self._closed:
             raise ConnectError(f"connection to {self.address} is closed")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -132,7 +135,7 @@ class Connection:
 
     def _negotiate(self) -> None:
         """Asks for ApiVersions, newest first; a broker that knows it not answers in version 0."""
-        api = Api.API_VERSIONS
+        api = ApiKey.API_VERSIONS
         values = {"client_software_name": "kbroker", "client_software_version": "client"}
         version = VERSIONS[api][1]
         self._send(api, version, values, True)
@@ -153,10 +156,10 @@ class Connection:
         }
 
     def _again(self, version: int, values: Mapping[str, Any]) -> Any:
-        self._send(Api.API_VERSIONS, version, values, True)
+        self._send(ApiKey.API_VERSIONS, version, values, True)
         return self.receive()
 
-    def _read_frame(self, api: Api, timeout_s: float) -> bytes:
+    def _read_frame(self, api: ApiKey, timeout_s: float) -> bytes:
         deadline = time.monotonic() + timeout_s
         try:
             (length,) = struct.unpack(">i", self._read(4, deadline))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import CallError, check
-from kbroker.client.messages import Api
+from kbroker.protocol import ApiKey
 
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "list_offsets"]
 
@@ -50,7 +50,7 @@ def _list_offsets(
             "timeout": int(cluster.timeout_s * 1000),
             "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
         }
-        body = cluster.connection(leader).call(Api.LIST_OFFSETS, request)
+        body = cluster.connection(leader).call(ApiKey.LIST_OFFSETS, request)
         for topic_answer in body.topics:
             for part in topic_answer.partitions:
                 name, index = topic_answer.name, int(part.partition_index)
@@ -61,9 +61,9 @@ def _list_offsets(
     return found
 
 
-def leader_of(cluster: Cluster, topic: str, partition: int) -> int:
+def leader_of(cluster: Cluster, topic: str, partition: int, *, create: bool = False) -> int:
     """The node that leads a partition; asks the cluster where it is not known."""
-    info = cluster.topic(topic)
+    info = cluster.topic(topic, create=create)
     for part in info.partitions:
         if part.index == partition:
             if part.leader < 0:

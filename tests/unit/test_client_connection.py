@@ -21,7 +21,7 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     UnsupportedApiError,
 )
-from kbroker.client.messages import Api
+from kbroker.protocol import ApiKey
 from tests.support.waits import free_ports
 
 ASKED_VERSIONS = 18
@@ -91,11 +91,11 @@ def old_broker(keys: dict[int, tuple[int, int]]) -> Answer:
 def test_versions_are_agreed_with_a_broker_that_knows_only_the_first() -> None:
     with broker(old_broker({3: (0, 11), 60: (3, 4)})) as address:
         connection = Connection(address, timeout_s=10)
-        assert connection.version_of(Api.METADATA) == 11
+        assert connection.version_of(ApiKey.METADATA) == 11
         with pytest.raises(UnsupportedApiError, match="speaks DESCRIBE_CLUSTER 3-4"):
-            connection.version_of(Api.DESCRIBE_CLUSTER)
+            connection.version_of(ApiKey.DESCRIBE_CLUSTER)
         with pytest.raises(UnsupportedApiError, match="does not offer FETCH"):
-            connection.version_of(Api.FETCH)
+            connection.version_of(ApiKey.FETCH)
         connection.close()
 
 
@@ -103,10 +103,10 @@ def test_silence_runs_into_the_time_limit() -> None:
     with broker(old_broker({3: (0, 11)})) as address:
         connection = Connection(address, timeout_s=10)
         with pytest.raises(RequestTimeoutError, match=r"did not answer METADATA within 0\.05 s"):
-            connection.call(Api.METADATA, {"topics": []}, timeout_s=0.05)
+            connection.call(ApiKey.METADATA, {"topics": []}, timeout_s=0.05)
         assert connection.closed
         with pytest.raises(ConnectError, match="is closed"):
-            connection.call(Api.METADATA, {"topics": []})
+            connection.call(ApiKey.METADATA, {"topics": []})
 
 
 def test_a_closed_connection_is_told() -> None:

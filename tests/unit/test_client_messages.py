@@ -12,10 +12,11 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from kbroker.client.errors import CorruptDataError
-from kbroker.client.messages import VERSIONS, Api, decode_response, encode_request
+from kbroker.client.messages import VERSIONS, decode_response, encode_request
+from kbroker.protocol import ApiKey
 
 
-def read_request(api: Api, version: int, data: bytes) -> tuple[Any, Any]:
+def read_request(api: ApiKey, version: int, data: bytes) -> tuple[Any, Any]:
     schema: Any = load_request_schema(api, version)
     header, used = entity_reader(schema.__header_schema__)(data, 0)
     body, more = entity_reader(schema)(data, used)
@@ -24,7 +25,7 @@ def read_request(api: Api, version: int, data: bytes) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("api", list(VERSIONS))
-def test_every_version_encodes_with_no_value_given(api: Api) -> None:
+def test_every_version_encodes_with_no_value_given(api: ApiKey) -> None:
     for version in range(VERSIONS[api][0], VERSIONS[api][1] + 1):
         header, _ = read_request(api, version, encode_request(api, version, 7, {}, "me"))
         assert int(header.request_api_key) == api
@@ -38,8 +39,8 @@ def test_nested_values_arrive() -> None:
         "timeout": 1500,
         "validate_only": True,
     }
-    data = encode_request(Api.CREATE_TOPICS, 7, 1, values, None)
-    _, body = read_request(Api.CREATE_TOPICS, 7, data)
+    data = encode_request(ApiKey.CREATE_TOPICS, 7, 1, values, "me")
+    _, body = read_request(ApiKey.CREATE_TOPICS, 7, data)
     (topic,) = body.topics
     assert (topic.name, int(topic.num_partitions), topic.configs[0].value) == ("t", 3, None)
     assert body.timeout.total_seconds() == 1.5
@@ -49,8 +50,8 @@ def test_nested_values_arrive() -> None:
 def test_null_array_and_uuid() -> None:
     topic_id = uuid.uuid4()
     for topics in (None, [{"topic_id": topic_id, "name": None}]):
-        data = encode_request(Api.METADATA, 12, 1, {"topics": topics}, None)
-        _, body = read_request(Api.METADATA, 12, data)
+        data = encode_request(ApiKey.METADATA, 12, 1, {"topics": topics}, "me")
+        _, body = read_request(ApiKey.METADATA, 12, data)
         if topics is None:
             assert body.topics is None
         else:
@@ -58,12 +59,12 @@ def test_null_array_and_uuid() -> None:
 
 
 def test_a_field_of_a_newer_version_is_left_out_and_a_wrong_one_is_refused() -> None:
-    encode_request(Api.LIST_OFFSETS, 9, 1, {"replica_id": -1, "timeout": 5}, None)
+    encode_request(ApiKey.LIST_OFFSETS, 9, 1, {"replica_id": -1, "timeout": 5}, "me")
     with pytest.raises(KeyError, match="no field topcis"):
-        encode_request(Api.METADATA, 9, 1, {"topcis": []}, None)
+        encode_request(ApiKey.METADATA, 9, 1, {"topcis": []}, "me")
 
 
-def response(api: Api, version: int, **fields: Any) -> bytes:
+def response(api: ApiKey, version: int, **fields: Any) -> bytes:
     schema: Any = load_response_schema(api, version)
     out = io.BytesIO()
     header = schema.__header_schema__
@@ -73,9 +74,9 @@ def response(api: Api, version: int, **fields: Any) -> bytes:
 
 
 def test_response_with_bytes_too_many_or_too_few_is_refused() -> None:
-    good = response(Api.API_VERSIONS, 0, error_code=ErrorCode.none, api_keys=())
-    assert decode_response(Api.API_VERSIONS, 0, good)[0] == 7
+    good = response(ApiKey.API_VERSIONS, 0, error_code=ErrorCode.none, api_keys=())
+    assert decode_response(ApiKey.API_VERSIONS, 0, good)[0] == 7
     with pytest.raises(CorruptDataError, match="1 bytes too many"):
-        decode_response(Api.API_VERSIONS, 0, good + b"x")
+        decode_response(ApiKey.API_VERSIONS, 0, good + b"x")
     with pytest.raises(CorruptDataError, match="cannot be read"):
-        decode_response(Api.API_VERSIONS, 0, good[:-1])
+        decode_response(ApiKey.API_VERSIONS, 0, good[:-1])
