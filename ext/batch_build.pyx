@@ -4,14 +4,14 @@ from libc.string cimport memcpy
 
 from kbroker.ext.batch cimport (
     ATTRIBUTES_OFFSET, BASE_OFFSET_OFFSET, BASE_SEQUENCE_OFFSET, BASE_TIMESTAMP_OFFSET,
-    BATCH_BAD_COMPRESSION, BATCH_BAD_COUNT, BATCH_BOMB, BATCH_NO_CODEC, BATCH_NO_MEMORY, BATCH_OK,
-    BATCH_TOO_LARGE, CODEC_MASK, CONTROL_BIT, COUNT_OFFSET, CRC_OFFSET, LAST_OFFSET_DELTA_OFFSET,
+    BATCH_BAD_CODEC, BATCH_BAD_COMPRESSION, BATCH_BAD_COUNT, BATCH_BOMB, BATCH_NO_CODEC,
+    BATCH_NO_MEMORY, BATCH_OK, BATCH_TOO_LARGE, CODEC_MASK, CONTROL_BIT, COUNT_OFFSET, CRC_OFFSET, LAST_OFFSET_DELTA_OFFSET,
     LEADER_EPOCH_OFFSET, LENGTH_OFFSET, LENGTH_PREFIX_BYTES, MAGIC_OFFSET, MAX_TIMESTAMP_OFFSET,
     NO_TIMESTAMP, PRODUCER_EPOCH_OFFSET, PRODUCER_ID_OFFSET, RECORDS_OFFSET, TRANSACTIONAL_BIT,
 )
 from kbroker.ext.compression cimport (
-    CODEC_CORRUPT, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_TOO_LARGE, CODEC_UNAVAILABLE,
-    buffer_free, buffer_reserve, codec_compress, codec_decompress,
+    CODEC_CORRUPT, CODEC_MAX, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_TOO_LARGE,
+    CODEC_UNAVAILABLE, buffer_free, buffer_reserve, codec_compress, codec_decompress,
 )
 from kbroker.ext.crc32c cimport crc32c
 from kbroker.ext.endian cimport load_i16, store_be32
@@ -164,6 +164,8 @@ cdef int builder_finish(
 cdef int batch_decompress(
     const uint8_t* p, const BatchInfo* info, size_t limit, Buffer* out
 ) noexcept nogil:
+    if info.compression > CODEC_MAX:
+        return BATCH_BAD_CODEC
     return batch_code(
         codec_decompress(
             info.compression, p + RECORDS_OFFSET, info.length - RECORDS_OFFSET, limit, out

@@ -80,12 +80,15 @@ def available(name: str) -> bool:
     return codec_available(NAMES.index(name)) != 0
 
 
-def compress(name: str, data: bytes, level: int | None = None) -> bytes:
+def compress(
+    name: str, data: bytes | bytearray | memoryview, level: int | None = None
+) -> bytes:
     """As a batch of Kafka holds it. Raises CodecError."""
     cdef int codec = NAMES.index(name)
     cdef int wanted = CODEC_LEVEL_DEFAULT if level is None else level
-    cdef const uint8_t* p = data
-    cdef size_t n = len(data)
+    cdef const uint8_t[::1] view = data
+    cdef size_t n = view.shape[0]
+    cdef const uint8_t* p = &view[0] if n else NULL
     cdef Buffer out
     cdef int code
     out.p = NULL
@@ -95,11 +98,12 @@ def compress(name: str, data: bytes, level: int | None = None) -> bytes:
     return finish(&out, code)
 
 
-def decompress(name: str, data: bytes, limit: int) -> bytes:
+def decompress(name: str, data: bytes | bytearray | memoryview, limit: int) -> bytes:
     """The other way; CodecError where there are more than `limit` bytes."""
     cdef int codec = NAMES.index(name)
-    cdef const uint8_t* p = data
-    cdef size_t n = len(data)
+    cdef const uint8_t[::1] view = data
+    cdef size_t n = view.shape[0]
+    cdef const uint8_t* p = &view[0] if n else NULL
     cdef size_t most = limit
     cdef Buffer out
     cdef int code

@@ -10,14 +10,16 @@ cdef object slice_object(Slice s):
 
 
 cdef class Reader:
-    """A Cursor over a bytes object. Reads after an error give zeros; look at `bad`."""
+    """A Cursor over a buffer. Reads after an error give zeros; look at `bad`."""
 
-    cdef bytes data
+    cdef const uint8_t[::1] data
     cdef Cursor cursor
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: bytes | bytearray | memoryview):
+        cdef size_t n
         self.data = data
-        cursor_init(&self.cursor, <const uint8_t*> data, len(data))
+        n = self.data.shape[0]
+        cursor_init(&self.cursor, &self.data[0] if n else NULL, n)
 
     @property
     def bad(self) -> bool:

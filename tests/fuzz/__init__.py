@@ -1,0 +1,1 @@
+"""Fuzzers of every decoder in ext: mutated inputs, whole and then byte by byte."""

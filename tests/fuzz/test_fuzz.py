@@ -1,0 +1,45 @@
+"""Every fuzz target in a process of its own, and the canaries that prove that they can fail."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.fuzz.targets import CANARIES, TARGETS
+from tests.support.tree import ROOT
+
+
+def run(name: str, seed: int, iterations: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.fuzz", name, str(seed), str(iterations)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_target(name: str) -> None:
+    """The invariant is the target's own: see tests/fuzz/targets.py."""
+    told = run(name, 1, 400)
+    assert told.returncode == 0, told.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_target_for_long(name: str, seed: int) -> None:
+    told = run(name, seed, 40_000)
+    assert told.returncode == 0, told.stderr
+
+
+def test_canary_that_breaks_its_invariant() -> None:
+    told = run("canary_liar", 1, 400)
+    assert told.returncode == 1
+    assert "broken by" in told.stderr
+
+
+def test_canary_that_reads_too_far() -> None:
+    told = run("canary_trespasser", 1, 400)
+    assert told.returncode == -signal.SIGSEGV
+
+
+def test_every_canary_has_its_test() -> None:
+    assert set(CANARIES) == {"canary_liar", "canary_trespasser"}
