@@ -1,4 +1,4 @@
-"""Connections per peer address, for max.connections.per.ip; counts nothing where that is off."""
+"""Connections per peer address, for max.connections.per.ip; counts nothing without a limit."""
 from libc.stdint cimport uint8_t
 
 from kbroker.ext.connection cimport Net

@@ -1,7 +1,7 @@
 """ApiVersions, answered from bodies that the control plane pushed down ahead.
 
-Any client must be able to begin with it, so an unknown version is answered in version 0, with
-UNSUPPORTED_VERSION and the versions of this one API (KIP-511); the response header is v0 always.
+Any client must be able to begin with it: an unknown version is answered in version 0, with
+UNSUPPORTED_VERSION and the versions of this one API (KIP-511); the response header is always v0.
 """
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 

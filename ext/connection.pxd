@@ -7,9 +7,9 @@ Who owns what
     Connection  belongs to exactly one network thread; no other thread may dereference it.
     Request     on the stack of whoever runs a handler; its frame is valid until the handler
                 returns, and may be written to (offsets are patched in place).
-    Op          a request that waits for its answer or its turn. Belongs to the network thread of
-                its connection; other threads may hold it (`op_hold`), read and write what the
-                handler put into it, and call `op_post` and `op_release`, nothing else.
+    Op          a request that waits for its answer or for its turn. Belongs to the thread of its
+                connection; other threads may hold it (`op_hold`), read and write what the handler
+                put into it, and call `op_post` and `op_release`, nothing else.
 
 Requests of a connection take effect in the order in which they came; answers leave in that order,
 which is the connection's FIFO of Ops. With an empty FIFO an answer goes straight to the output.
@@ -55,7 +55,8 @@ cdef enum Block:
     BLOCK_OUTPUT = 8        # it does not read its answers
     BLOCK_INFLIGHT = 16     # too many requests unanswered
     BLOCK_MUTED = 32        # throttled
-    BLOCK_CLOSED = 64
+    BLOCK_FAILED = 64       # to be closed when what is ready has been sent
+    BLOCK_CLOSED = 128
 
 cdef enum ConnectionFlag:
     FLAG_READABLE = 1       # the socket may hold bytes (edge-triggered: remembered here)
@@ -75,7 +76,7 @@ cdef enum OpState:
     OP_READY                # its answer is complete and waits for its turn
     OP_DEAD                 # answered and sent on, or the connection died
 
-# ---- output -------------------------------------------------------------------------------
+# ---- output ------------------------------------------------------------------------------------
 
 ctypedef void (*RegionRelease)(void* ref) noexcept nogil
 
@@ -119,7 +120,7 @@ cdef struct Reply:
     int16_t api_version
     int16_t tagged_header           # response header v1: one byte of tagged fields
 
-# ---- operations ----------------------------------------------------------------------------
+# ---- operations --------------------------------------------------------------------------------
 
 # A message to a network thread. `run` is called there.
 cdef struct Post:
@@ -138,6 +139,7 @@ cdef struct Op:
     int32_t posted                  # atomic: stands in the inbox
     int32_t state                   # OpState; network thread only
     int32_t missed                  # posted while a job had it
+    const char* failed              # op_close while a job had it: why
     Timer timer
     Reply reply
     Out out
@@ -151,7 +153,7 @@ cdef struct Op:
     int64_t pending                 # atomic, by convention: what is still awaited
     uint8_t inline_bytes[OP_INLINE_BYTES]
 
-# ---- requests ------------------------------------------------------------------------------
+# ---- requests ----------------------------------------------------------------------------------
 
 cdef struct Request:
     Net* net
@@ -177,7 +179,7 @@ cdef struct Request:
 
 ctypedef int (*Handler)(Request* request) noexcept nogil
 
-# A copied request on its way to the control thread or the I/O pool; owns frame, one op reference.
+# A copied request on its way to the control thread or the I/O pool; owns frame and an op reference.
 cdef struct Job:
     Post post                       # first: brings the outcome back to the network thread
     Job* next
@@ -208,11 +210,11 @@ cdef struct JobQueue:
     Job* tail
     int64_t length
     int64_t length_max
-    int64_t refused                 # somebody stalled as it was full: unstall when there is room
+    int64_t refused                 # somebody stalled: unstall when there is room
     int64_t sleepers
     bint closed
 
-# ---- the owner threads -----------------------------------------------------------------------
+# ---- the owner threads -------------------------------------------------------------------------
 
 cdef struct Connection:
     Post post                       # first: carries it from the acceptor to its thread
@@ -235,7 +237,7 @@ cdef struct Connection:
     Op* ops                         # oldest first
     Op* ops_tail
     int32_t in_flight               # Ops in the FIFO
-    const char* failed              # to be closed when what is ready has been sent: why
+    const char* failed              # BLOCK_FAILED: why, NULL when that has been logged
     int64_t last_active_ms
     Timer idle
     Timer mute

@@ -4,18 +4,19 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from kbroker.ext.connection cimport Connection, Net, NetThread
 
 # Acceptor: takes over the descriptor. NULL when memory is out; the caller closes it then.
-cdef Connection* connection_new(
-    Net* net, int32_t fd, int32_t listener, const void* address
-) noexcept nogil
+cdef Connection* connection_new(Net* net, int32_t fd, int32_t listener,
+                                const void* address) noexcept nogil
 # Acceptor: refuse it.
 cdef void connection_discard(Connection* connection) noexcept nogil
 # Acceptor: give it to the thread with the fewest connections.
 cdef void connection_place(Net* net, Connection* connection) noexcept nogil
 
-# ---- network thread -----------------------------------------------------------------------------
+# ---- network thread ----------------------------------------------------------------------------
 # Cancels what is parked and closes the socket. The structure stays valid until the end of the turn.
 # reason goes into the log at that level, NULL: no line.
 cdef void connection_close(Connection* connection, int32_t level, const char* reason) noexcept nogil
+# The client's bytes are at fault: no more reading, closed when what is ready has been sent.
+cdef void connection_fail(Connection* connection, int32_t level, const char* reason) noexcept nogil
 # No reading for so long (throttling).
 cdef void connection_mute(Connection* connection, int64_t milliseconds) noexcept nogil
 # Wait for net_unstall_all. The caller has raised net.stalled and tried once more.

@@ -14,8 +14,8 @@ from kbroker.ext.atomics cimport (
     atomic_exchange_i32,
 )
 from kbroker.ext.connection cimport (
-    BLOCK_CLOSED, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_IN_FLUSH, FLAG_IN_READY,
-    FLAG_IN_STALLED, LOG_LINE_BYTES, Post,
+    BLOCK_CLOSED, BLOCK_FAILED, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_IN_FLUSH,
+    FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post,
 )
 from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, net_log_text
@@ -23,7 +23,7 @@ from kbroker.ext.memory cimport buffer_free, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
 from kbroker.ext.posix cimport close, snprintf
 from kbroker.ext.response cimport (
-    connection_cancel_ops, connection_unblock, out_clear,
+    connection_cancel_ops, connection_unblock, flush_later, out_clear,
 )
 from kbroker.ext.sockets cimport (
     AF_INET, AF_INET6, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, epoll_ctl,
@@ -67,7 +67,7 @@ cdef void peer_text(Connection* connection, char* text) noexcept nogil:
         inet_ntop(AF_INET6, connection.address, text, ADDRESS_TEXT_BYTES)
 
 
-# ---- opening ------------------------------------------------------------------------------------
+# ---- opening -----------------------------------------------------------------------------------
 
 cdef Connection* connection_new(Net* net, int32_t fd, int32_t listener,
                                 const void* address) noexcept nogil:
@@ -131,7 +131,7 @@ cdef void adopt(NetThread* thread, Post* post) noexcept nogil:
         connection_close(connection, LOG_ERROR, "epoll_ctl failed")
 
 
-# ---- timers -------------------------------------------------------------------------------------
+# ---- timers ------------------------------------------------------------------------------------
 
 cdef void idle_fired(Timer* timer) noexcept nogil:
     """The timer is not moved at each request; it looks when it fires."""
@@ -159,7 +159,7 @@ cdef void connection_mute(Connection* connection, int64_t milliseconds) noexcept
               connection.thread.now_ms + milliseconds)
 
 
-# ---- stalling -----------------------------------------------------------------------------------
+# ---- stalling ----------------------------------------------------------------------------------
 
 cdef void connection_stall(Connection* connection, uint32_t block) noexcept nogil:
     cdef NetThread* thread = connection.thread
@@ -193,7 +193,7 @@ cdef void connections_retry(NetThread* thread) noexcept nogil:
         connection_unblock(connection, BLOCK_STALL | BLOCK_MEMORY)
 
 
-# ---- closing ------------------------------------------------------------------------------------
+# ---- closing -----------------------------------------------------------------------------------
 
 cdef void log_close(Connection* connection, int32_t level, const char* reason) noexcept nogil:
     cdef char text[LOG_LINE_BYTES]
@@ -268,6 +268,16 @@ cdef void connection_close(Connection* connection, int32_t level,
     atomic_add_i64(&thread.assigned, -1)
     atomic_add_i64(&net.connections, -1)
     tell_acceptor(net)
+
+
+cdef void connection_fail(Connection* connection, int32_t level,
+                          const char* reason) noexcept nogil:
+    if connection.blocked & (BLOCK_CLOSED | BLOCK_FAILED):
+        return
+    connection.blocked |= BLOCK_FAILED
+    if reason != NULL:
+        log_close(connection, level, reason)
+    flush_later(connection)
 
 
 cdef void leave_stalled(Connection* connection) noexcept nogil:

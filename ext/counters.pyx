@@ -1,4 +1,7 @@
-"""Sums of the network threads' counters: each written by its own thread, and read here as it is."""
+"""Sums of the network threads' counters.
+
+Each is written by its own thread, and read here as it is.
+"""
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 

@@ -14,8 +14,8 @@ from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.queue cimport queue_pop
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_start, net_stop
 
-# Keys that the engine understands, with the value where none is given: Apache Kafka's names and
-# defaults, then kbroker's own. Bytes, milliseconds and counts; -1 leaves the choice to the system.
+# Keys that the engine understands, with the value used where none is given: Apache Kafka's names
+# and defaults, then kbroker's own. Bytes, milliseconds, counts; -1 leaves the choice to the system.
 DEFAULTS = {
     "num.network.threads": 3,
     "num.io.threads": 8,

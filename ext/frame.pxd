@@ -16,9 +16,8 @@ cdef enum FrameResult:
     FRAME_STALLED           # keep it and offer it again after net_unstall_all
 
 # The frame after its length field. 0, or -1 for bytes that are no header.
-cdef int frame_parse_header(
-    Net* net, Request* request, uint8_t* frame, uint32_t length
-) noexcept nogil
+cdef int frame_parse_header(Net* net, Request* request, uint8_t* frame,
+                            uint32_t length) noexcept nogil
 cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) noexcept nogil
 # In the I/O pool: fills the request from the job and calls the handler.
 cdef int job_handle(Job* job) noexcept nogil

@@ -8,9 +8,9 @@ from kbroker.ext.connection cimport (
     API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, H_CLOSE, H_CONTROL, H_IO, H_STALL, Job,
     JobQueue, NetThread,
 )
-from kbroker.ext.connections cimport connection_close, connection_stall
+from kbroker.ext.connections cimport connection_fail, connection_stall
 from kbroker.ext.endian cimport load_be32, load_i16
-from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_WARNING
+from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
 
@@ -90,14 +90,15 @@ cdef int frame_parse_header(Net* net, Request* request, uint8_t* frame,
 
 cdef bint is_unknown_api_versions(Net* net, Request* request) noexcept nogil:
     """A version of the future, which gets an answer whatever stands in its header."""
-    return request.api_key == API_VERSIONS_KEY \
-        and request.api_version > net.apis[API_VERSIONS_KEY].max_version
+    if request.api_key != API_VERSIONS_KEY:
+        return False
+    return request.api_version > net.apis[API_VERSIONS_KEY].max_version
 
 
 cdef void close_for(Connection* connection, const char* text, int a, int b) noexcept nogil:
     cdef char reason[REASON_BYTES]
     snprintf(reason, REASON_BYTES, text, a, b)
-    connection_close(connection, LOG_WARNING, reason)
+    connection_fail(connection, LOG_WARNING, reason)
 
 
 cdef bint is_served(Connection* connection, Request* request) noexcept nogil:
@@ -190,8 +191,7 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
             return FRAME_STALLED
     thread.counters.requests += 1
     if outcome == H_CLOSE:
-        connection_close(connection, LOG_WARNING if request.reason != NULL else LOG_DEBUG,
-                         request.reason)
+        connection_fail(connection, LOG_WARNING, request.reason)
     return FRAME_TAKEN
 
 

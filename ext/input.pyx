@@ -18,7 +18,7 @@ from kbroker.ext.atomics cimport atomic_add_i64, atomic_exchange_i64, atomic_fen
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_MEMORY, FLAG_PEER_CLOSED, FLAG_READABLE, NetThread,
 )
-from kbroker.ext.connections cimport connection_close, connection_stall, input_free
+from kbroker.ext.connections cimport connection_close, connection_fail, connection_stall, input_free
 from kbroker.ext.endian cimport load_be32
 from kbroker.ext.frame cimport FRAME_STALLED, frame_handle
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
@@ -35,7 +35,7 @@ cdef enum:
     WANTS_ROOM = -1                 # Connection.wanted: any room, before reading at all
 
 
-# ---- frames -------------------------------------------------------------------------------------
+# ---- frames ------------------------------------------------------------------------------------
 
 cdef bint is_length_good(Connection* connection, int32_t length) noexcept nogil:
     cdef char reason[128]
@@ -43,7 +43,7 @@ cdef bint is_length_good(Connection* connection, int32_t length) noexcept nogil:
         return True
     snprintf(reason, 128, "a frame of %d bytes; socket.request.max.bytes is %ld", <int> length,
              <long> connection.net.settings.request_bytes_max)
-    connection_close(connection, LOG_WARNING, reason)
+    connection_fail(connection, LOG_WARNING, reason)
     return False
 
 
@@ -66,7 +66,7 @@ cdef uint64_t handle_frames(Connection* connection, uint8_t* p, uint64_t n) noex
     return used
 
 
-# ---- keeping ------------------------------------------------------------------------------------
+# ---- keeping -----------------------------------------------------------------------------------
 
 cdef bint reserve_or_wait(Connection* connection, int64_t size) noexcept nogil:
     """Reserve the memory of a frame; without any the connection waits, and what it already holds
@@ -159,10 +159,10 @@ cdef void go_on_with_kept(Connection* connection) noexcept nogil:
         make_room(connection)
 
 
-# ---- reading ------------------------------------------------------------------------------------
+# ---- reading -----------------------------------------------------------------------------------
 
 cdef ssize_t socket_read(Connection* connection, iovec_t* parts, int count) noexcept nogil:
-    """Where TLS will decrypt. Bytes; 0 when there is nothing to handle (closed, none now)."""
+    """Where TLS will decrypt. Bytes; 0: nothing to handle (closed, or no bytes now)."""
     cdef NetThread* thread = connection.thread
     cdef size_t asked = parts[0].iov_len + (parts[1].iov_len if count > 1 else 0)
     cdef ssize_t got = readv(connection.fd, parts, count)

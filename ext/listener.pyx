@@ -19,8 +19,8 @@ from kbroker.ext.posix cimport (
     EAGAIN, EMFILE, ENFILE, ENOMEM, close, errno, pthread_create, pthread_join,
 )
 from kbroker.ext.sockets cimport (
-    ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4,
-    poll, pollfd_t, read, sockaddr_storage_t, sockaddr_t, thread_name, write,
+    ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4, poll, pollfd_t, read,
+    sockaddr_storage_t, sockaddr_t, thread_name, write,
 )
 
 cdef enum:

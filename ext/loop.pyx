@@ -75,7 +75,7 @@ cdef void read_clocks(NetThread* thread) noexcept nogil:
     thread.wall_ms = realtime_ms()
 
 
-# ---- steps --------------------------------------------------------------------------------------
+# ---- steps -------------------------------------------------------------------------------------
 
 cdef int wait_for_events(NetThread* thread, epoll_event_t* events) noexcept nogil:
     cdef int64_t wait_ms = 0

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kbroker.ext.connection cimport Handler, Net, NetThread, Post
 
-# ---- any thread ---------------------------------------------------------------------------------
+# ---- any thread --------------------------------------------------------------------------------
 # `post.run` is called on the thread; it is woken only when it sleeps.
 cdef void thread_post(NetThread* thread, Post* post) noexcept nogil
 cdef void thread_wake(NetThread* thread) noexcept nogil
@@ -16,10 +16,10 @@ cdef void network_unstall(void* net) noexcept nogil
 # loop turn; never called by a network or I/O thread, nor with the GIL held.
 cdef void net_synchronize(Net* net) noexcept nogil
 
-# ---- before start -------------------------------------------------------------------------------
+# ---- before start ------------------------------------------------------------------------------
 cdef void net_install(Net* net, int32_t api_key, Handler handler) noexcept nogil
 
-# ---- the loop -----------------------------------------------------------------------------------
+# ---- the loop ----------------------------------------------------------------------------------
 # Runs everything in the inbox, in the order in which it was posted.
 cdef int64_t thread_run_posts(NetThread* thread) noexcept nogil
 # Announces that the thread will sleep; false when there is something to do first.

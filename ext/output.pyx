@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from kbroker.ext.connection cimport (
-    BLOCK_CLOSED, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_UNWRITABLE, Out, Region,
+    BLOCK_CLOSED, BLOCK_FAILED, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_UNWRITABLE, Out, Region,
 )
 from kbroker.ext.connections cimport connection_close
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
@@ -129,5 +129,5 @@ cdef void thread_flush(NetThread* thread) noexcept nogil:
         connection.flags &= ~<uint32_t> FLAG_IN_FLUSH
         if not connection.blocked & BLOCK_CLOSED:
             connection_flush(connection)
-        if connection.failed != NULL:
+        if connection.blocked & BLOCK_FAILED:
             connection_close(connection, LOG_WARNING, connection.failed)

@@ -17,7 +17,7 @@ cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogi
 # Wakes everybody who waits, for good.
 cdef void queue_close(JobQueue* queue) noexcept nogil
 
-# Copies the request, parks its Op; NULL when memory is out. One reference of the Op goes with it.
+# Copies the request and parks its Op, of which it holds a reference; NULL when memory is out.
 cdef Job* job_new(Request* request) noexcept nogil
 # Hands the outcome back to the connection's network thread, which frees the job.
 cdef void job_finish(Job* job, int32_t outcome) noexcept nogil

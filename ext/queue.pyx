@@ -7,7 +7,7 @@ from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_JOB, H_DONE, H_NONE, H_PENDING, NetThread, Post,
 )
-from kbroker.ext.connections cimport connection_close, peer_text
+from kbroker.ext.connections cimport connection_fail, peer_text
 from kbroker.ext.debug cimport OBJECT_REQUEST, object_born, object_died
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.memory cimport buffer_alloc, buffer_free, pool_force, pool_release
@@ -112,7 +112,7 @@ cdef void queue_close(JobQueue* queue) noexcept nogil:
     pthread_mutex_unlock(&queue.lock)
 
 
-# ---- jobs ---------------------------------------------------------------------------------------
+# ---- jobs --------------------------------------------------------------------------------------
 
 cdef Job* job_new(Request* request) noexcept nogil:
     """Called on the network thread; the connection waits until the job comes back."""
@@ -172,10 +172,12 @@ cdef void settle(NetThread* thread, Job* job) noexcept nogil:
     """The connection still lives: answer, close, or leave the Op parked."""
     cdef Op* op = job.op
     connection_unblock(op.connection, BLOCK_JOB)
-    if job.outcome == H_DONE or job.outcome == H_NONE:
+    if op.failed != NULL:
+        connection_fail(op.connection, LOG_WARNING, op.failed)
+    elif job.outcome == H_DONE or job.outcome == H_NONE:
         op_ready(op)
     elif job.outcome != H_PENDING:
-        connection_close(op.connection, LOG_WARNING, job.reason)
+        connection_fail(op.connection, LOG_WARNING, job.reason)
     else:
         if op.timer.deadline_ms > 0:
             timer_arm(&thread.wheel, &op.timer, thread.now_ms + op.timer.deadline_ms)

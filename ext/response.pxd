@@ -37,7 +37,7 @@ cdef enum:
     CHUNK_BYTES = 16384
     REPLY_HEADER_BYTES = 9  # length, correlation id, tagged fields
 
-# ---- writing an answer; NULL when memory is out (then return H_CLOSE) ------------------------
+# ---- writing an answer; NULL when memory is out (then return H_CLOSE) --------------------------
 cdef uint8_t* reply_begin(Reply* reply, uint32_t bytes_max) noexcept nogil
 # length bytes of fd from position follow the first `written` bytes of body; calls in ascending
 # order. release(ref) is called once in any case, also when the connection dies. 0 or -1.
@@ -45,7 +45,7 @@ cdef int reply_region(Reply* reply, uint32_t written, int32_t fd, int64_t positi
                       int64_t length, void* ref, RegionRelease release) noexcept nogil
 cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil
 
-# ---- operations, network thread ---------------------------------------------------------------
+# ---- operations, network thread ----------------------------------------------------------------
 cdef Op* op_park(Request* request) noexcept nogil
 cdef void op_ready(Op* op) noexcept nogil
 cdef void op_deadline(Op* op, int64_t milliseconds) noexcept nogil      # < 0 disarms
@@ -57,7 +57,7 @@ cdef void op_hold(Op* op) noexcept nogil
 cdef void op_post(Op* op) noexcept nogil
 cdef void op_release(Op* op) noexcept nogil
 
-# ---- between response, the loop and the queues ---------------------------------------------------
+# ---- between response, the loop and the queues -------------------------------------------------
 cdef Op* op_new(NetThread* thread) noexcept nogil
 cdef void op_drop(Op* op) noexcept nogil                # op_release on its own thread
 cdef void out_append(Connection* connection, Op* op) noexcept nogil

@@ -16,8 +16,8 @@ from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_add_relaxed_i32, atomic_exchange_i32, atomic_load_i32, atomic_store_i32,
 )
 from kbroker.ext.connection cimport (
-    BLOCK_INFLIGHT, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD, OP_INLINE_BYTES, OP_PARKED, OP_READY,
-    Region,
+    BLOCK_FAILED, BLOCK_INFLIGHT, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD, OP_INLINE_BYTES, OP_PARKED,
+    OP_READY, Region,
 )
 from kbroker.ext.debug cimport (
     OBJECT_DELAYED_OPERATION, debug_assert, object_born, object_died,
@@ -32,7 +32,7 @@ cdef enum:
     COPY_BYTES_MAX = 4096       # an answer up to this size is copied behind the one before it
 
 
-# ---- chunks ---------------------------------------------------------------------------------
+# ---- chunks ------------------------------------------------------------------------------------
 
 cdef Chunk* chunk_new(NetThread* thread, uint32_t size) noexcept nogil:
     cdef Chunk* chunk
@@ -171,7 +171,7 @@ cdef void out_append(Connection* connection, Op* op) noexcept nogil:
     source.unsent = 0
 
 
-# ---- writing an answer ------------------------------------------------------------------------
+# ---- writing an answer -------------------------------------------------------------------------
 
 cdef uint8_t* reply_begin(Reply* reply, uint32_t bytes_max) noexcept nogil:
     cdef uint8_t* at
@@ -232,7 +232,7 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil:
         flush_later(reply.request.connection)
 
 
-# ---- lists of the thread ------------------------------------------------------------------------
+# ---- lists of the thread -----------------------------------------------------------------------
 
 cdef void flush_later(Connection* connection) noexcept nogil:
     """Send the output of this connection at the end of the turn."""
@@ -266,7 +266,7 @@ cdef void connection_unblock(Connection* connection, uint32_t block) noexcept no
         ready_later(connection)
 
 
-# ---- operations ---------------------------------------------------------------------------------
+# ---- operations --------------------------------------------------------------------------------
 
 cdef void op_run(NetThread* thread, Post* post) noexcept nogil:
     """An Op came through the inbox: an event, or its last reference was dropped elsewhere."""
@@ -359,6 +359,7 @@ cdef Op* op_park(Request* request) noexcept nogil:
 
 cdef void op_ready(Op* op) noexcept nogil:
     cdef Connection* connection = op.connection
+    debug_assert(op.reply.thread != NULL, "a job answers by its outcome")
     if op.state != OP_PARKED:
         return
     timer_disarm(&op.thread.wheel, &op.timer)
@@ -373,19 +374,24 @@ cdef void op_ready(Op* op) noexcept nogil:
         op.connection = NULL
         out_append(connection, op)
         op_drop(op)
+        connection.last_active_ms = connection.thread.now_ms
         flush_later(connection)
     if connection.in_flight < connection.net.settings.in_flight_max:
         connection_unblock(connection, BLOCK_INFLIGHT)
 
 
 cdef void op_close(Op* op, const char* reason) noexcept nogil:
+    if op.reply.thread == NULL:
+        op.failed = reason              # lent to a job: done when that comes back
+        return
     if op.state != OP_PARKED or op.connection == NULL:
         return
     timer_disarm(&op.thread.wheel, &op.timer)
-    op.connection.failed = reason       # see thread_flush; that cancels nothing that has let go
     op.on_event = NULL
     op.on_timeout = NULL
     op.on_cancel = NULL
+    op.connection.failed = reason
+    op.connection.blocked |= BLOCK_FAILED
     flush_later(op.connection)
 
 

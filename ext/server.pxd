@@ -1,4 +1,4 @@
-"""Net: made, started, stopped, freed. The wiring of the network half; Engine is its Python face."""
+"""Net: made, started, stopped and freed. The network half wired; Engine is its Python face."""
 from libc.stdint cimport int32_t, int64_t
 
 from kbroker.ext.connection cimport Net, NetSettings

@@ -10,8 +10,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     API_KEYS_MAX, API_VERSIONS_KEY, H_CLOSE, Job, JobQueue, LISTENERS_MAX, NET_THREADS_MAX,
-    NetThread,
-    STOP_DRAIN, STOP_NOW,
+    NetThread, STOP_DRAIN, STOP_NOW,
 )
 from kbroker.ext.io_pool cimport io_pool_start, io_pool_stop
 from kbroker.ext.listener cimport acceptor_start, acceptor_stop

@@ -5,9 +5,9 @@ by another thread, with a file region, from the I/O pool, not at all, or not yet
 """
 import os
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from kbroker.ext.atomics cimport (
     atomic_add_i64, atomic_load_i32, atomic_load_i64, atomic_store_i32, atomic_store_i64,
@@ -15,7 +15,8 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.connection cimport (
     H_CLOSE, H_DONE, H_IO, H_NONE, H_PENDING, H_STALL, Net, Op, Reply, Request,
 )
-from kbroker.ext.endian cimport load_be32
+from kbroker.ext.crc32c cimport crc32c_extend
+from kbroker.ext.endian cimport load_be16, load_be32, store_be16, store_be32, store_be64
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.memory cimport (
     Pool, buffer_alloc, buffer_free, pool_destroy, pool_init, pool_release, pool_reserve,
@@ -23,7 +24,7 @@ from kbroker.ext.memory cimport (
 from kbroker.ext.network cimport net_install, net_synchronize, net_unstall_all
 from kbroker.ext.posix cimport (
     pthread_create, pthread_join, pthread_mutex_init,
-    pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, pthread_t,
+    pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, pthread_t, pwrite,
 )
 from kbroker.ext.response cimport (
     op_deadline, op_hold, op_park, op_post, op_ready, op_release, reply_begin, reply_end,
@@ -45,12 +46,13 @@ cdef int32_t poster_running = 0
 cdef pthread_t poster
 cdef int64_t cancelled = 0
 cdef int64_t released = 0
+cdef int64_t produced = 0
 cdef int32_t stalling = 0
 cdef int region_fd = -1
 pthread_mutex_init(&held_lock, NULL)
 
 
-# ---- answers ------------------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------
 
 cdef int echo_into(Reply* reply, const uint8_t* p, const uint8_t* end) noexcept nogil:
     cdef uint32_t length = <uint32_t> (end - p)
@@ -105,7 +107,34 @@ cdef int handle_stall_on_io(Request* request) noexcept nogil:
     return handle_stall(request)
 
 
-# ---- parked -------------------------------------------------------------------------------------
+cdef int handle_produce(Request* request) noexcept nogil:
+    """Produce v3 to v8 of one batch as the bench's floor does it: CRC, pwrite, acknowledge."""
+    cdef uint8_t* p = request.p + 2 + 2 + 4 + 4
+    cdef uint8_t* topic = p
+    cdef uint32_t topic_size = 2 + load_be16(p)
+    cdef uint8_t* batch = p + topic_size + 12
+    cdef uint32_t size = load_be32(batch - 4)
+    cdef uint8_t* at
+    cdef int error = 0
+    if crc32c_extend(0, batch + 21, size - 21) != load_be32(batch + 17):
+        error = 2
+    store_be64(batch, 0)
+    if region_fd >= 0 and error == 0:
+        pwrite(region_fd, batch, size, atomic_add_i64(&produced, size) % (<int64_t> 2 << 30))
+    at = reply_begin(&request.reply, topic_size + 46)
+    if at == NULL:
+        return H_CLOSE
+    memset(at, 0, topic_size + 46)
+    store_be32(at, 1)
+    memcpy(at + 4, topic, topic_size)
+    store_be32(at + 4 + topic_size, 1)
+    memcpy(at + 8 + topic_size, batch - 8, 4)
+    store_be16(at + 12 + topic_size, <uint16_t> error)
+    reply_end(&request.reply, topic_size + 46)
+    return H_DONE
+
+
+# ---- parked ------------------------------------------------------------------------------------
 
 cdef void forget(Op* op) noexcept nogil:
     free(op.ext)
@@ -215,7 +244,7 @@ cdef void post_held() noexcept nogil:
         op_release(op)
 
 
-# ---- file regions -------------------------------------------------------------------------------
+# ---- file regions ------------------------------------------------------------------------------
 
 cdef void count_release(void* ref) noexcept nogil:
     atomic_add_i64(&released, 1)
@@ -259,7 +288,7 @@ cdef int handle_regions_posted(Request* request) noexcept nogil:
     return H_PENDING if give_to_poster(op) else H_CLOSE
 
 
-# ---- the Python face ----------------------------------------------------------------------------
+# ---- the Python face ---------------------------------------------------------------------------
 
 ECHO, COUNT, SILENCE, CLOSE, STALL, ON_IO, STALL_ON_IO, POSTED, POSTED_ON_IO, DEADLINE, REGIONS, \
     REGIONS_POSTED = range(100, 112)
@@ -267,10 +296,11 @@ CONTROL = 112
 
 
 def install(engine: Engine, fd: int = -1) -> None:
-    """Give the engine all handlers; `fd` is the file of the regions."""
+    """Give the engine all handlers; `fd` is the file of the regions, and what produce writes to."""
     global region_fd
     cdef Net* net = engine.net
     region_fd = fd
+    net_install(net, 0, handle_produce)
     net_install(net, 100, handle_echo)
     net_install(net, 101, handle_count)
     net_install(net, 102, handle_silence)
