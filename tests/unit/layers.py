@@ -92,6 +92,7 @@ LAYERS = (
     "kbroker.ext.control",
     "kbroker.ext.server",
     "kbroker.ext.engine",
+    "kbroker.ext.data_plane",
     "kbroker.ext.client",
     "kbroker.ext.testing",
     "kbroker.ext.testing_journal",

@@ -1,0 +1,8 @@
+"""The data plane as the control plane sees it: see data_plane.pyx."""
+from kbroker.ext.broker cimport Broker
+from kbroker.ext.engine cimport Engine
+
+cdef class DataPlane:
+    cdef readonly Engine engine
+    cdef Broker* broker
+    cdef dict logs                  # keeps the Python faces of the logs in the table alive

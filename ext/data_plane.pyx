@@ -1,0 +1,234 @@
+"""The data plane put together: network half, topic table, journal, Produce and Fetch.
+
+The control plane builds one, pushes down what the data plane must know (topics, their logs,
+ApiVersions) and takes the requests that are its own from `engine`.
+
+Order of life: DataPlane, `open_journal`, `adopt` each log, `add_topic`, engine.listen,
+engine.start; then engine.stop, `stop_journal`, close the logs, `close_journal`. Until the journal
+is open, and where there is none, appends are durable as the page cache is.
+"""
+import os
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+
+from kbroker.ext.connection cimport Net
+from kbroker.ext.engine cimport Engine
+from kbroker.ext.fetch cimport handle_fetch
+from kbroker.ext.journal cimport (
+    Journal,
+    JournalCallbacks,
+    journal_create,
+    journal_destroy,
+    journal_start,
+    journal_stop,
+)
+from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.log cimport Log
+from kbroker.ext.log_append cimport log_advance_hw
+from kbroker.ext.log_flush cimport log_flush
+from kbroker.ext.log_recovery cimport log_set_journal
+from kbroker.ext.log_state cimport LOG_CLOSED, LOG_OK, Log as LogStruct
+from kbroker.ext.log_state cimport log_offline, log_ref, log_unref
+from kbroker.ext.network cimport net_install, net_synchronize, network_unstall
+from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.produce cimport handle_produce
+from kbroker.ext.purgatory cimport log_wake
+from kbroker.ext.registry cimport (
+    registry_destroy,
+    registry_init,
+    registry_put,
+    registry_remove,
+)
+from kbroker.ext.sessions cimport sessions_destroy, sessions_init
+
+cdef enum:
+    PRODUCE = 0
+    FETCH = 1
+
+
+# -- what the journal calls -------------------------------------------------------------------
+
+cdef void retain_log(void* log) noexcept nogil:
+    log_ref(<LogStruct*>log)
+
+
+cdef void release_log(void* log) noexcept nogil:
+    log_unref(<LogStruct*>log)
+
+
+cdef void on_durable(void* context, int64_t end_offset) noexcept nogil:
+    """The flusher: these offsets are on disk, or the journal has failed."""
+    cdef LogStruct* log = <LogStruct*>context
+    if end_offset >= 0:
+        if log_advance_hw(log, end_offset):
+            log_wake(log)
+        return
+    pthread_mutex_lock(&log.lock)
+    log_offline(log, EIO)
+    pthread_mutex_unlock(&log.lock)
+    log_wake(log)
+
+
+cdef int sync_log(void* context) noexcept nogil:
+    """The checkpointer: a closed log was synced when it was closed, a deleted one needs none."""
+    cdef int64_t recovery_point
+    cdef int code = log_flush(<LogStruct*>context, realtime_ms(), &recovery_point)
+    if code == LOG_OK or code == LOG_CLOSED:
+        return 0
+    log_wake(<LogStruct*>context)
+    return EIO
+
+
+cdef void synchronize(void* net) noexcept nogil:
+    net_synchronize(<Net*>net)
+
+
+# -- the face ---------------------------------------------------------------------------------
+
+cdef class DataPlane:
+    """See the module. `settings` are the engine's."""
+
+    def __cinit__(self, settings, *, int32_t fetch_bytes_max=57671680,
+                  int64_t fetch_sessions_max=1000):
+        self.broker = <Broker*>calloc(1, sizeof(Broker))
+        if self.broker == NULL or registry_init(&self.broker.registry) != 0:
+            raise MemoryError("no memory for the data plane")
+        sessions_init(&self.broker.sessions, fetch_sessions_max)
+        self.broker.fetch_bytes_max = fetch_bytes_max
+        self.engine = Engine(settings)
+        self.engine.net.broker = self.broker
+        self.broker.registry.synchronize = synchronize
+        self.broker.registry.synchronize_argument = self.engine.net
+        net_install(self.engine.net, PRODUCE, handle_produce)
+        net_install(self.engine.net, FETCH, handle_fetch)
+        self.logs = {}
+
+    def __dealloc__(self):
+        if self.broker == NULL:
+            return
+        if self.engine is not None:
+            self.engine.stop(0)
+            self.broker.registry.synchronize = NULL
+            self.engine.net.broker = NULL
+        if self.broker.journal != NULL:
+            with nogil:
+                journal_stop(self.broker.journal)
+            journal_destroy(self.broker.journal, False)
+        registry_destroy(&self.broker.registry)
+        sessions_destroy(&self.broker.sessions)
+        free(self.broker)
+
+    # journal
+
+    def open_journal(self, directory, *, int64_t buffer_bytes, int64_t file_bytes,
+                     int64_t bytes_max, int64_t flush_interval_ms):
+        """Make the journal and start its threads: durability=fsync from now on.
+
+        No journal may be left in the directory (journal_recovery.remove).
+        """
+        cdef JournalCallbacks callbacks
+        callbacks.retain = retain_log
+        callbacks.release = release_log
+        callbacks.durable = on_durable
+        callbacks.sync = sync_log
+        salt = int.from_bytes(os.urandom(8), "big")
+        cdef bytes path = os.fsencode(directory)
+        cdef const char* raw = path
+        cdef uint64_t drawn = salt
+        cdef Journal* journal
+        with nogil:
+            journal = journal_create(raw, buffer_bytes, file_bytes, bytes_max, flush_interval_ms,
+                                     &callbacks, drawn)
+        if journal == NULL:
+            raise OSError(f"cannot make a journal in {directory}: is the disk full?")
+        journal.unstall = network_unstall
+        journal.unstall_argument = self.engine.net
+        code = journal_start(journal)
+        if code:
+            journal_destroy(journal, True)
+            raise OSError(code, os.strerror(code))
+        self.broker.journal = journal
+
+    def adopt(self, Log log not None):
+        """Have the log's appends go through the journal. Before it is served."""
+        log_set_journal(log.core, self.broker.journal)
+
+    def stop_journal(self):
+        """Write what is left and end its threads; nothing may append any more."""
+        if self.broker.journal != NULL:
+            with nogil:
+                journal_stop(self.broker.journal)
+
+    def close_journal(self, *, unlink_files):
+        """Free a stopped journal. unlink_files: all logs were synced and closed cleanly."""
+        cdef Journal* journal = self.broker.journal
+        if journal != NULL:
+            self.broker.journal = NULL
+            journal_destroy(journal, unlink_files)
+
+    def journal_error(self):
+        """The errno of the write or sync that ended the journal; 0 while it is well."""
+        return 0 if self.broker.journal == NULL else self.broker.journal.failed
+
+    def journal_stats(self):
+        """Groups and bytes written, nanoseconds spent writing them, files on disk."""
+        cdef Journal* journal = self.broker.journal
+        if journal == NULL:
+            return {}
+        return {
+            "groups": journal.groups_written,
+            "bytes": journal.bytes_written,
+            "flush_ns": journal.flush_ns_total,
+            "files": journal.files_count,
+        }
+
+    # topics
+
+    def add_topic(self, name, bytes topic_id not None, logs, *, internal=False):
+        """Put a topic into the table, or replace the one of that name (partitions were added).
+
+        logs: one for each partition, None where it is offline.
+        """
+        cdef bytes encoded = name.encode()
+        cdef const uint8_t* raw = <const uint8_t*><const char*>encoded
+        cdef const uint8_t* raw_id = <const uint8_t*><const char*>topic_id
+        cdef int32_t length = <int32_t>len(encoded)
+        cdef int32_t count = <int32_t>len(logs)
+        cdef bint is_internal = internal
+        cdef LogStruct** table
+        cdef int code
+        if len(topic_id) != 16:
+            raise ValueError("a topic id has 16 bytes")
+        table = <LogStruct**>malloc(max(count, 1) * sizeof(void*))
+        if table == NULL:
+            raise MemoryError("no memory for a topic")
+        for i, log in enumerate(logs):
+            table[i] = (<Log?>log).core if log is not None else NULL
+        with nogil:
+            code = registry_put(&self.broker.registry, raw, length, raw_id, is_internal, table,
+                                count)
+        free(table)
+        if code:
+            raise MemoryError("no memory for a topic")
+        self.logs[name] = tuple(logs)
+
+    def remove_topic(self, name):
+        """Take a topic out of the table; True when it was there. Then wake who waits for it."""
+        cdef bytes encoded = name.encode()
+        cdef const uint8_t* raw = <const uint8_t*><const char*>encoded
+        cdef int32_t length = <int32_t>len(encoded)
+        cdef bint found
+        with nogil:
+            found = registry_remove(&self.broker.registry, raw, length)
+        self.logs.pop(name, None)
+        return found
+
+    def wake(self, Log log not None):
+        """After a watermark moved by other hands than the data plane's, or the log went away."""
+        log_wake(log.core)
+
+    def counts(self):
+        """(topics, partitions, fetch sessions) of now."""
+        return (self.broker.registry.topics_count, self.broker.registry.partitions_count,
+                self.broker.sessions.count)

@@ -1,0 +1,45 @@
+"""Decompressing what a topic's settings want to see, and recompressing it; see the contract.
+
+Memory is bounded: a batch decompresses to at most DECOMPRESSED_BYTES_MAX, whatever it claims.
+"""
+from libc.string cimport memset
+
+from kbroker.ext.batch cimport BATCH_OK, batch_parse, batch_validate_records
+from kbroker.ext.batch_build cimport batch_decompress, batch_recompress
+from kbroker.ext.compression cimport buffer_free
+
+cdef enum:
+    DECOMPRESSED_BYTES_MAX = 134217728
+
+
+cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* info,
+                       int32_t* bad_record) noexcept nogil:
+    cdef Buffer records
+    cdef int code
+    memset(&records, 0, sizeof(Buffer))
+    code = batch_decompress(p, info, DECOMPRESSED_BYTES_MAX, &records)
+    if code == BATCH_OK:
+        code = batch_validate_records(records.p, records.p + records.n, rules, info, bad_record)
+    buffer_free(&records)
+    return code
+
+
+cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
+                       Rewritten* out, int32_t* bad_record) noexcept nogil:
+    cdef int32_t codec = log.cfg.compression_type
+    cdef int code = BATCH_OK
+    memset(out, 0, sizeof(Rewritten))
+    if info.compression != 0:
+        code = check_records(p, rules, info, bad_record)
+    if code != BATCH_OK or codec < 0 or codec == info.compression:
+        return code
+    code = batch_recompress(p, info, codec, log.cfg.compression_level, DECOMPRESSED_BYTES_MAX,
+                            &out.buffer)
+    if code != BATCH_OK:
+        return code
+    out.batch = out.buffer.p
+    return batch_parse(out.batch, out.batch + out.buffer.n, &out.info)
+
+
+cdef void rewritten_free(Rewritten* rewritten) noexcept nogil:
+    buffer_free(&rewritten.buffer)
