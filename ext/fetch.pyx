@@ -14,6 +14,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from kbroker.ext.connection cimport H_CLOSE, H_DONE, H_PENDING, Op, Reply, Request
+from kbroker.ext.connections cimport connection_close
 from kbroker.ext.error_codes cimport (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -41,13 +42,14 @@ from kbroker.ext.fetch_wire cimport (
     fetch_put_topic,
 )
 from kbroker.ext.journal cimport journal_demand
-from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read
+from kbroker.ext.log_find cimport log_end_offset_for_epoch
+from kbroker.ext.log_read cimport log_aborted, log_read
+from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.log_state cimport LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref
 from kbroker.ext.posix cimport pread, pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.purgatory cimport WATCH_DATA, unwatch, watch
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
 from kbroker.ext.response cimport (
-    op_close,
     op_deadline,
     op_park,
     op_ready,
@@ -71,6 +73,8 @@ cdef enum:
     COPY_BYTES_MAX = 8192           # shorter reads are copied into the response
     FIXED_BYTES = 64
     EVALUATIONS_MAX = 16            # in a row, while appends keep coming between read and watch
+
+cdef const char* UNANSWERED = b"no memory or a read error while answering a fetch"
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -388,7 +392,7 @@ cdef void finish(Op* op) noexcept nogil:
     if write_response(fetch, &op.reply):
         op_ready(op)
     else:
-        op_close(op, b"no memory or a read error while answering a fetch")
+        connection_close(op.connection, LOG_WARNING, UNANSWERED)
     fetch_free(fetch)
 
 
@@ -451,5 +455,5 @@ cdef int handle_fetch(Request* request) noexcept nogil:
     fetch_free(fetch)
     if written:
         return H_DONE
-    request.reason = b"no memory or a read error while answering a fetch"
+    request.reason = UNANSWERED
     return H_CLOSE

@@ -69,7 +69,6 @@ from kbroker.ext.log_state cimport (
 )
 from kbroker.ext.produce_codec cimport Rewritten, rewrite_batch, rewritten_free
 from kbroker.ext.produce_wait cimport (
-    durable_abandon,
     durable_park,
     durable_release,
     durable_watch,
@@ -87,12 +86,7 @@ from kbroker.ext.produce_wire cimport (
 )
 from kbroker.ext.purgatory cimport log_has_readers, log_wake
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
-from kbroker.ext.response cimport (
-    op_close,
-    op_deadline,
-    reply_begin,
-    reply_end,
-)
+from kbroker.ext.response cimport op_deadline, reply_begin, reply_end
 from kbroker.ext.wire cimport Cursor, Slice, Writer, cursor_init, skip_tags, writer_init
 
 cdef enum:
@@ -341,9 +335,8 @@ cdef int reply_when_durable(Produce* produce) noexcept nogil:
         return H_CLOSE
     written = write_reply(produce, &op.reply)
     if written == 0:
-        durable_abandon(op)
-        op_close(op, b"out of memory")
-        return H_PENDING
+        produce.request.reason = b"out of memory"
+        return H_CLOSE
     durable_watch(op, produce.results, produce.count, written)
     journal_demand(produce.broker.journal)
     if not produce.request.on_io:

@@ -11,5 +11,3 @@ cdef Op* durable_park(Request* request, int32_t waiting) noexcept nogil
 cdef void durable_watch(Op* op, const PartitionResult* results, uint32_t count,
                         uint32_t reply_bytes) noexcept nogil
 cdef void durable_release(Op* op) noexcept nogil
-# Instead of durable_watch, when the answer could not be written.
-cdef void durable_abandon(Op* op) noexcept nogil

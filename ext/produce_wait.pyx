@@ -120,7 +120,3 @@ cdef void durable_watch(Op* op, const PartitionResult* results, uint32_t count,
 cdef void durable_release(Op* op) noexcept nogil:
     if atomic_add_i64(&op.pending, -1) == 0:
         op_post(op)
-
-
-cdef void durable_abandon(Op* op) noexcept nogil:
-    waits_free(<WaitWords*>op.u)
