@@ -5,4 +5,4 @@ from kbroker.ext.engine cimport Engine
 cdef class DataPlane:
     cdef readonly Engine engine
     cdef Broker* broker
-    cdef dict logs                  # keeps the Python faces of the logs in the table alive
+    cdef dict topics                # name: (topic id, logs, internal), as in the table

@@ -102,7 +102,7 @@ cdef class DataPlane:
         self.broker.registry.synchronize_argument = self.engine.net
         net_install(self.engine.net, PRODUCE, handle_produce)
         net_install(self.engine.net, FETCH, handle_fetch)
-        self.logs = {}
+        self.topics = {}
 
     def __dealloc__(self):
         if self.broker == NULL:
@@ -185,7 +185,7 @@ cdef class DataPlane:
 
     # topics
 
-    def add_topic(self, name, bytes topic_id not None, logs, *, internal=False):
+    def add_topic(self, name, bytes topic_id not None, logs, internal=False):
         """Put a topic into the table, or replace the one of that name (partitions were added).
 
         logs: one for each partition, None where it is offline.
@@ -211,7 +211,12 @@ cdef class DataPlane:
         free(table)
         if code:
             raise MemoryError("no memory for a topic")
-        self.logs[name] = tuple(logs)
+        self.topics[name] = (topic_id, list(logs), internal)
+
+    def add_partitions(self, name, logs):
+        """The same topic with more partitions at its end."""
+        topic_id, present, internal = self.topics[name]
+        self.add_topic(name, topic_id, present + list(logs), internal)
 
     def remove_topic(self, name):
         """Take a topic out of the table; True when it was there. Then wake who waits for it."""
@@ -221,7 +226,7 @@ cdef class DataPlane:
         cdef bint found
         with nogil:
             found = registry_remove(&self.broker.registry, raw, length)
-        self.logs.pop(name, None)
+        self.topics.pop(name, None)
         return found
 
     def wake(self, Log log not None):

@@ -42,8 +42,7 @@ from kbroker.ext.fetch_wire cimport (
     fetch_put_topic,
 )
 from kbroker.ext.journal cimport journal_demand
-from kbroker.ext.log_find cimport log_end_offset_for_epoch
-from kbroker.ext.log_read cimport log_aborted, log_read
+from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.log_state cimport LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref
 from kbroker.ext.posix cimport pread, pthread_mutex_lock, pthread_mutex_unlock
