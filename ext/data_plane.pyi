@@ -1,17 +1,18 @@
 from collections.abc import Sequence
+from typing import Self
 
 from kbroker.ext.engine import Engine
 from kbroker.ext.log import Log
 
 class DataPlane:
     engine: Engine
-    def __init__(
-        self,
+    def __new__(
+        cls,
         settings: dict[str, int],
         *,
         fetch_bytes_max: int = 57671680,
         fetch_sessions_max: int = 1000,
-    ) -> None: ...
+    ) -> Self: ...
     def open_journal(
         self,
         directory: str,

@@ -1,4 +1,5 @@
 from typing import Literal, final
+from typing import Self
 
 @final
 class Log:
@@ -11,8 +12,8 @@ class Log:
     size_bytes: int
     leader_epoch: int
     offline: str | None
-    def __init__(
-        self,
+    def __new__(
+        cls,
         directory: str,
         topic: str,
         topic_id: bytes,
@@ -23,7 +24,7 @@ class Log:
         recovery_point: int = 0,
         clean: bool,
         durable: bool,
-    ) -> None: ...
+    ) -> Self: ...
     def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]: ...
     def read(
         self,

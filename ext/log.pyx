@@ -62,14 +62,14 @@ from kbroker.ext.producers cimport ORIGIN_COORDINATOR, PRODUCER_BATCHES, Produce
 from kbroker.ext.segment cimport segment_load_times, segment_unref
 from kbroker.ext.walk cimport read_fully
 
-ISOLATION = {
+_ISOLATION = {
     "high_watermark": READ_TO_HW,
     "last_stable_offset": READ_TO_LSO,
     "log_end_offset": READ_TO_LEO,
 }
 
 # Errors that a caller's argument or batch brings about.
-CLIENT_ERRORS = {
+_CLIENT_ERRORS = {
     LOG_OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
     LOG_TOO_LARGE: ErrorCode.RECORD_LIST_TOO_LARGE,
     LOG_INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -108,8 +108,8 @@ cdef int fill_config(LogConfig* cfg, dict given) except -1:
 
 cdef object failure(int code, str directory, int error):
     """The exception that a LogError becomes."""
-    if code in CLIENT_ERRORS:
-        return ClientError(CLIENT_ERRORS[code])
+    if code in _CLIENT_ERRORS:
+        return ClientError(_CLIENT_ERRORS[code])
     if code == LOG_NO_MEMORY:
         return MemoryError()
     if code == LOG_CLOSED:
@@ -266,7 +266,7 @@ cdef class Log:
         """Whole batches from the one that holds `offset` on, at least one if there is one; empty
         at the end."""
         cdef ReadSlice piece
-        cdef int isolation = ISOLATION[up_to]
+        cdef int isolation = _ISOLATION[up_to]
         cdef int code
         cdef int64_t got
         cdef bytes data
