@@ -52,7 +52,7 @@ cdef int index_sync(Index* x) noexcept nogil
 cdef int index_clear(Index* x) noexcept nogil
 # Keep entries of offsets below `offset`.
 cdef int index_truncate(Index* x, int64_t offset) noexcept nogil
-# 1 when first and last entry can be true for a .log of log_bytes.
+# 1 when first and last entry can be true for a .log of log_bytes, and the file is there.
 cdef bint index_sane(Index* x, int64_t log_bytes) noexcept nogil
 # Keep the entries before the first one that does not ascend or points beyond log_bytes.
 cdef int index_keep_valid(Index* x, int64_t log_bytes) noexcept nogil

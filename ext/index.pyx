@@ -293,6 +293,23 @@ cdef int keep(Index* x, int32_t entries) noexcept nogil:
 
 # ---- sanity
 
+cdef bint in_bounds(const Index* x, int32_t n, int64_t log_bytes) noexcept nogil:
+    """An offset index has no entry for the first batch of a segment."""
+    if index_entry_offset(x, n) < x.base_offset:
+        return 0
+    if x.entry_bytes == OFFSET_ENTRY_BYTES:
+        return 0 < index_entry_position(x, n) < log_bytes
+    return index_entry_timestamp(x, n) >= 0
+
+
+cdef bint follows(const Index* x, int32_t n, int32_t before) noexcept nogil:
+    if x.entry_bytes == OFFSET_ENTRY_BYTES:
+        return index_entry_offset(x, n) > index_entry_offset(x, before) \
+            and index_entry_position(x, n) > index_entry_position(x, before)
+    return index_entry_offset(x, n) >= index_entry_offset(x, before) \
+        and index_entry_timestamp(x, n) > index_entry_timestamp(x, before)
+
+
 cdef bint index_sane(Index* x, int64_t log_bytes) noexcept nogil:
     cdef stat_t status
     cdef int fd
@@ -307,28 +324,8 @@ cdef bint index_sane(Index* x, int64_t log_bytes) noexcept nogil:
             return 0
     if index_load(x) != 0:
         return 0
-    if x.entries == 0:
-        return 1
-    if x.last_offset < x.base_offset:
-        return 0
-    if x.entry_bytes == OFFSET_ENTRY_BYTES:
-        return 0 <= index_entry_position(x, x.entries - 1) < log_bytes
-    return x.last_timestamp >= index_entry_timestamp(x, 0)
-
-
-cdef bint ascends(const Index* x, int32_t n, int64_t log_bytes) noexcept nogil:
-    cdef int64_t offset = index_entry_offset(x, n)
-    if offset < x.base_offset:
-        return 0
-    if x.entry_bytes == OFFSET_ENTRY_BYTES:
-        if not 0 < index_entry_position(x, n) < log_bytes:
-            return 0
-        return n == 0 or (offset > index_entry_offset(x, n - 1)
-                          and index_entry_position(x, n) > index_entry_position(x, n - 1))
-    if index_entry_timestamp(x, n) < 0:
-        return 0
-    return n == 0 or (offset >= index_entry_offset(x, n - 1)
-                      and index_entry_timestamp(x, n) > index_entry_timestamp(x, n - 1))
+    return x.entries == 0 or (in_bounds(x, 0, log_bytes) and in_bounds(x, x.entries - 1, log_bytes)
+                              and (x.entries == 1 or follows(x, x.entries - 1, 0)))
 
 
 cdef int index_keep_valid(Index* x, int64_t log_bytes) noexcept nogil:
@@ -338,7 +335,7 @@ cdef int index_keep_valid(Index* x, int64_t log_bytes) noexcept nogil:
     if error:
         return error
     had = x.entries
-    while n < x.entries and ascends(x, n, log_bytes):
+    while n < x.entries and in_bounds(x, n, log_bytes) and (n == 0 or follows(x, n, n - 1)):
         n += 1
     error = keep(x, n)
     if error == 0 and n == had:

@@ -10,6 +10,7 @@ from kbroker.ext.index cimport (
     index_entry_position,
     index_keep_valid,
     index_load,
+    index_sane,
     index_truncate,
     offset_index_lookup,
 )
@@ -217,10 +218,13 @@ cdef int rebuild_end(Log* log, Segment* s, bint* torn) noexcept nogil:
     cdef Walk w
     cdef Hint hint
     cdef int code
-    cdef int error = segment_open(s, False) or index_load(&s.offsets) or index_load(&s.times)
+    cdef int error = segment_open(s, False)
     torn[0] = False
     if error:
         return log_disk_error(log, error)
+    if not index_sane(&s.offsets, s.size) or not index_sane(&s.times, s.size):
+        torn[0] = True
+        return LOG_OK
     segment_hint(s, INT64_MAX, &hint)
     s.largest_timestamp = s.times.last_timestamp
     s.offset_of_largest_timestamp = s.times.last_offset

@@ -383,19 +383,30 @@ cdef int segment_idle(Segment* s) noexcept nogil:
     return 1
 
 
+cdef int set_aside(const char* path) noexcept nogil:
+    """Rename to .deleted. On a full disk the folder may have no room for the longer name: then the
+    file goes at once, as it is the disk that asks for it."""
+    cdef char longer[SEGMENT_PATH_BYTES]
+    snprintf(longer, SEGMENT_PATH_BYTES, "%s.deleted", path)
+    if rename(path, longer) == 0 or errno == ENOENT:
+        return 0
+    if (errno == ENOSPC or errno == EDQUOT) and unlink(path) == 0:
+        return 0
+    return errno
+
+
 cdef int segment_retire(Segment* s, int64_t now_ms) noexcept nogil:
-    """Rename its files to .deleted, and with them the producer snapshot at its base offset."""
-    cdef char old[SEGMENT_PATH_BYTES]
-    cdef char new[SEGMENT_PATH_BYTES]
+    """Set its files aside, and with them the producer snapshot at its base offset."""
+    cdef char path[SEGMENT_PATH_BYTES]
     cdef int i
+    cdef int failed
     cdef int error = 0
     index_release(&s.offsets)
     index_release(&s.times)
     for i in range(SUFFIX_COUNT):
-        segment_path(s, SUFFIXES[i], old)
-        snprintf(new, SEGMENT_PATH_BYTES, "%s.deleted", old)
-        if rename(old, new) != 0 and errno != ENOENT and error == 0:
-            error = errno
+        segment_path(s, SUFFIXES[i], path)
+        failed = set_aside(path)
+        error = error or failed
     s.deleted = 1
     s.retired_ms = now_ms
     return error

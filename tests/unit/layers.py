@@ -96,6 +96,7 @@ LAYERS = (
     "kbroker.ext.client",
     "kbroker.ext.testing",
     "kbroker.ext.testing_journal",
+    "kbroker.ext.testing_log",
     "kbroker.ext.testing_network",
     # 2: control-plane messages and settings
     "kbroker.protocol",
