@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "topic-0"
 
 
-def send(log, producer_id, epoch, sequence, count=1, timestamp=1000, now=0, **header):
+def send(log, producer_id, epoch, sequence, count=1, *, timestamp=1000, **header):
     """A client's append: code, base and last offset."""
     data = batch(
         count,
@@ -40,7 +40,7 @@ def send(log, producer_id, epoch, sequence, count=1, timestamp=1000, now=0, **he
         base_sequence=sequence,
         **header,
     )
-    return testing_log.append(log, data, CLIENT, now)[:3]
+    return testing_log.append(log, data, CLIENT, 0)[:3]
 
 
 class TestSequences:
