@@ -7,20 +7,13 @@ foreground it takes this process's place, detached it becomes a session of its o
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kbroker import runfile
 from kbroker.cli.options import data_dir_option, default_data_dir, key_values
-
-if TYPE_CHECKING:
-    from kbroker.config import BrokerConfig
 
 _FIRST_PORT = 9092
 _PORTS_TRIED = 100
@@ -78,8 +71,7 @@ def start(
     if data_dir is not None:
         chosen["log.dirs"] = str(data_dir.absolute())
     chosen.update(_listener_settings(listen, advertise))
-    config = _load(config_file, chosen)
-    place = Path(config.log_dirs[0])
+    place = _settle(config_file, chosen)
     _refuse_second(place)
     _make_directory(place)
     command = [sys.executable, "-m", "kbroker.server"]
@@ -93,17 +85,23 @@ def start(
     return _detached(command, place, timeout)
 
 
-def _load(config_file: Path | None, chosen: dict[str, str]) -> BrokerConfig:
-    """Checks the settings; what neither file nor options say is decided here, into `chosen`."""
-    from kbroker.config import load_config
+def _settle(config_file: Path | None, chosen: dict[str, str]) -> Path:
+    """Adds to `chosen` what neither file nor options say; gives the data directory.
 
-    defaults = {"log.dirs": str(default_data_dir()), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    told = load_config(config_file, [f"{name}={value}" for name, value in chosen.items()])
-    if not {"log.dirs", "log.dir"} & told.static.keys():
-        chosen["log.dirs"] = defaults["log.dirs"]
-    if "listeners" not in told.static:
+    The broker checks all settings itself. Only a file is looked into here, so that a start
+    without one costs nothing.
+    """
+    told = dict(chosen)
+    if config_file is not None:
+        from kbroker.config import load_config
+
+        options = [f"{name}={value}" for name, value in chosen.items()]
+        told = load_config(config_file, options).static
+    if not {"log.dirs", "log.dir"} & told.keys():
+        chosen["log.dirs"] = told["log.dirs"] = str(default_data_dir())
+    if "listeners" not in told:
         chosen["listeners"] = f"PLAINTEXT://127.0.0.1:{_free_port()}"
-    return load_config(config_file, [f"{name}={value}" for name, value in chosen.items()])
+    return Path(told.get("log.dirs") or told["log.dir"])
 
 
 def _listener_settings(listen: tuple[str, ...], advertise: tuple[str, ...]) -> dict[str, str]:
@@ -148,6 +146,8 @@ def _with_name(text: str, name: str, option: str) -> str:
 
 def _free_port() -> int:
     """The first free port from 9092 on; the broker binds it a moment later."""
+    import socket
+
     for port in range(_FIRST_PORT, _FIRST_PORT + _PORTS_TRIED):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -184,6 +184,9 @@ def _make_directory(place: Path) -> None:
 
 
 def _detached(command: list[str], place: Path, timeout_s: float) -> int:
+    import subprocess
+    import time
+
     log_file = (place / _LOG_NAME).absolute()
     with log_file.open("ab") as log:
         before = log.tell()
