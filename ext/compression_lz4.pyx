@@ -4,12 +4,14 @@ lower: match length less 4; 15 goes on in bytes until one is not 255), literals,
 
 from libc.stdint cimport uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from kbroker.ext.compression_buffer cimport (
     CODEC_CORRUPT, CODEC_NO_MEMORY, CODEC_OK, CODEC_TOO_LARGE, buffer_reserve,
 )
-from kbroker.ext.compression_match cimport Match, Matcher, match_init, match_next
+from kbroker.ext.compression_match cimport (
+    Match, Matcher, copy_literals, copy_match, match_init, match_next,
+)
 from kbroker.ext.endian cimport load_le16, load_le32, load_le64, store_le16, store_le32
 
 
@@ -26,7 +28,6 @@ cdef enum:
     BLOCK_BYTES = 65536
     WINDOW_BYTES = 65535
     LEVEL_QUICK = 9                  # Kafka's default level is lz4's quick compressor
-    COPY_BYTES = 16                  # copied at once where there is room for it
 
 
 cdef inline uint32_t rotate(uint32_t v, int bits) noexcept nogil:
@@ -161,26 +162,6 @@ cdef inline bint get_length(const uint8_t** at, const uint8_t* end, size_t* n) n
     return True
 
 
-cdef inline void copy_match(uint8_t* op, size_t offset, size_t n, size_t room) noexcept nogil:
-    """n bytes from `offset` bytes before op; they may overlap with what is written."""
-    cdef const uint8_t* source = op - offset
-    cdef uint8_t* end = op + n
-    if offset >= COPY_BYTES and room >= n + COPY_BYTES:
-        while op < end:
-            memcpy(op, source, COPY_BYTES)
-            op += COPY_BYTES
-            source += COPY_BYTES
-    elif offset >= n:
-        memcpy(op, source, n)
-    elif offset == 1:
-        memset(op, source[0], n)
-    else:
-        while op < end:
-            op[0] = source[0]
-            op += 1
-            source += 1
-
-
 cdef int decompress_block(
     const uint8_t* p, size_t n, const uint8_t* history, uint8_t* out, size_t room,
     size_t* written,
@@ -201,10 +182,7 @@ cdef int decompress_block(
             return CODEC_CORRUPT
         if length > <size_t> (op_end - op):
             return CODEC_TOO_LARGE
-        if length <= COPY_BYTES and end - p >= COPY_BYTES and op_end - op >= COPY_BYTES:
-            memcpy(op, p, COPY_BYTES)
-        else:
-            memcpy(op, p, length)
+        copy_literals(op, p, length, op_end - op, end - p)
         op += length
         p += length
         if p == end:

@@ -1,4 +1,4 @@
-"""Where LZ4 and snappy find repetitions: the part that both compressors share.
+"""What LZ4 and snappy share: where the compressors find repetitions, how the others copy them.
 
 A block of at most 64 KiB is searched from left to right for places whose next four bytes stood
 earlier in the block. `depth` 0 looks at one earlier place, by a hash of the four bytes, and
@@ -24,6 +24,7 @@ cdef enum:
     MATCH_TAIL_BYTES = 5
     MATCH_START_BYTES = 12
     MATCH_SKIP_SHIFT = 6             # after 2^6 misses every second place is looked at
+    COPY_BYTES = 16                  # copied at once where there is room for it
 
 
 ctypedef struct Matcher:
@@ -139,3 +140,36 @@ cdef inline bint match_next(Matcher* m, const uint8_t* p, Match* out) noexcept n
     if likely(m.depth == 0):
         return match_fast(m, p, out)
     return match_deep(m, p, out)
+
+
+# ---- decompressing: n bytes to op; the bounds of the n bytes have been checked
+
+cdef inline void copy_literals(
+    uint8_t* op, const uint8_t* p, size_t n, size_t room, size_t left
+) noexcept nogil:
+    """`room` bytes may be written at op, `left` be read at p."""
+    if n <= COPY_BYTES and room >= COPY_BYTES and left >= COPY_BYTES:
+        memcpy(op, p, COPY_BYTES)
+    else:
+        memcpy(op, p, n)
+
+
+cdef inline void copy_match(uint8_t* op, size_t offset, size_t n, size_t room) noexcept nogil:
+    """From `offset` bytes before op; source and target may overlap, and then repeat. `room`
+    bytes may be written at op."""
+    cdef const uint8_t* source = op - offset
+    cdef uint8_t* end = op + n
+    if offset >= COPY_BYTES and room >= n + COPY_BYTES:
+        while op < end:
+            memcpy(op, source, COPY_BYTES)
+            op += COPY_BYTES
+            source += COPY_BYTES
+    elif offset >= n:
+        memcpy(op, source, n)
+    elif offset == 1:
+        memset(op, source[0], n)
+    else:
+        while op < end:
+            op[0] = source[0]
+            op += 1
+            source += 1

@@ -9,7 +9,9 @@ from libc.string cimport memcmp, memcpy
 from kbroker.ext.compression_buffer cimport (
     CODEC_CORRUPT, CODEC_NO_MEMORY, CODEC_OK, CODEC_TOO_LARGE, buffer_reserve,
 )
-from kbroker.ext.compression_match cimport Match, Matcher, match_init, match_next
+from kbroker.ext.compression_match cimport (
+    Match, Matcher, copy_literals, copy_match, match_init, match_next,
+)
 from kbroker.ext.endian cimport load_be32, load_le16, load_le32, store_be32, store_le16
 from kbroker.ext.wire cimport Cursor, cursor_init, get_uvarint, store_uvarlong
 
@@ -145,7 +147,6 @@ cdef bint decompress_block(
     """The elements at p, which must give exactly `room` bytes."""
     cdef uint8_t* op = out
     cdef uint8_t* op_end = out + room
-    cdef const uint8_t* source
     cdef uint64_t n, offset
     cdef uint8_t tag
     while p != NULL and p < end:
@@ -155,7 +156,7 @@ cdef bint decompress_block(
             p = literal_length(p, end, tag, &n)
             if p == NULL or n > <uint64_t> (end - p) or n > <uint64_t> (op_end - op):
                 return False
-            memcpy(op, p, n)
+            copy_literals(op, p, n, op_end - op, end - p)
             op += n
             p += n
             continue
@@ -164,16 +165,8 @@ cdef bint decompress_block(
             return False
         if n > <uint64_t> (op_end - op):
             return False
-        source = op - offset
-        if offset >= n:
-            memcpy(op, source, n)
-            op += n
-            continue
-        while n:
-            op[0] = source[0]
-            op += 1
-            source += 1
-            n -= 1
+        copy_match(op, offset, n, op_end - op)
+        op += n
     return p == end and op == op_end
 
 
