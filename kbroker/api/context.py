@@ -16,7 +16,7 @@ from kbroker.api.topic_names import has_collision_chars, unified
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.metadata.builders import Replica
+from kbroker.metadata.builders import Replica, replica_of
 from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.records.schema import Record
@@ -75,7 +75,7 @@ class Services:
     @property
     def replica(self) -> Replica:
         """The one replica of every partition."""
-        return Replica(self.config.node_id, self.store.directory_id)
+        return replica_of(self.store.image, self.config.node_id, self.store.directory_id)
 
     def note_topic(self, name: str) -> None:
         """Remember a name that another could collide with."""

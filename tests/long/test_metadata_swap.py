@@ -11,16 +11,13 @@ from kbroker.clock import SystemClock
 from kbroker.metadata.batches import build_batch
 from kbroker.metadata.builders import (
     Listener,
-    adopt_partitions,
     allocate_producer_ids,
     alter_configs,
     create_topic,
     delete_topic,
-    elect_leaders,
-    leave_broker,
-    register_broker,
 )
 from kbroker.metadata.image import Image
+from kbroker.metadata.registration import begin, end
 from kbroker.metadata.snapshot import list_snapshots
 from kbroker.metadata.store import FOLDER, MetadataStore, load_image
 from kbroker.storage.checkpoints import take_clean_shutdown, write_clean_shutdown, write_topic_id
@@ -53,27 +50,14 @@ def took_over(directory: Path) -> MetadataStore:
     """What a broker does with the store when it starts."""
     clean = take_clean_shutdown(directory) is not None
     store = MetadataStore(directory, SystemClock(), node_id=1)
-    image = store.open()
-    listeners = [Listener("PLAINTEXT", "127.0.0.1", 9092)]
-    store.append(
-        register_broker(
-            image, store.replica, listeners,
-            incarnation_id=random_uuid(), broker_epoch=store.next_offset,
-        )
-    )  # fmt: skip
-    for records in (
-        adopt_partitions(image, store.replica),
-        elect_leaders(image, store.replica, new_epochs=not clean),
-    ):
-        if records:
-            store.append(records)
+    store.open()
+    begin(store, [Listener("PLAINTEXT", "127.0.0.1", 9092)], clean=clean)
     return store
 
 
 def stopped(store: MetadataStore) -> None:
     """What a broker does with the store when it stops in good order."""
-    epoch = store.image.brokers[1].broker_epoch
-    store.append(leave_broker(store.image, 1))
+    epoch = end(store)
     store.close()
     write_clean_shutdown(store.directory, epoch)
 
