@@ -226,6 +226,10 @@ cdef class Log:
     def leader_epoch(self):
         return atomic_load_i32(&self.core.leader_epoch)
 
+    @leader_epoch.setter
+    def leader_epoch(self, int32_t epoch):
+        log_set_leader_epoch(self.core, epoch)
+
     @property
     def offline(self):
         """The disk error that took the log offline, in words, or None."""

@@ -8,7 +8,7 @@ from there to the logs and the data plane (kbroker.api.publish).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -20,7 +20,7 @@ from kbroker.metadata.builders import Replica, replica_of
 from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.records.schema import Record
-from kbroker.storage.manager import LogManager, LogPort
+from kbroker.storage.manager import LogManager
 
 ZERO_UUID: Final = bytes(16)
 
@@ -44,14 +44,14 @@ class StorePort(Protocol):
     def append(self, records: Iterable[Record]) -> int: ...
 
 
-class EnginePort(Protocol):
-    """The data plane's table of topics (kbroker.ext.engine.Engine)."""
+class DataPlanePort(Protocol):
+    """The data plane's table of topics (kbroker.ext.data_plane.DataPlane)."""
 
     def add_topic(
-        self, name: str, topic_id: bytes, logs: list[LogPort | None], internal: bool
+        self, name: str, topic_id: bytes, logs: Sequence[Any], *, internal: bool = False
     ) -> None: ...
-    def add_partitions(self, name: str, logs: list[LogPort | None]) -> None: ...
-    def remove_topic(self, name: str) -> None: ...
+    def remove_topic(self, name: str) -> bool: ...
+    def wake(self, log: Any) -> None: ...
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Services:
     config: BrokerConfig
     store: StorePort
     logs: LogManager
-    engine: EnginePort
+    data_plane: DataPlanePort
     clock: Clock
     endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
     producer_ids: range = range(0)

@@ -69,6 +69,7 @@ def _delete(context: Context, topic: str, partition: int, offset: int) -> tuple[
     if wanted > log.log_start_offset:
         try:
             log.set_log_start_offset(wanted)
+            context.services.data_plane.wake(log)
         except KbrokerError as error:
             return error.code, _NO_WATERMARK
     return ErrorCode.NONE, log.log_start_offset

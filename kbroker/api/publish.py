@@ -20,16 +20,17 @@ def specs_of(services: Services, topic: Topic, first: int = 0) -> list[Partition
     """The partitions of a topic from number `first` on."""
     config = log_config(services.config, services.image.configs(("topic", topic.name)))
     return [
-        PartitionSpec(topic.name, topic.id, index, config)
-        for index in topic.partitions
+        PartitionSpec(topic.name, topic.id, index, config, partition.leader_epoch)
+        for index, partition in topic.partitions.items()
         if index >= first
     ]
 
 
 def offer_topic(services: Services, topic: Topic) -> None:
-    """Tell the data plane a topic whose logs are open."""
+    """Tell the data plane a topic whose logs are open, or how it is now."""
     logs = [services.logs.get(topic.name, index) for index in topic.partitions]
-    services.engine.add_topic(topic.name, topic.id, logs, topic.name in INTERNAL_TOPICS)
+    internal = topic.name in INTERNAL_TOPICS
+    services.data_plane.add_topic(topic.name, topic.id, logs, internal=internal)
     services.note_topic(topic.name)
 
 
@@ -43,16 +44,18 @@ def create_topics(services: Services, names: Iterable[str]) -> None:
 
 def add_partitions(services: Services, name: str, first: int) -> None:
     """Open the logs of the partitions from `first` on and offer them."""
-    logs = services.logs.create(specs_of(services, services.image.topics[name], first))
-    services.engine.add_partitions(name, logs)
+    topic = services.image.topics[name]
+    services.logs.create(specs_of(services, topic, first))
+    offer_topic(services, topic)
 
 
 def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> None:
     """Take away deleted topics: (name, number of partitions, file.delete.delay.ms)."""
     now_ms = services.clock.monotonic_ms()
     for name, partitions, delay_ms in deleted:
-        services.engine.remove_topic(name)
-        services.logs.delete(name, range(partitions), now_ms + delay_ms)
+        services.data_plane.remove_topic(name)
+        for log in services.logs.delete(name, range(partitions), now_ms + delay_ms):
+            services.data_plane.wake(log)
         services.forget_topic(name)
 
 

@@ -39,6 +39,8 @@ class Registration(NamedTuple):
     failed: Failure = top_level_error
 
 
+Table = Mapping[ApiKey, Registration]
+
 _TABLE: Final[dict[ApiKey, Registration]] = {}
 
 
@@ -69,7 +71,7 @@ def _add(entry: Registration) -> None:
     _TABLE[entry.key] = entry
 
 
-def table() -> dict[ApiKey, Registration]:
+def table() -> Table:
     """All registrations in the order of their keys; imports the handlers' files."""
     import kbroker.api as room  # noqa: PLC0415  the room imports this module's neighbours
 

@@ -103,6 +103,11 @@ class BrokerConfig:
             self.words("controller.listener.names"),
         )
 
+    def adopt_node_id(self, node_id: int) -> None:
+        """Take the id that the data directory was formatted with, where none was configured."""
+        self.static.setdefault("node.id", str(node_id))
+        self._values.clear()
+
     def source(self, name: str) -> str:
         """Where the value of `name` comes from, in words for the user."""
         if name in self.dynamic_broker:

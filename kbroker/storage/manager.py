@@ -11,8 +11,8 @@ marked for deletion (deleted at the next start), checkpoints older than the logs
 from them). Without the mark of a clean stop every log is recovered from its recovery point.
 
 Calls that change the set of logs are the control thread's; the maintenance thread calls
-`maintain` and `checkpoint`, which work on a copy of the set. A log that was deleted in the
-meantime answers with an error, which is passed over.
+`retain`, `flush_what_is_due`, `expire_producers` and the checkpoints, which work on a copy of the
+set. A log that was deleted in the meantime answers with an error, which is passed over.
 """
 
 from __future__ import annotations
@@ -75,8 +75,11 @@ class LogPort(Protocol):
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
     def set_log_start_offset(self, offset: int) -> None: ...
     def delete_old_segments(self, now_ms: int) -> list[int]: ...
-    def unlink_deleted(self) -> None: ...
+    def unlink_deleted(self) -> int: ...
     def flush(self) -> int: ...
+    def flush_due(self, now_ms: int, idle_ms: int) -> bool: ...
+    def let_go(self, now_ms: int, idle_ms: int) -> int: ...
+    def expire_producers(self, now_ms: int) -> int: ...
     def configure(self, config: dict[str, int]) -> None: ...
     def close(self, clean: bool = True) -> None: ...
     def mark_deleted(self) -> None: ...
@@ -89,6 +92,7 @@ class PartitionSpec(NamedTuple):
     topic_id: bytes
     partition: int
     config: dict[str, int]
+    leader_epoch: int = 0
 
     @property
     def folder(self) -> str:
@@ -121,6 +125,8 @@ class LogManager:
         self._threads = threads
         self._logs: dict[Key, LogPort] = {}
         self._dying: list[tuple[int, Path]] = []
+        self._complained: set[Key] = set()
+        self._written: dict[str, dict[Key, int]] = {}
         self._lock = threading.Lock()
 
     # ---- start
@@ -237,13 +243,18 @@ class LogManager:
         sync_directory(self.directory)
         return logs
 
-    def delete(self, topic: str, partitions: Iterable[int], due_ms: int) -> None:
-        """Take logs out; their folders are renamed at once and removed after `due_ms`."""
+    def delete(self, topic: str, partitions: Iterable[int], due_ms: int) -> list[LogPort]:
+        """Take logs out; their folders are renamed at once and removed after `due_ms`.
+
+        `due_ms` is of the monotonic clock. Answers the logs that were taken out.
+        """
+        taken = []
         for partition in partitions:
             log = self._logs.pop((topic, partition), None)
             self.offline.pop((topic, partition), None)
             if log is not None:
                 log.mark_deleted()
+                taken.append(log)
             folder = self.directory / f"{topic}-{partition}"
             target = self.directory / _aside_name(folder.name, DELETE_SUFFIX)
             try:
@@ -256,24 +267,36 @@ class LogManager:
             with self._lock:
                 self._dying.append((due_ms, target))
         sync_directory(self.directory)
+        return taken
 
     # ---- any thread
 
     def _snapshot(self) -> list[tuple[Key, LogPort]]:
         return list(self._logs.copy().items())
 
-    def maintain(self, now_ms: int) -> int:
-        """Retention of every log, then files and folders whose time has come; segments retired."""
-        retired = 0
+    def retain(self, now_ms: int) -> int:
+        """Retention of every log, then the files whose delay is over; segments retired."""
+        return self._each("retention", lambda log: _retain(log, now_ms))
+
+    def flush_what_is_due(self, now_ms: int, idle_ms: int) -> int:
+        """Flush the logs that ask for it, let go of what idle ones hold; logs flushed."""
+        return self._each("flush", lambda log: _flush(log, now_ms, idle_ms))
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that have been silent for producer.id.expiration.ms."""
+        return self._each("producer expiry", lambda log: log.expire_producers(now_ms))
+
+    def _each(self, what: str, do: Callable[[LogPort], int]) -> int:
+        """Do something with every log; what fails is told, unless the log is gone by now."""
+        total = 0
         for key, log in self._snapshot():
             try:
-                retired += len(log.delete_old_segments(now_ms))
-                log.unlink_deleted()
+                total += do(log)
             except Exception as error:
-                if key in self._logs:
-                    _LOG.error("retention of %s-%d: %s", *key, error)
-        self.remove_dead_folders(now_ms)
-        return retired
+                if self._logs.get(key) is log and key not in self._complained:
+                    self._complained.add(key)
+                    _LOG.error("%s of %s-%d: %s", what, *key, error)
+        return total
 
     def remove_dead_folders(self, now_ms: int) -> None:
         """Remove the folders of deleted partitions whose delay is over."""
@@ -298,7 +321,9 @@ class LogManager:
     def _write(self, name: str, ask: Callable[[LogPort], int | None]) -> None:
         offsets = {key: ask(log) for key, log in self._snapshot()}
         kept = {key: offset for key, offset in offsets.items() if offset is not None}
-        write_offset_checkpoint(self.directory / name, kept)
+        if self._written.get(name) != kept:
+            write_offset_checkpoint(self.directory / name, kept)
+            self._written[name] = kept
 
     # ---- stop
 
@@ -330,6 +355,20 @@ class LogManager:
             failed = True
         self._logs.clear()
         return not failed
+
+
+def _retain(log: LogPort, now_ms: int) -> int:
+    retired = len(log.delete_old_segments(now_ms))
+    log.unlink_deleted()
+    return retired
+
+
+def _flush(log: LogPort, now_ms: int, idle_ms: int) -> int:
+    due = log.flush_due(now_ms, idle_ms)
+    if due:
+        log.flush()
+    log.let_go(now_ms, idle_ms)
+    return int(due)
 
 
 def _aside_name(folder: str, suffix: str) -> str:

@@ -18,7 +18,7 @@ from kbroker.metadata.store import MetadataStore
 from kbroker.protocol import ApiKey
 from kbroker.storage.manager import LogManager
 from tests.support.messages import decode, encode
-from tests.support.ports import FakeEngine, FakeLog
+from tests.support.ports import FakeDataPlane, FakeLog
 
 
 class ControlPlane:
@@ -29,10 +29,10 @@ class ControlPlane:
         self.clock = FakeClock()
         self.store = MetadataStore(directory, self.clock, node_id=self.config.node_id)
         self.store.open()
-        self.engine = FakeEngine()
+        self.data_plane = FakeDataPlane()
         self.logs = LogManager(directory, FakeLog)
         self.services = Services(
-            self.config, self.store, self.logs, self.engine, self.clock,
+            self.config, self.store, self.logs, self.data_plane, self.clock,
             {"PLAINTEXT": Endpoint("localhost", 9092)},
         )  # fmt: skip
         publish.reload_broker_settings(self.services)

@@ -54,8 +54,17 @@ class FakeLog:
         retired, self.old_segments = self.old_segments, []
         return retired
 
-    def unlink_deleted(self) -> None:
-        pass
+    def unlink_deleted(self) -> int:
+        return 0
+
+    def flush_due(self, now_ms: int, idle_ms: int) -> bool:
+        return self.recovery_point < self.log_end_offset
+
+    def let_go(self, now_ms: int, idle_ms: int) -> int:
+        return 0
+
+    def expire_producers(self, now_ms: int) -> int:
+        return 0
 
     def flush(self) -> int:
         self.recovery_point = self.log_end_offset
@@ -71,21 +80,22 @@ class FakeLog:
         self.deleted = True
 
 
-class FakeEngine:
+class FakeDataPlane:
     """The table of topics as the data plane was told."""
 
     def __init__(self) -> None:
         self.topics: dict[str, list] = {}
         self.internal: set[str] = set()
+        self.woken: list[FakeLog] = []
 
-    def add_topic(self, name, topic_id, logs, internal) -> None:
-        assert name not in self.topics and len(topic_id) == 16
+    def add_topic(self, name, topic_id, logs, *, internal=False) -> None:
+        assert len(topic_id) == 16
         self.topics[name] = list(logs)
         if internal:
             self.internal.add(name)
 
-    def add_partitions(self, name, logs) -> None:
-        self.topics[name] += logs
+    def remove_topic(self, name) -> bool:
+        return self.topics.pop(name, None) is not None
 
-    def remove_topic(self, name) -> None:
-        del self.topics[name]
+    def wake(self, log) -> None:
+        self.woken.append(log)

@@ -197,7 +197,7 @@ def test_a_full_disk_is_a_storage_error_and_changes_nothing(control, monkeypatch
     asked = [{"name": "a", "num_partitions": 1, "replication_factor": 1}]
     answer = control.call(ApiKey.CREATE_TOPICS, 7, topics=asked)
     assert answer["topics"][0]["error_code"] == 56
-    assert not control.engine.topics
+    assert not control.data_plane.topics
     assert control.call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None)["error_code"] == 56
 
 

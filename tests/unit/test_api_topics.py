@@ -35,7 +35,8 @@ def test_topics_are_created_at_every_version(control, version):
     answer = control.call(CREATE, version, topics=[topic("a", 3), topic("b", -1, -1)])
     assert [one["name"] for one in answer["topics"]] == ["a", "b"]
     assert codes(answer) == {"a": 0, "b": 0}
-    assert list(control.engine.topics) == ["a", "b"] and len(control.engine.topics["a"]) == 3
+    offered = control.data_plane.topics
+    assert list(offered) == ["a", "b"] and len(offered["a"]) == 3
     if version >= 5:
         made = answer["topics"][0]
         assert (made["num_partitions"], made["replication_factor"]) == (3, 1)
@@ -99,7 +100,7 @@ def test_good_and_bad_topics_in_one_request_each_get_their_own_answer(control):
 def test_validate_only_answers_the_same_and_creates_nothing(control):
     asked = [topic("a", 2), topic("b", 1, 2)]
     told = control.call(CREATE, 7, topics=asked, validate_only=True)
-    assert not control.store.image.topics and not control.engine.topics
+    assert not control.store.image.topics and not control.data_plane.topics
     made = control.call(CREATE, 7, topics=asked)
     for answer in (told, made):
         answer["topics"][0]["topic_id"] = None
@@ -181,7 +182,7 @@ def test_internal_topics_are_made_with_settings_of_their_own(control):
     answer = control.call(METADATA, 9, topics=[{"name": "__consumer_offsets"}])
     (made,) = answer["topics"]
     assert made["is_internal"] and len(made["partitions"]) == 50
-    assert control.engine.internal == {"__consumer_offsets"}
+    assert control.data_plane.internal == {"__consumer_offsets"}
     configs = control.store.image.configs(("topic", "__consumer_offsets"))
     assert configs["cleanup.policy"] == "compact"
     assert control.log("__consumer_offsets").config["cleanup_compact"] == 1
@@ -228,7 +229,7 @@ def test_topics_are_deleted_at_every_version(control, version):
     log = control.log("a", 1)
     answer = control.call(DELETE, version, **named)
     assert codes(answer, "responses") == {"a": 0, "no": 3}
-    assert log.deleted and set(control.engine.topics) == {"b"}
+    assert log.deleted and set(control.data_plane.topics) == {"b"}
     assert not [path for path in control.logs.directory.iterdir() if path.name == "a-0"]
     assert len(list(control.logs.directory.glob("a-*-delete"))) == 2
     control.logs.remove_dead_folders(control.clock.monotonic_ms() + 60_000)
@@ -287,7 +288,7 @@ def test_partitions_are_added_at_every_version(control, version):
         ],
     )  # fmt: skip
     assert codes(answer, "results") == {"a": 0, "no": 3}
-    assert len(control.engine.topics["a"]) == 4
+    assert len(control.data_plane.topics["a"]) == 4
     assert control.log("a", 3).opening.spec.partition == 3
 
 
@@ -307,7 +308,7 @@ def test_growth_that_is_none_or_goes_elsewhere_is_refused(control, count, assign
     placed = None if assignments is None else [{"broker_ids": one} for one in assignments]
     asked = {"name": "a", "count": count, "assignments": placed}
     told = control.call(GROW, 3, topics=[asked], validate_only=True)
-    assert codes(told, "results") == {"a": code} and len(control.engine.topics["a"]) == 2
+    assert codes(told, "results") == {"a": code} and len(control.data_plane.topics["a"]) == 2
     assert control.call(GROW, 3, topics=[asked]) == told
     assert codes(control.call(GROW, 3, topics=[asked, asked]), "results") == {"a": 42}
 

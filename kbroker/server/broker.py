@@ -1,0 +1,286 @@
+"""The broker: its parts, in the order in which they start and stop.
+
+Start: lock on the data directory; metadata store; data plane with bound listeners; this process
+registered in the metadata; logs opened and recovered, journal replayed; leaders elected; topics
+offered; threads; only then are connections taken. Stop is the way back: no new connections, what
+is in flight is answered, journal and logs are flushed, checkpoints, the mark of a clean stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from kbroker import __version__, runfile
+from kbroker.api import publish, registry
+from kbroker.api.context import Endpoint, Services
+from kbroker.api.dispatch import Dispatcher
+from kbroker.api.k18_api_versions import response_bodies
+from kbroker.clock import SystemClock
+from kbroker.config import BrokerConfig
+from kbroker.config.report import ignored_line
+from kbroker.errors import DiskError, KbrokerError, OperatorError
+from kbroker.ext.data_plane import DataPlane
+from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
+from kbroker.ext.engine import FRAME_BYTES_MAX
+from kbroker.ext.log import Log
+from kbroker.files import DirectoryLock
+from kbroker.metadata import builders
+from kbroker.metadata.features import SUPPORTED
+from kbroker.metadata.store import MetadataStore
+from kbroker.protocol.api_keys import FIRST_FLEXIBLE
+from kbroker.server import journal
+from kbroker.server.control import ControlThread
+from kbroker.server.upkeep import Upkeep
+from kbroker.storage.manager import LogManager, Opening
+from kbroker.uuids import random_uuid
+
+_LOG: Final = logging.getLogger("kbroker.server")
+_DRAIN_MS: Final = 5000
+
+
+class Broker:
+    """One broker on one data directory. `start` once, `stop` once; both from one thread."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.directory = Path(config.log_dirs[0]).absolute()
+        self.endpoints: dict[str, Endpoint] = {}
+        self.addresses: list[str] = []
+        self._clock = SystemClock()
+        self._started_ms = self._clock.monotonic_ms()
+        self._lock = DirectoryLock(self.directory)
+        self._store: MetadataStore | None = None
+        self._logs: LogManager | None = None
+        self._journal_open = False
+        self._serving = False
+        self._broker_epoch = -1
+        self._data_plane: DataPlane | None = None
+        self._control: ControlThread | None = None
+        self._upkeep: Upkeep | None = None
+
+    # ---- start
+
+    def start(self) -> None:
+        """Serve. Raises OperatorError or DiskError, with everything let go of again."""
+        _make_directory(self.directory)
+        self._lock.acquire()
+        try:
+            self._start()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _start(self) -> None:
+        self._announce()
+        store = self._store = self._open_store()
+        data_plane = self._data_plane = self._make_data_plane()
+        self._listen(data_plane)
+        threads = self.config.integer("num.recovery.threads.per.data.dir")
+        logs = self._logs = LogManager(self.directory, self._open_log, threads)
+        services = Services(self.config, store, logs, data_plane, self._clock, self.endpoints)
+        self._open_logs(services)
+        self._lead(store, logs)
+        self._open_journal(data_plane, logs)
+        for topic in store.image.topics.values():
+            publish.offer_topic(services, topic)
+        table = registry.table()
+        self._tell_versions(data_plane, store, table)
+        self._control = ControlThread(data_plane, Dispatcher(services, table), self._clock)
+        self._upkeep = Upkeep(self.config, logs, self._clock)
+        data_plane.engine.start()
+        self._serving = True
+        self._control.start()
+        self._upkeep.start()
+        self._told_where()
+
+    def _announce(self) -> None:
+        ignored = ignored_line(self.config)
+        if ignored is not None:
+            _LOG.warning("%s", ignored)
+        if not self.config.durable:
+            _LOG.warning(
+                "kbroker.durability=page-cache: a power cut may take back what was acknowledged"
+            )
+
+    def _open_store(self) -> MetadataStore:
+        wanted = self.config.node_id if "node.id" in self.config.static else None
+        store = MetadataStore(self.directory, self._clock, node_id=wanted)
+        store.open()
+        self.config.adopt_node_id(store.meta.node_id)
+        image = store.image
+        node = ("broker", str(store.meta.node_id))
+        self.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
+        return store
+
+    def _make_data_plane(self) -> DataPlane:
+        config = self.config
+        known = {name: config.value(name) for name in ENGINE_DEFAULTS if config.text(name)}
+        settings = {name: value for name, value in known.items() if isinstance(value, int)}
+        frame_bytes_max = min(settings["socket.request.max.bytes"], FRAME_BYTES_MAX)
+        settings["socket.request.max.bytes"] = frame_bytes_max
+        try:
+            return DataPlane(
+                settings,
+                fetch_bytes_max=config.integer("fetch.max.bytes"),
+                fetch_sessions_max=config.integer("max.incremental.fetch.session.cache.slots"),
+            )
+        except ValueError as error:
+            raise OperatorError(str(error)) from None
+
+    def _listen(self, data_plane: DataPlane) -> None:
+        for one in self.config.listeners:
+            try:
+                port = data_plane.engine.listen(one.host, one.port, one.name)
+            except OSError as error:
+                where = f"{one.host}:{one.port}"
+                raise OperatorError(
+                    f"cannot listen on {where}: {error.strerror}; choose another with listeners="
+                ) from None
+            told = one.advertised_port or port
+            self.endpoints[one.name] = Endpoint(one.advertised_host, told)
+            host = f"[{one.host}]" if ":" in one.host else one.host or "0.0.0.0"
+            self.addresses.append(f"{one.name}://{host}:{port}")
+
+    def _open_log(self, opening: Opening) -> Log:
+        """A log with its leader epoch, behind the journal once that is open."""
+        spec = opening.spec
+        log = Log(
+            opening.directory,
+            spec.topic,
+            spec.topic_id,
+            spec.partition,
+            spec.config,
+            log_start_offset=opening.log_start_offset,
+            recovery_point=opening.recovery_point,
+            clean=opening.clean,
+            durable=self.config.durable,
+        )
+        log.leader_epoch = spec.leader_epoch
+        if self._journal_open and self._data_plane is not None:
+            self._data_plane.adopt(log)
+        return log
+
+    def _open_logs(self, services: Services) -> None:
+        logs, topics = services.logs, services.image.topics
+        began_ms = self._clock.monotonic_ms()
+        logs.start([one for topic in topics.values() for one in publish.specs_of(services, topic)])
+        journal.recover(self.directory, logs, {topic.name: topic.id for topic in topics.values()})
+        if len(logs):
+            took_ms = self._clock.monotonic_ms() - began_ms
+            _LOG.info("opened %d partitions in %d ms", len(logs), took_ms)
+
+    def _lead(self, store: MetadataStore, logs: LogManager) -> None:
+        """Register this process and have it lead every partition, in a new epoch after a crash."""
+        replica = builders.Replica(store.meta.node_id, store.directory_id)
+        image = store.image
+        listeners = [
+            builders.Listener(name, endpoint.host, endpoint.port)
+            for name, endpoint in self.endpoints.items()
+        ]
+        self._broker_epoch = store.next_offset
+        store.append(
+            builders.register_broker(
+                image,
+                replica,
+                listeners,
+                incarnation_id=random_uuid(),
+                broker_epoch=self._broker_epoch,
+                rack=self.config.string("broker.rack") or None,
+            )
+        )
+        records = builders.adopt_partitions(image, replica)
+        records += builders.elect_leaders(image, replica, new_epochs=not logs.started_clean)
+        if records:
+            store.append(records)
+        for (topic, partition), log in logs.items():
+            state = image.partition(topic, partition)
+            if isinstance(log, Log) and state is not None:
+                log.leader_epoch = state.leader_epoch
+
+    def _open_journal(self, data_plane: DataPlane, logs: LogManager) -> None:
+        if not self.config.durable:
+            return
+        try:
+            data_plane.open_journal(str(self.directory), **journal.settings(self.config))
+        except OSError as error:
+            raise DiskError(self.directory, error) from None
+        for _, log in logs.items():
+            if isinstance(log, Log):
+                data_plane.adopt(log)
+        self._journal_open = True
+
+    def _tell_versions(
+        self, data_plane: DataPlane, store: MetadataStore, table: registry.Table
+    ) -> None:
+        bodies = response_bodies(
+            table.values(), SUPPORTED, store.image.features, store.next_offset - 1
+        )
+        keys = [
+            (int(one.key), one.low, one.high, FIRST_FLEXIBLE.get(one.key, -1))
+            for one in table.values()
+        ]
+        data_plane.engine.set_api_versions(bodies, keys)
+
+    def _told_where(self) -> None:
+        runfile.write(
+            self.directory,
+            listeners=self.addresses,
+            durability=self.config.string("kbroker.durability"),
+            version=__version__,
+        )
+        took_ms = self._clock.monotonic_ms() - self._started_ms
+        _LOG.info("serving %s after %d ms", ", ".join(self.addresses), took_ms)
+
+    # ---- stop
+
+    def stop(self) -> bool:
+        """Finish what is in flight, flush, close. True when the next start needs no recovery."""
+        assert self._data_plane is not None and self._store is not None
+        _LOG.info("stopping")
+        engine = self._data_plane.engine
+        engine.stop_accepting()
+        engine.stop(_DRAIN_MS)
+        if self._control is not None:
+            self._control.stop()
+        if self._upkeep is not None:
+            self._upkeep.stop()
+        clean = self._close_logs(self._data_plane, self._store)
+        runfile.remove(self.directory)
+        self._store.close()
+        self._lock.release()
+        _LOG.info("stopped" if clean else "stopped, not cleanly: the next start recovers")
+        return clean
+
+    def _close_logs(self, data_plane: DataPlane, store: MetadataStore) -> bool:
+        data_plane.stop_journal()
+        try:
+            records = builders.leave_broker(store.image, store.meta.node_id)
+            if records:
+                store.append(records)
+        except KbrokerError as error:
+            _LOG.error("%s", error)
+        assert self._logs is not None
+        clean = self._logs.stop(self._broker_epoch)
+        data_plane.close_journal(unlink_files=clean)
+        self._journal_open = False
+        return clean
+
+    def _abandon(self) -> None:
+        """A start that failed half way: leave everything as a crash would, but free of locks."""
+        if self._data_plane is not None:
+            self._data_plane.engine.stop(0)
+            self._data_plane.stop_journal()
+        if self._store is not None:
+            self._store.close()
+        self._lock.release()
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot make the data directory {directory}: {error.strerror}; set log.dirs"
+        ) from None

@@ -1,0 +1,70 @@
+"""The shared journal over a broker's life: replayed after a crash, opened, closed.
+
+With durability fsync every append goes to the journal as well, which takes the sync; segments
+are flushed later. Its files are in the data directory under names that Apache Kafka ignores.
+After a crash they hold what segments may lack. After a clean stop there are none; some that are
+found beside the mark of a clean stop are left from before somebody else ran on the directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+from kbroker.config import BrokerConfig
+from kbroker.storage.manager import LogManager
+
+_LOG: Final = logging.getLogger("kbroker.server")
+
+_FILE_BYTES_MAX: Final = 64 << 20
+_FILES_MIN_COUNT: Final = 4
+
+
+def recover(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
+    """Bring what only the journal has into the logs, then remove it."""
+    from kbroker.ext import journal_walk  # noqa: PLC0415  only where there are files
+
+    if not journal_walk.files(str(directory)):
+        return
+    if logs.started_clean:
+        _LOG.warning("removing a journal that a later clean stop has made void")
+    else:
+        _replay(directory, logs, topic_ids)
+    journal_walk.remove(str(directory))
+
+
+def _replay(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
+    from kbroker.ext import journal_recovery  # noqa: PLC0415
+
+    found: dict[tuple[bytes, int], Any] = {
+        (topic_ids[topic], partition): log for (topic, partition), log in logs.items()
+    }
+    done = journal_recovery.replay(str(directory), found)
+    _LOG.info(
+        "journal: %d batches in %d files, %d of them (%d bytes) put back into the logs",
+        done.batches,
+        done.files,
+        done.applied,
+        done.applied_bytes,
+    )
+    if done.gaps:
+        _LOG.error(
+            "journal: %d partitions lack what came before; their later batches are left out",
+            done.gaps,
+        )
+    for _, log in logs.items():
+        log.flush()
+
+
+def settings(config: BrokerConfig) -> dict[str, int]:
+    """Arguments of DataPlane.open_journal."""
+    bytes_max = config.integer("kbroker.journal.bytes.max")
+    buffer_bytes = config.integer("kbroker.journal.buffer.bytes")
+    file_bytes = max(min(bytes_max // _FILES_MIN_COUNT, _FILE_BYTES_MAX), 2 * buffer_bytes)
+    return {
+        "buffer_bytes": buffer_bytes,
+        "file_bytes": file_bytes,
+        "bytes_max": max(bytes_max, 2 * file_bytes),
+        "flush_interval_ms": config.integer("kbroker.flush.interval.ms.max"),
+    }

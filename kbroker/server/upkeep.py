@@ -1,0 +1,101 @@
+"""What is done from time to time: retention, flushing of idle logs, checkpoints, expiry.
+
+One thread, woken when the next task is due. A task that fails is told in the log and done again
+at its next turn.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from kbroker.clock import Clock
+from kbroker.config import BrokerConfig
+from kbroker.storage.manager import LogManager
+
+_LOG: Final = logging.getLogger("kbroker.server")
+
+IDLE_FLUSH_MS: Final = 30_000
+_FLUSH_CHECK_MS: Final = 5_000
+_FOLDER_CHECK_MS: Final = 10_000
+
+Task = tuple[str, int, Callable[[], object]]
+
+
+def tasks_of(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]:
+    """(name, period in ms, what to do)."""
+    flush_ms = min(config.integer("log.flush.scheduler.interval.ms"), _FLUSH_CHECK_MS)
+    return [
+        (
+            "retention",
+            config.integer("log.retention.check.interval.ms"),
+            lambda: logs.retain(clock.wall_ms()),
+        ),
+        (
+            "flush",
+            max(flush_ms, 1),
+            lambda: logs.flush_what_is_due(clock.wall_ms(), IDLE_FLUSH_MS),
+        ),
+        (
+            "removal of deleted partitions",
+            _FOLDER_CHECK_MS,
+            lambda: logs.remove_dead_folders(clock.monotonic_ms()),
+        ),
+        (
+            "producer expiry",
+            config.integer("producer.id.expiration.check.interval.ms"),
+            lambda: logs.expire_producers(clock.wall_ms()),
+        ),
+        (
+            "recovery point checkpoint",
+            config.integer("log.flush.offset.checkpoint.interval.ms"),
+            logs.checkpoint_recovery_points,
+        ),
+        (
+            "log start checkpoint",
+            config.integer("log.flush.start.offset.checkpoint.interval.ms"),
+            logs.checkpoint_log_starts,
+        ),
+        (
+            "high watermark checkpoint",
+            config.integer("replica.high.watermark.checkpoint.interval.ms"),
+            logs.checkpoint_high_watermarks,
+        ),
+    ]
+
+
+class Upkeep:
+    """The thread that runs the tasks."""
+
+    def __init__(self, config: BrokerConfig, logs: LogManager, clock: Clock) -> None:
+        self._tasks = tasks_of(config, logs, clock)
+        self._clock = clock
+        self._first_ms = config.integer("log.initial.task.delay.ms")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first round comes after log.initial.task.delay.ms."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the task at hand."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        due = [now_ms + min(self._first_ms, period) for _, period, _ in self._tasks]
+        while not self._stopping.wait(max(min(due) - self._clock.monotonic_ms(), 0) / 1000):
+            now_ms = self._clock.monotonic_ms()
+            for index, (name, period, do) in enumerate(self._tasks):
+                if due[index] > now_ms or self._stopping.is_set():
+                    continue
+                try:
+                    do()
+                except Exception:
+                    _LOG.exception("%s failed", name)
+                due[index] = self._clock.monotonic_ms() + max(period, 1)
