@@ -5,6 +5,9 @@ module instead, along the same schemas: bodies so large that they might hold mor
 an array may have, where every count is checked before its elements are read; and bodies with a
 tagged field that this version's schema does not know, which a broker must skip (KIP-482) and
 kio's reader refuses.
+
+Bytes behind the end of a request are passed over, as Apache Kafka does: librdkafka sends some
+with Metadata 13.
 """
 
 from __future__ import annotations
@@ -47,27 +50,20 @@ def decode_request(key: ApiKey, version: int, body: bytes) -> Any:
     schema = request_schema(key, version)
     if len(body) <= ARRAY_ELEMENTS_MAX_COUNT:
         try:
-            entity, used = entity_reader(schema)(body, 0)
+            return entity_reader(schema)(body, 0)[0]
         except KeyError:
             return _read_tolerantly(key, version, body)
         except Exception as error:
             raise MalformedRequestError(f"{key.name} v{version}: {error}") from None
-        if used == len(body):
-            return entity
-        raise MalformedRequestError(f"{key.name} v{version}: {len(body) - used} bytes too many")
     return _read_tolerantly(key, version, body)
 
 
 def _read_tolerantly(key: ApiKey, version: int, body: bytes) -> Any:
     cursor = Cursor(body)
     try:
-        entity = struct_reader(request_schema(key, version))(cursor)
+        return struct_reader(request_schema(key, version))(cursor)
     except (ValueError, OverflowError, struct.error) as error:
         raise MalformedRequestError(f"{key.name} v{version}: {error}") from None
-    if cursor.position != len(body):
-        left = len(body) - cursor.position
-        raise MalformedRequestError(f"{key.name} v{version}: {left} bytes too many")
-    return entity
 
 
 class Cursor:

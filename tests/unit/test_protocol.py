@@ -119,6 +119,10 @@ def test_a_tag_of_a_later_version_is_skipped():
     assert request.topics == () and request.allow_auto_topic_creation
 
 
+def test_bytes_behind_the_end_are_passed_over():
+    assert decode_request(ApiKey.METADATA, 4, bytes(4) + b"\x01rest").topics == ()
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -126,7 +130,6 @@ def test_a_tag_of_a_later_version_is_skipped():
         b"\x00",
         b"\x7f\xff\xff\xff",
         b"\x00\x00\x00\x01\x00\x05ab",
-        b"\x00\x00\x00\x00\x01\x00",
         b"\x00\x00\x00\x01\xff\xff\x01",
         b"\x00\x00\x00\x01\x00\x02\xff\xff\x01",
     ],
