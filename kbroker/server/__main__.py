@@ -7,6 +7,7 @@ operator has something to correct, 2 for bad arguments.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import signal
@@ -27,7 +28,7 @@ def main(arguments: list[str]) -> int:
     """Run a broker until a signal ends it."""
     options = _parse(arguments)
     if options is None:
-        print(_USAGE, file=sys.stderr)
+        sys.stderr.write(f"{_USAGE}\n")
         return 2
     logging.basicConfig(
         stream=sys.stderr,
@@ -43,10 +44,11 @@ def main(arguments: list[str]) -> int:
         broker = Broker(load_config(config_file, settings))
         broker.start()
     except KbrokerError as error:
-        print(f"kbroker: {error}", file=sys.stderr)
+        sys.stderr.write(f"kbroker: {error}\n")
         return 1
     for address in broker.addresses:
-        print(f"listening on {address}", flush=True)
+        sys.stdout.write(f"listening on {address}\n")
+    sys.stdout.flush()
     while signal.sigwait(stopping | hooks) not in stopping:
         _hold_gil()
     return 0 if broker.stop() else 1
@@ -71,10 +73,9 @@ def _parse(arguments: list[str]) -> tuple[Path | None, list[str]] | None:
 
 
 def _hold_gil() -> None:
-    """For tests: no Python code runs in this process for a while; the data plane must not care."""
-    from kbroker.ext import testing  # noqa: PLC0415  not in a release
-
-    testing.hold_gil(_HOLD_MS)
+    """Where tests ask for it: no Python code of this process runs for a while, and the data plane
+    must not care. The module is compiled for tests only, so it is looked for by its name."""
+    importlib.import_module("kbroker.ext.testing").hold_gil(_HOLD_MS)
 
 
 if __name__ == "__main__":
