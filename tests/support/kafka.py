@@ -170,9 +170,10 @@ class KafkaProcess(BrokerProcess):
     name = "kafka"
 
     def __init__(
-        self, home: Path, settings: dict[str, str] | None = None, heap_mib: int = 512
-    ) -> None:
-        super().__init__(home, settings)
+        self, home: Path, settings: dict[str, str] | None = None, data_dir: Path | None = None,
+        heap_mib: int = 512,
+    ) -> None:  # fmt: skip
+        super().__init__(home, settings, data_dir)
         self.heap_mib = heap_mib
         self.port, self.controller_port = free_ports(2)
 

@@ -34,9 +34,10 @@ class KbrokerProcess(BrokerProcess):
     stop_timeout_s = 30.0
 
     def __init__(
-        self, home: Path, settings: dict[str, str] | None = None, hooks: bool = False
-    ) -> None:
-        super().__init__(home, settings)
+        self, home: Path, settings: dict[str, str] | None = None, data_dir: Path | None = None,
+        hooks: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(home, settings, data_dir)
         self.hooks = hooks
 
     def command(self) -> list[str]:

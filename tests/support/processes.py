@@ -32,9 +32,11 @@ class BrokerProcess(ABC):
     start_timeout_s = 60.0
     stop_timeout_s = 60.0
 
-    def __init__(self, home: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, settings: dict[str, str] | None = None, data_dir: Path | None = None
+    ) -> None:
         self.home = home
-        self.data_dir = home / "data"
+        self.data_dir = data_dir or home / "data"
         self.log_path = home / "broker.log"
         self.settings = dict(settings or {})
         self.port = 0

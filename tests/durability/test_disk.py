@@ -1,0 +1,175 @@
+"""A disk that is full, and one whose sync fails: errors are told, nothing acknowledged is lost.
+
+kbroker alone: Apache Kafka ends its process on either.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference.crafted_batches import Batch, Record, values_of
+from tests.support import wire
+from tests.support.loopfs import LoopFilesystem
+from tests.support.needs import need_command, need_loop
+from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
+from tests.support.wire import FETCH, PRODUCE, ConnectionClosedError, WireConnection
+from tests.wire.test_connections import fetch_body, produce_body
+
+StartBroker = Callable[..., BrokerProcess]
+KAFKA_STORAGE_ERROR = 56
+VALUE_BYTES = 50_000
+
+
+def numbered(number: int, size: int = VALUE_BYTES) -> bytes:
+    value = b"%d " % number + b"." * size
+    return Batch(records=[Record(value)], base_timestamp=int(time.time() * 1000)).encode()
+
+
+def produce(connection: WireConnection, topic: str, number: int) -> dict[str, Any]:
+    answer = connection.call(PRODUCE, 9, produce_body(topic, numbered(number)))
+    part: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
+    return part
+
+
+def stored_numbers(port: int, topic: str) -> dict[int, int]:
+    """Offset -> number of every record that is served."""
+    found: dict[int, int] = {}
+    with WireConnection(port) as connection:
+        while True:
+            answer = connection.call(FETCH, 11, fetch_body(topic, len(found)))
+            part = answer["responses"][0]["partitions"][0]
+            assert part["error_code"] == 0, part
+            if not part["records"]:
+                return found
+            for offset, value in values_of(part["records"]):
+                assert value is not None
+                found[offset] = int(value.split(b" ")[0])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.long)])
+def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, rounds: int) -> None:
+    """Refused with KAFKA_STORAGE_ERROR, read on, and written again when there is room."""
+    need_loop()
+    with LoopFilesystem(tmp_path, 64) as disk:
+        filler = disk.path / "filler"
+        settings = {"log.segment.bytes": "1048576", "log.retention.bytes": "-1"}
+        broker = start_kbroker(settings, data_dir=disk.path / "data")
+        wire.create_topic(broker.port, topic)
+        acked: dict[int, int] = {}
+        number = 0
+        with WireConnection(broker.port) as connection:
+            for _ in range(rounds):
+                fill(disk, filler)
+                error = 0
+                while error == 0:
+                    part = produce(connection, topic, number)
+                    error = part["error_code"]
+                    if error == 0:
+                        acked[part["base_offset"]] = number
+                    number += 1
+                assert error == KAFKA_STORAGE_ERROR
+                assert broker.is_running()
+                check_served(broker, topic, acked)
+                filler.unlink()
+                acked |= wait_for("produce works again", lambda: retried(connection, topic), 30)
+                make_room(connection, topic, max(acked))
+                acked = {o: n for o, n in acked.items() if o >= max(acked)}
+        assert broker.stop() == 0
+
+
+def retried(connection: WireConnection, topic: str) -> dict[int, int]:
+    """{offset: number} of a record that was taken, or nothing."""
+    part = produce(connection, topic, 10**9)
+    return {part["base_offset"]: 10**9} if part["error_code"] == 0 else {}
+
+
+def check_served(broker: BrokerProcess, topic: str, acked: dict[int, int]) -> None:
+    """Each acknowledged record from the first one that still counts is served."""
+    with WireConnection(broker.port) as connection:
+        for offset, number in acked.items():
+            answer = connection.call(FETCH, 11, fetch_body(topic, offset))
+            part = answer["responses"][0]["partitions"][0]
+            assert part["error_code"] == 0, part
+            ((first, value), *_) = values_of(part["records"])
+            assert first == offset
+            assert value is not None
+            assert value.startswith(b"%d " % number)
+
+
+def make_room(connection: WireConnection, topic: str, offset: int) -> None:
+    """DeleteRecords up to `offset`, so that the next round has a disk to fill again."""
+    parts = [{"partition_index": 0, "offset": offset}]
+    body = {"topics": [{"name": topic, "partitions": parts}], "timeout": 10_000}
+    answer = connection.call(wire.DELETE_RECORDS, 2, body)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+
+def fill(disk: LoopFilesystem, filler: Path) -> None:
+    """A file that leaves two megabytes of the disk."""
+    size = max(0, disk.free_bytes() - (2 << 20))
+    with filler.open("wb") as file:
+        file.write(bytes(size))
+
+
+# --- failing syncs ------------------------------------------------------------------------------
+
+
+@contextmanager
+def failing_syncs(broker: BrokerProcess, when: str) -> Iterator[None]:
+    """EIO for the fdatasync and fsync calls that `when` selects (strace's syntax), by strace."""
+    program = need_command("strace", "strace")
+    tracer = subprocess.Popen(
+        [program, "-f", "-p", str(broker.pid), "-o", "/dev/null",
+         "-e", "trace=fdatasync,fsync,sync_file_range",
+         "-e", f"inject=fdatasync,fsync:error=EIO:when={when}"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert tracer.stderr is not None
+    first = tracer.stderr.readline()
+    assert "attached" in first, first
+    try:
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait(15)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("when", ["1", "3", "1+", "7+"])
+def test_failed_sync_is_final(start_kbroker: StartBroker, topic: str, when: str) -> None:
+    """After one EIO nothing more is acknowledged, though the next sync would succeed.
+
+    Whether the broker goes on with an offline directory or ends is its choice; what it
+    acknowledged before is there after the next start.
+    """
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic)
+    acked: dict[int, int] = {}
+    refused = 0
+    with failing_syncs(broker, when):
+        try:
+            with WireConnection(broker.port, timeout_s=10) as connection:
+                for number in range(30):
+                    part = produce(connection, topic, number)
+                    if part["error_code"] == 0:
+                        assert not refused, "acknowledged after a failed sync"
+                        acked[part["base_offset"]] = number
+                    else:
+                        assert part["error_code"] in (KAFKA_STORAGE_ERROR, 3, 5, 6), part
+                        refused += 1
+        except ConnectionClosedError:
+            refused += 1
+    assert refused
+    broker.kill()
+    broker.start()
+    stored = stored_numbers(broker.port, topic)
+    assert {offset: stored.get(offset) for offset in acked} == acked

@@ -1,0 +1,69 @@
+"""An ext4 of its own in a file, mounted over a loop device: it can lose its power, and be full."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+#: EXT4_IOC_SHUTDOWN, and its flag for "do not even flush the journal": from that moment on nothing
+#: reaches the disk, as if its power had been cut.
+_SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
+
+
+class LoopFilesystem:
+    """Mounted while in use as a context manager; unmounted and removed afterwards."""
+
+    def __init__(self, folder: Path, size_mib: int) -> None:
+        self.image = folder / "disk.img"
+        self.path = folder / "disk"
+        self.size_mib = size_mib
+
+    def __enter__(self) -> Self:
+        self.path.mkdir(parents=True)
+        with self.image.open("wb") as image:
+            image.truncate(self.size_mib << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", self.image], check=True)
+        self.mount()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if os.path.ismount(self.path):
+            self.unmount()
+        self.image.unlink()
+
+    def mount(self) -> None:
+        subprocess.run(["mount", "-o", "loop", self.image, self.path], check=True)
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", self.path], check=True)
+
+    def sync(self) -> None:
+        """Brings all that was written so far to the disk."""
+        subprocess.run(["sync", "-f", self.path], check=True)
+
+    def cut_power(self) -> None:
+        """What was not synced is gone; who has files open gets EIO from now on."""
+        fd = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
+        finally:
+            os.close(fd)
+
+    def restore_power(self) -> None:
+        """Mounts again what reached the disk; nothing may have it open."""
+        self.unmount()
+        self.mount()
+
+    def free_bytes(self) -> int:
+        stat = os.statvfs(self.path)
+        return stat.f_bavail * stat.f_frsize

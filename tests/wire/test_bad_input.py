@@ -1,0 +1,235 @@
+"""Bytes that no client sends: the broker answers or closes, keeps its memory, serves the others.
+
+Invariants: a healthy client beside the bad ones is served throughout and reads what it wrote; the
+process lives; afterwards its open files are back to where they were, and its memory nearly so.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.reference.crafted_batches import batch, values_of
+from tests.support import wire
+from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
+from tests.support.wire import FETCH, LIST_OFFSETS, METADATA, PRODUCE, WireConnection
+from tests.wire.test_connections import fetch_body, frame, produce_body
+
+StartBroker = Callable[..., BrokerProcess]
+GROWTH_MAX_KIB = 64 * 1024
+IDLE_MS = 3000
+SEED = 20260903
+
+
+class HealthyClient(threading.Thread):
+    """Produces and fetches over one connection until told to stop; keeps the first error."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        super().__init__()
+        self.port, self.topic = broker.port, "healthy"
+        self.rounds = 0
+        self.error: BaseException | None = None
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            with WireConnection(self.port) as connection:
+                while not self.stopping.is_set():
+                    value = b"round %d" % self.rounds
+                    connection.call(PRODUCE, 9, produce_body(self.topic, batch(value)))
+                    answer = connection.call(FETCH, 11, fetch_body(self.topic, self.rounds))
+                    got = values_of(answer["responses"][0]["partitions"][0]["records"])
+                    assert got == [(self.rounds, value)], got
+                    self.rounds += 1
+                    self.stopping.wait(0.005)
+        except BaseException as error:
+            self.error = error
+
+
+@contextmanager
+def watched(broker: BrokerProcess) -> Iterator[HealthyClient]:
+    """A healthy client runs during the block; afterwards the broker must be as before."""
+    wire.create_topic(broker.port, "healthy")
+    files, memory = broker.open_files(), broker.resident_kib()
+    client = HealthyClient(broker)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stopping.set()
+        client.join()
+    assert client.error is None, f"{client.error!r}\n{broker.log_tail()}"
+    assert client.rounds > 10
+    assert broker.is_running(), broker.log_tail()
+    wait_for("connections are gone", lambda: broker.open_files() <= files + 8, 30)
+    limit = memory + GROWTH_MAX_KIB * (4 if broker.name == "kafka" else 1)
+    assert broker.resident_kib() < limit, f"from {memory} KiB"
+
+
+def send_and_leave(port: int, data: bytes, timeout_s: float = 0.5) -> None:
+    """Sends, says that no more comes, and reads what is answered until the end."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout_s) as sock:
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(65536):
+            pass
+
+
+@pytest.fixture
+def broker(start_target: StartBroker) -> BrokerProcess:
+    return start_target({"connections.max.idle.ms": str(IDLE_MS)})
+
+
+def real_frames() -> list[bytes]:
+    """One right frame of many kinds, about a topic called victim."""
+    topic = {"name": "victim"}
+    part = {"partition_index": 0, "timestamp": -1}
+    offsets = {"replica_id": -1, "topics": [topic | {"partitions": [part]}]}
+    many = batch(*(b"value %d" % n for n in range(30)))
+    config = {"resource_type": 2, "resource_name": "victim", "configuration_keys": None}
+    new_topic = {"name": "victim-2", "num_partitions": 1, "replication_factor": 1}
+    frames = [
+        *(frame(PRODUCE, v, produce_body("victim", many)) for v in (3, 8, 9, 12)),
+        *(frame(FETCH, v, fetch_body("victim", 0)) for v in (4, 11, 12)),
+        *(frame(METADATA, v, {"topics": [topic]}) for v in (0, 1, 9, 12)),
+        *(frame(LIST_OFFSETS, v, offsets) for v in (1, 5, 9)),
+        frame(wire.API_VERSIONS, 0, {}),
+        frame(wire.API_VERSIONS, 3, {"client_software_name": "x", "client_software_version": "1"}),
+        frame(wire.CREATE_TOPICS, 5, {"topics": [new_topic], "timeout": 1000}),
+        frame(wire.DESCRIBE_CONFIGS, 4, {"resources": [config]}),
+        frame(wire.INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout": 1000}),
+        frame(wire.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["g"]}),
+        frame(wire.DESCRIBE_CLUSTER, 0, {}),
+        frame(wire.OFFSET_FOR_LEADER_EPOCH, 4, {"topics": [{"topic": "victim", "partitions": []}]}),
+    ]  # fmt: skip
+    return frames
+
+
+def mutated(chance: random.Random, data: bytes) -> bytes:
+    """Bits flipped, bytes set to odd values, pieces cut, doubled or put in; the length put right
+    in most cases, so that what is inside is read at all."""
+    out = bytearray(data[4:])
+    for _ in range(chance.choice((1, 1, 1, 2, 4, 8))):
+        at = chance.randrange(len(out))
+        match chance.randrange(6):
+            case 0:
+                out[at] ^= 1 << chance.randrange(8)
+            case 1:
+                out[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF))
+            case 2:
+                out[at : at + 4] = chance.choice((b"\x7f\xff\xff\xff", b"\xff" * 4, b"\x80\0\0\0"))
+            case 3 if len(out) > 12:
+                del out[at : at + chance.randrange(1, 9)]
+            case 4:
+                out[at:at] = out[at : at + chance.randrange(1, 40)]
+            case _:
+                out[at:at] = chance.randbytes(chance.randrange(1, 9))
+        out = out or bytearray(b"\0")
+    length = len(out) if chance.random() < 0.95 else chance.randrange(-2, 2 * len(out))
+    return struct.pack(">i", length) + bytes(out)
+
+
+@pytest.mark.parametrize("count", [1500, pytest.param(40_000, marks=pytest.mark.long)])
+@pytest.mark.timeout(1800)
+def test_mutated_frames(broker: BrokerProcess, count: int) -> None:
+    chance = random.Random(SEED)
+    wire.create_topic(broker.port, "victim")
+    frames = real_frames()
+    with watched(broker):
+        for _ in range(count):
+            # A good frame after the bad one: what is left of the stream is read on as well.
+            data = mutated(chance, chance.choice(frames)) + chance.choice(frames)
+            send_and_leave(broker.port, data)
+
+
+@pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.timeout(1800)
+def test_random_frames(broker: BrokerProcess, count: int) -> None:
+    """Noise behind a right length, some of it behind a right header."""
+    chance = random.Random(SEED)
+    with watched(broker):
+        for _ in range(count):
+            noise = chance.randbytes(chance.randrange(0, 300))
+            if chance.random() < 0.7:
+                key, version = chance.randrange(0, 93), chance.randrange(0, 14)
+                noise = struct.pack(">hhih", key, version, 1, -1) + noise
+            send_and_leave(broker.port, struct.pack(">i", len(noise)) + noise)
+
+
+def test_huge_lengths(broker: BrokerProcess) -> None:
+    """Two gigabytes announced: refused at once. A hundred megabytes: not taken before they come."""
+    with watched(broker):
+        for length in (2**31 - 1, 2**31 - 2, 1 << 30, -(2**31)):
+            for _ in range(25):
+                send_and_leave(broker.port, struct.pack(">i", length) + b"x" * 1000)
+        waiting = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(100)]
+        for sock in waiting:
+            sock.sendall(struct.pack(">i", 100 * 1024 * 1024) + b"\0\0\0\x09" + b"x" * 5000)
+        for sock in waiting:
+            sock.close()
+
+
+def test_half_frames_then_silence(broker: BrokerProcess) -> None:
+    """They are closed when they have been idle for long enough, without help."""
+    data = real_frames()[0]
+    with watched(broker):
+        silent = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(300)]
+        for number, sock in enumerate(silent):
+            sock.sendall(data[: number % len(data)])
+            sock.settimeout(0.01)
+        open_ones = list(silent)
+
+        def all_closed() -> bool:
+            open_ones[:] = [sock for sock in open_ones if not is_closed(sock)]
+            return not open_ones
+
+        wait_for("the silent ones are closed", all_closed, 60)
+        for sock in silent:
+            sock.close()
+
+
+def is_closed(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def test_thousands_of_connections_with_one_byte(broker: BrokerProcess) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with watched(broker) as client:
+            sockets = []
+            for _ in range(5000):
+                sock = socket.create_connection(("127.0.0.1", broker.port))
+                sock.sendall(b"\0")
+                sockets.append(sock)
+            reached = client.rounds
+            wait_for("the healthy client goes on", lambda: client.rounds > reached + 5, 30)
+            for sock in sockets:
+                sock.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_connections_that_are_reset(broker: BrokerProcess) -> None:
+    """SO_LINGER 0: the broker meets RST at every stage of a request."""
+    linger = struct.pack("ii", 1, 0)
+    with watched(broker):
+        for number in range(1000):
+            sock = socket.create_connection(("127.0.0.1", broker.port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            data = real_frames()[number % 12]
+            sock.sendall(data[: number % (len(data) + 1)])
+            sock.close()

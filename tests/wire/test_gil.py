@@ -1,0 +1,117 @@
+"""Produce and Fetch go from socket to socket while the GIL of the broker process is held.
+
+A test hook of the broker (KBROKER_TEST_HOOKS=1, SIGUSR2) takes the GIL and keeps it for five
+seconds; it prints a line before and after. No clock is asked: that all of this happened while the
+GIL was held is told by the second line, which must not be there yet when the work is done, and by
+a Metadata request of before, which must still be unanswered.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.reference.crafted_batches import batch, values_of
+from tests.support import wire
+from tests.support.kbroker import KbrokerProcess
+from tests.support.waits import wait_for
+from tests.support.wire import API_VERSIONS, FETCH, METADATA, PRODUCE, WireConnection
+from tests.wire.test_connections import fetch_body, produce_body
+
+HELD, FREE = "test hook: the GIL is held", "test hook: the GIL is free"
+ROUNDS = 1500
+
+
+@pytest.fixture
+def held(start_kbroker: Callable[..., KbrokerProcess], topic: str) -> Iterator[KbrokerProcess]:
+    """A broker with a topic of small segments; the test takes its GIL by `hold`."""
+    broker = start_kbroker({"num.network.threads": "2"}, hooks=True)
+    wire.create_topic(broker.port, topic, 1, {"segment.bytes": "1048576"})
+    yield broker
+
+
+def hold(broker: KbrokerProcess) -> None:
+    """Returns when the broker says that its GIL is taken."""
+    before = broker.log_text().count(HELD)
+    broker.process.send_signal(signal.SIGUSR2)  # type: ignore[union-attr]
+    wait_for("the GIL is held", lambda: broker.log_text().count(HELD) > before, 10)
+
+
+def is_held(broker: KbrokerProcess) -> bool:
+    text = broker.log_text()
+    return text.count(HELD) > text.count(FREE)
+
+
+def produce(connection: WireConnection, topic: str, value: bytes, acks: int = -1) -> int:
+    answer = connection.call(PRODUCE, 9, produce_body(topic, batch(value), acks))
+    (part,) = answer["responses"][0]["partition_responses"]
+    assert part["error_code"] == 0
+    return int(part["base_offset"])
+
+
+def fetch(connection: WireConnection, topic: str, offset: int) -> bytes | None:
+    answer = connection.call(FETCH, 11, fetch_body(topic, offset))
+    return values_of(answer["responses"][0]["partitions"][0]["records"])[0][1]
+
+
+def test_data_plane_needs_no_gil(held: KbrokerProcess, topic: str) -> None:
+    """Connections of before, thousands of requests, a roll, a long poll, connections that come."""
+    connection, poller, control = (WireConnection(held.port) for _ in range(3))
+    produce(connection, topic, b"before")
+    hold(held)
+    stuck = control.send(METADATA, 9, {"topics": [{"name": topic}]})
+    for number in range(1, ROUNDS):
+        offset = produce(
+            connection, topic, b"%d " % number + b"x" * 1500, acks=-1 + number % 3 % 2 * 2
+        )
+        assert offset == number
+        assert fetch(connection, topic, offset).startswith(b"%d " % number)  # type: ignore[union-attr]
+    body = fetch_body(topic, ROUNDS, max_wait=60_000, min_bytes=1)
+    polled = poller.send(FETCH, 11, body)
+    for _ in range(50):
+        with WireConnection(held.port) as newcomer:
+            newcomer.call(API_VERSIONS, 3, {})
+            assert fetch(newcomer, topic, 0) == b"before"
+    produce(connection, topic, b"wakes the poll")
+    answer = poller.receive(FETCH, 11, polled)
+    assert values_of(answer["responses"][0]["partitions"][0]["records"]) == [
+        (ROUNDS, b"wakes the poll")
+    ]
+    assert is_held(held), "the GIL was free before the work was done: take fewer rounds"
+    assert control.is_silent(0.05)
+    control.receive(METADATA, 9, stuck)
+    segments = sorted(held.partition_dir(topic, 0).glob("*.log"))
+    assert len(segments) > 1
+    for each in (connection, poller, control):
+        each.close()
+
+
+def test_many_connections_at_once(held: KbrokerProcess, topic: str) -> None:
+    """Sixteen clients of before, each with requests in flight."""
+    connections = [WireConnection(held.port) for _ in range(16)]
+    hold(held)
+    errors: list[BaseException] = []
+
+    def work(connection: WireConnection) -> None:
+        try:
+            for _ in range(20):
+                ids = [
+                    connection.send(PRODUCE, 9, produce_body(topic, batch(b"m"))) for _ in range(5)
+                ]
+                for correlation_id in ids:
+                    connection.receive(PRODUCE, 9, correlation_id)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(each,)) for each in connections]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert is_held(held)
+    for each in connections:
+        each.close()
