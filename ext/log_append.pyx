@@ -16,7 +16,7 @@ from kbroker.ext.batch cimport (
     batch_set_timestamps,
 )
 from kbroker.ext.epochs cimport epochs_assign, epochs_latest
-from kbroker.ext.index cimport index_full, index_load
+from kbroker.ext.index cimport index_clear, index_full, index_load
 from kbroker.ext.journal cimport (
     JOURNAL_OK,
     JOURNAL_STALL,
@@ -50,7 +50,7 @@ from kbroker.ext.log_state cimport (
     log_update_lso,
     log_usable,
 )
-from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport EIO, ftruncate, pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.producers cimport (
     ORIGIN_CLIENT,
     ORIGIN_REPLAY,
@@ -81,7 +81,7 @@ from kbroker.ext.segment cimport (
     segment_unref,
 )
 from kbroker.ext.snapshots cimport snapshot_write
-from kbroker.ext.txn_index cimport txn_index_append
+from kbroker.ext.txn_index cimport txn_index_append, txn_index_truncate
 
 cdef enum:
     PENDING_MIN = 16
@@ -154,6 +154,14 @@ cdef uint64_t next_random(Log* log) noexcept nogil:
     return log.random
 
 
+cdef int clear_leftovers(Segment* s) noexcept nogil:
+    """Files of this name may be left of a roll that failed: nothing of them is in the log."""
+    if ftruncate(s.fd, 0) != 0:
+        return errno
+    return index_clear(&s.offsets) or index_clear(&s.times) \
+        or txn_index_truncate(s, s.base_offset)
+
+
 cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
                                  int* error) noexcept nogil:
     """The file exists afterwards, empty."""
@@ -166,8 +174,11 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
         error[0] = log_disk_error(log, error[0])
         segment_unref(s)
         return NULL
-    s.offsets.entries = 0
-    s.times.entries = 0
+    error[0] = clear_leftovers(s)
+    if error[0]:
+        error[0] = log_disk_error(log, error[0])
+        segment_unref(s)
+        return NULL
     s.created_ms = now_ms
     if log.cfg.segment_jitter_ms > 0:
         s.jitter_ms = <int64_t> (next_random(log) >> 1) % min(log.cfg.segment_jitter_ms,
@@ -210,8 +221,7 @@ cdef bint is_old(const Log* log, Segment* s, const BatchInfo* info, int64_t now_
     cdef int64_t waited
     if s.size == 0:
         return False
-    if s.first_timestamp < 0:
-        segment_load_first(s)
+    segment_load_first(s)
     if s.first_timestamp >= 0:
         waited = info.max_timestamp - s.first_timestamp
     else:

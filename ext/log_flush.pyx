@@ -25,6 +25,7 @@ from kbroker.ext.posix cimport (
     open,
     pthread_mutex_lock,
     pthread_mutex_unlock,
+    snprintf,
 )
 from kbroker.ext.segment cimport (
     Segment,
@@ -36,6 +37,9 @@ from kbroker.ext.segment cimport (
 from kbroker.ext.snapshots cimport snapshot_sync
 from kbroker.ext.txn_index cimport txn_index_sync
 
+cdef enum:
+    PATH_BYTES = 4096
+
 ctypedef struct Dirty:                  # what a flush has to sync, taken under the lock
     Segment** segments                  # held
     int32_t* indexes                    # and whether its indexes go with it
@@ -43,6 +47,7 @@ ctypedef struct Dirty:                  # what a flush has to sync, taken under 
     int64_t end_offset                  # everything appended below this is in it
     int64_t snapshot                    # offset of a producer snapshot, or NO_SNAPSHOT
     bint folder
+    bint parent
     bint epochs_dirty
     EpochCache epochs                   # a copy
 
@@ -106,15 +111,18 @@ cdef int take_dirty(Log* log, Dirty* out) noexcept nogil:
     out.end_offset = log.leo
     out.snapshot = log.snapshot_offset if log.snapshot_dirty else NO_SNAPSHOT
     out.folder = log.dir_dirty != 0
+    out.parent = log.parent_dirty != 0
     out.epochs_dirty = log.epochs.dirty != 0
     log.snapshot_dirty = 0
     log.dir_dirty = 0
+    log.parent_dirty = 0
     log.epochs.dirty = 0
     return LOG_OK
 
 
 cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
     """Segments before the folder that names them; 0 or an errno."""
+    cdef char parent[PATH_BYTES]
     cdef int32_t i
     cdef int error = 0
     for i in range(dirty.count):
@@ -128,6 +136,9 @@ cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
         error = epochs_save(&dirty.epochs, log.dir)
     if error == 0 and (dirty.folder or dirty.epochs_dirty):
         error = sync_folder(log.dir)
+    if error == 0 and dirty.parent:
+        snprintf(parent, PATH_BYTES, "%s/..", log.dir)
+        error = sync_folder(parent)
     return error
 
 

@@ -36,6 +36,7 @@ from kbroker.ext.producers cimport (
 )
 from kbroker.ext.segment cimport (
     FIND_BATCH,
+    TIMES_UNKNOWN,
     Found,
     Hint,
     IndexLimits,
@@ -136,6 +137,7 @@ cdef int64_t trusted_start(Log* log, Segment* s, int64_t recovery_point,
     s.largest_timestamp = s.times.last_timestamp
     s.offset_of_largest_timestamp = s.times.last_offset
     s.bytes_since_index = 0
+    s.first_timestamp = TIMES_UNKNOWN
     first_offset[0] = found.base_offset
     return hint.position
 

@@ -99,6 +99,7 @@ cdef int add_segment(Opening* o, const FileSet* files) noexcept nogil:
         s.times.entries = 0
         return LOG_OK
     s.largest_timestamp = TIMES_UNKNOWN
+    s.first_timestamp = TIMES_UNKNOWN
     if files.kinds & FILE_OFFSETS and files.kinds & FILE_TIMES:
         return LOG_OK
     log_index_limits(o.log, &limits)
@@ -254,7 +255,8 @@ cdef void forget_empty_producers(Log* log) noexcept nogil:
 cdef int open_log(Opening* o) noexcept nogil:
     cdef int code = LOG_OK
     cdef int error
-    if mkdir(o.log.dir, 0o755) != 0 and errno != EEXIST:
+    o.log.parent_dirty = mkdir(o.log.dir, 0o755) == 0
+    if not o.log.parent_dirty and errno != EEXIST:
         return log_disk_error(o.log, errno)
     error = files_list(o.log.dir, &o.listing)
     if error:

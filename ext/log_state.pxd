@@ -104,6 +104,7 @@ ctypedef struct Log:
     int64_t snapshot_offset             # of the newest producer snapshot; NO_SNAPSHOT
     int32_t snapshot_dirty              # ... which was not synced
     int32_t dir_dirty                   # files came or went since the folder was synced
+    int32_t parent_dirty                # the folder itself is new
     Journal* journal                    # NULL: durability=page-cache
     JournalOwner journal_owner          # the journal's; context is this log
     void* watchers                      # purgatory's

@@ -25,6 +25,7 @@ from kbroker.ext.index cimport (
 from kbroker.ext.posix cimport (
     EDQUOT,
     ENOENT,
+    ENOMEM,
     ENOSPC,
     FALLOC_FL_KEEP_SIZE,
     O_CLOEXEC,
@@ -292,13 +293,14 @@ cdef int64_t segment_largest(Segment* s) noexcept nogil:
 cdef int segment_load_first(Segment* s) noexcept nogil:
     cdef Walk w
     cdef int error
-    if s.first_timestamp >= 0 or s.size == 0:
+    if s.first_timestamp != TIMES_UNKNOWN:
         return 0
     error = segment_open(s, False)
     if error:
         return error
-    error = walk_init(&w, s.fd, 0, s.size, 0)
-    if error == 0 and walk_next(&w) == WALK_BATCH:
+    if walk_init(&w, s.fd, 0, s.size, 0) != 0:
+        return ENOMEM
+    if walk_next(&w) == WALK_BATCH:
         s.first_timestamp = w.info.max_timestamp
     walk_free(&w)
     return 0
@@ -354,7 +356,7 @@ cdef int segment_rebuild_indexes(Segment* s, const IndexLimits* limits) noexcept
     s.largest_timestamp = -1
     s.bytes_since_index = 0
     if walk_init(&w, s.fd, 0, s.size, 0) != 0:
-        return ENOSPC
+        return ENOMEM
     code = walk_next(&w)
     while code == WALK_BATCH and error == 0:
         error = segment_reserve_entry(s, limits)
