@@ -76,7 +76,7 @@ cdef bint survey_request(Request* request, Survey* out) noexcept nogil:
             get_i32(&c)
         fetch_end_struct(&c, version)
     fetch_read_tail(&c, version, &out.head)
-    return not c.bad and c.p == c.end
+    return not c.bad              # bytes behind the end are passed over, as Kafka does
 
 
 cdef Fetch* fetch_new(Request* request, const Survey* survey, uint32_t count,

@@ -160,7 +160,7 @@ cdef bint survey(Produce* produce) noexcept nogil:
         end_topic(&c, request.api_version)
     if request.api_version >= 9:
         skip_tags(&c)
-    return not c.bad and c.p == c.end
+    return not c.bad              # bytes behind the end are passed over, as Kafka does
 
 
 # -- one partition --------------------------------------------------------------------------
