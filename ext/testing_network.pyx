@@ -59,7 +59,8 @@ cdef int echo_into(Reply* reply, const uint8_t* p, const uint8_t* end) noexcept 
     cdef uint8_t* at = reply_begin(reply, length)
     if at == NULL:
         return H_CLOSE
-    memcpy(at, p, length)
+    if length > 0:
+        memcpy(at, p, length)
     reply_end(reply, length)
     return H_DONE
 
