@@ -19,6 +19,8 @@ from libc.string cimport memcmp, memset
 from kbroker.ext.atomics cimport atomic_load_i64
 from kbroker.ext.batch cimport (
     ATTRIBUTES_OFFSET,
+    BATCH_BAD_TIMESTAMP,
+    BATCH_NO_KEY,
     BATCH_OK,
     CODEC_MASK,
     RECORDS_OFFSET,
@@ -179,10 +181,11 @@ cdef void set_rules(Produce* produce, Log* log) noexcept nogil:
 
 cdef void refuse_batch(Produce* produce, PartitionResult* result, int code, int32_t bad_record,
                        const BatchInfo* info) noexcept nogil:
-    """The batch was refused by its content; bad records are listed each."""
+    """The batch was refused by its content. As in Kafka records of sound structure are listed
+    each, with their keys and timestamps in mind; a broken structure is the batch's."""
     cdef int32_t index = bad_record
     result.error = batch_error_code(code)
-    if bad_record < 0:
+    if bad_record < 0 or code != BATCH_NO_KEY and code != BATCH_BAD_TIMESTAMP:
         return
     result.message = REJECTED
     result.log_start = atomic_load_i64(&result.log.log_start)

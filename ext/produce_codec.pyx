@@ -4,7 +4,7 @@ Memory is bounded: a batch decompresses to at most DECOMPRESSED_BYTES_MAX, whate
 """
 from libc.string cimport memset
 
-from kbroker.ext.batch cimport BATCH_OK, batch_parse, batch_validate_records
+from kbroker.ext.batch cimport BATCH_OK, BATCH_TOO_LARGE, batch_parse, batch_validate_records
 from kbroker.ext.batch_build cimport batch_decompress, batch_recompress
 from kbroker.ext.compression cimport buffer_free
 
@@ -38,7 +38,11 @@ cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, Batc
     if code != BATCH_OK:
         return code
     out.batch = out.buffer.p
-    return batch_parse(out.batch, out.batch + out.buffer.n, &out.info)
+    code = batch_parse(out.batch, out.batch + out.buffer.n, &out.info)
+    # The header was copied; what the records said about it still holds.
+    out.info.max_timestamp = info.max_timestamp
+    out.info.patch_max_timestamp = info.patch_max_timestamp
+    return BATCH_TOO_LARGE if out.info.length > rules.max_message_bytes else code
 
 
 cdef void rewritten_free(Rewritten* rewritten) noexcept nogil:
