@@ -3,10 +3,10 @@
 
 cdef enum:
     CODEC_OK = 0
-    CODEC_CORRUPT = -1     # the bytes are not what the codec writes
-    CODEC_TOO_LARGE = -2   # more output than the limit
+    CODEC_CORRUPT = -1      # the bytes are not what the codec writes
+    CODEC_TOO_LARGE = -2    # more output than the limit
     CODEC_NO_MEMORY = -3
-    CODEC_UNAVAILABLE = -4 # the library is not on this machine, or no such codec
+    CODEC_UNAVAILABLE = -4  # the library is not on this machine, or no such codec
 
 
 ctypedef struct Buffer:    # owned; all zero is an empty one

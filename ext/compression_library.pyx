@@ -6,7 +6,6 @@ from kbroker.ext.compression_buffer cimport (
     CODEC_CORRUPT, CODEC_NO_MEMORY, CODEC_OK, CODEC_TOO_LARGE, CODEC_UNAVAILABLE,
     buffer_reserve,
 )
-from kbroker.ext.wire cimport unlikely
 
 cdef extern from "<dlfcn.h>" nogil:
     void* dlopen(const char* name, int flags)

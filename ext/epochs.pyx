@@ -132,7 +132,7 @@ cdef bint parse(EpochCache* c, const char* text) noexcept nogil:
     cdef long long count
     cdef long long epoch
     cdef long long start
-    cdef long long i
+    cdef long long _i
     if p[0] == 0:
         return True
     if strtoll(p, &q, 10) != 0 or q == p:
@@ -141,7 +141,7 @@ cdef bint parse(EpochCache* c, const char* text) noexcept nogil:
     count = strtoll(p, &q, 10)
     if q == p:
         return p[0] == 0 or p[0] == c"\n"
-    for i in range(count):
+    for _i in range(count):
         p = q
         epoch = strtoll(p, &q, 10)
         if q == p:

@@ -46,7 +46,6 @@ from kbroker.ext.log_state cimport (
     LOG_INVALID_TXN_STATE,
     LOG_NO_MEMORY,
     LOG_OFFSET_OUT_OF_RANGE,
-    LOG_OK,
     LOG_OUT_OF_ORDER_SEQUENCE,
     LOG_STALL,
     LOG_TOO_LARGE,

@@ -4,11 +4,10 @@ The order within the lock is what keeps an append whole. First what can be refus
 without a trace: producer state, room in the journal, a new segment, room in the indexes. Then the
 one write. Then what cannot fail: size, indexes, producers, leader epoch, log end offset, journal.
 """
-from libc.errno cimport errno
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 
-from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64, atomic_store_i64
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i64
 from kbroker.ext.batch cimport (
     NO_PRODUCER_ID,
     batch_set_base_offset,
@@ -36,7 +35,6 @@ from kbroker.ext.log_state cimport (
     LOG_OK,
     LOG_OUT_OF_ORDER_SEQUENCE,
     LOG_STALL,
-    LOG_STORAGE_ERROR,
     LOG_TOO_LARGE,
     Position,
     log_active,
@@ -58,7 +56,6 @@ from kbroker.ext.producers cimport (
     PRODUCER_COORDINATOR_FENCED,
     PRODUCER_DUPLICATE,
     PRODUCER_FENCED,
-    PRODUCER_NO_MEMORY,
     PRODUCER_OK,
     PRODUCER_OUT_OF_ORDER,
     PRODUCER_TXN_STATE,
@@ -181,8 +178,9 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
         return NULL
     s.created_ms = now_ms
     if log.cfg.segment_jitter_ms > 0:
-        s.jitter_ms = <int64_t> (next_random(log) >> 1) % min(log.cfg.segment_jitter_ms,
-                                                             max(<int64_t> 1, log.cfg.segment_ms))
+        s.jitter_ms = <int64_t> (next_random(log) >> 1) % min(
+            log.cfg.segment_jitter_ms, max(<int64_t> 1, log.cfg.segment_ms)
+        )
     log.dir_dirty = 1
     return s
 

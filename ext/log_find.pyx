@@ -1,5 +1,5 @@
 """Find offsets by time (see log_find.pxd)."""
-from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from kbroker.ext.batch cimport (
@@ -21,7 +21,6 @@ from kbroker.ext.log_state cimport (
     LOG_OK,
     LOG_STORAGE_ERROR,
     log_disk_error,
-    log_floor,
     log_usable,
 )
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -36,7 +35,6 @@ from kbroker.ext.segment cimport (
 from kbroker.ext.walk cimport (
     WALK_BATCH,
     WALK_END,
-    WALK_ERROR,
     WALK_TORN,
     Walk,
     walk_bytes,

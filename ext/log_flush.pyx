@@ -11,7 +11,6 @@ from kbroker.ext.log_state cimport (
     LOG_STORAGE_ERROR,
     NO_SNAPSHOT,
     log_active,
-    log_disk_error,
     log_offline,
     log_usable,
 )

@@ -3,7 +3,7 @@
 Under the lock: which segment, where to begin, where to stop, one reference. The walk from there to
 the batch wanted reads headers from the file and holds no lock.
 """
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
@@ -11,7 +11,6 @@ from kbroker.ext.epochs cimport epochs_at, epochs_end_offset, epochs_latest
 from kbroker.ext.index cimport offset_index_beyond
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
-    LOG_NO_MEMORY,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
     LOG_STORAGE_ERROR,
@@ -33,7 +32,6 @@ from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.segment cimport (
     FIND_BATCH,
     FIND_BROKEN,
-    FIND_ERROR,
     FIND_NONE,
     Found,
     Hint,
@@ -183,7 +181,6 @@ cdef int find_first(Log* log, int64_t offset, const Position* bound, Start* star
 cdef int log_read(Log* log, int64_t offset, int32_t max_bytes, int isolation, bint min_one,
                   ReadSlice* out) noexcept nogil:
     cdef Position bound
-    cdef Position end
     cdef Start start
     cdef Found found
     cdef int64_t length

@@ -1,13 +1,10 @@
 """Indexes, leader epochs and producers, built again from the batches (see log_rebuild.pxd)."""
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t
 
-from kbroker.ext.atomics cimport atomic_store_i64
 from kbroker.ext.batch cimport NO_PRODUCER_ID, BatchInfo
 from kbroker.ext.epochs cimport epochs_assign, epochs_latest
 from kbroker.ext.index cimport (
     index_clear,
-    index_entry_offset,
-    index_entry_position,
     index_keep_valid,
     index_load,
     index_sane,
@@ -15,7 +12,6 @@ from kbroker.ext.index cimport (
     offset_index_lookup,
 )
 from kbroker.ext.log_state cimport (
-    LOG_CORRUPT,
     LOG_NO_MEMORY,
     LOG_OK,
     LOG_STORAGE_ERROR,
@@ -24,7 +20,6 @@ from kbroker.ext.log_state cimport (
     log_floor,
     log_index_limits,
 )
-from kbroker.ext.posix cimport EIO, ENOMEM
 from kbroker.ext.producers cimport (
     ORIGIN_REPLAY,
     EndedTxn,

@@ -19,7 +19,7 @@ ctypedef struct OpenArgs:
     int32_t partition
     const LogConfig* cfg
     int64_t log_start                   # from log-start-offset-checkpoint; 0 when there is none
-    int64_t recovery_point              # from recovery-point-offset-checkpoint; 0 when there is none
+    int64_t recovery_point              # from recovery-point-offset-checkpoint; 0 where none is
     int32_t clean                       # 1: the shutdown was clean, nothing is walked
     int64_t now_ms
 

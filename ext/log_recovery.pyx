@@ -1,16 +1,14 @@
 """Open and close the log of a partition (see log_recovery.pxd)."""
 from libc.errno cimport errno
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
-from kbroker.ext.atomics cimport atomic_store_i32, atomic_store_i64
+from kbroker.ext.atomics cimport atomic_store_i32
 from kbroker.ext.epochs cimport (
     epochs_load,
-    epochs_save,
     epochs_truncate_from_end,
     epochs_truncate_from_start,
 )
-from kbroker.ext.index cimport index_trim
 from kbroker.ext.journal cimport journal_owner_init
 from kbroker.ext.log_append cimport log_create_segment
 from kbroker.ext.log_files cimport (
@@ -31,7 +29,6 @@ from kbroker.ext.log_rebuild cimport (
     rebuild_segment,
 )
 from kbroker.ext.log_state cimport (
-    LOG_CLOSED,
     LOG_NO_MEMORY,
     LOG_OK,
     LOG_STORAGE_ERROR,

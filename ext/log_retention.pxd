@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kbroker.ext.log_state cimport Log, LogConfig
 
-cdef int log_roll(Log* log, int64_t now_ms) noexcept nogil     # nothing when the active one is empty
+cdef int log_roll(Log* log, int64_t now_ms) noexcept nogil     # nothing where the active is empty
 # DeleteRecords: LOG_OFFSET_OUT_OF_RANGE beyond hw; nothing at or below log start.
 cdef int log_set_start(Log* log, int64_t offset) noexcept nogil
 # Retire what retention.ms, retention.bytes and log start allow: how many segments, or an error.

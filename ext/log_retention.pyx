@@ -1,9 +1,8 @@
 """Retention, trimming and truncation of a log (see log_retention.pxd)."""
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
-from libc.string cimport memset
 
-from kbroker.ext.atomics cimport atomic_load_i64, atomic_store_i32, atomic_store_i64
+from kbroker.ext.atomics cimport atomic_store_i32, atomic_store_i64
 from kbroker.ext.epochs cimport epochs_truncate_from_end, epochs_truncate_from_start
 from kbroker.ext.index cimport index_truncate
 from kbroker.ext.log_append cimport log_create_segment, log_roll_locked

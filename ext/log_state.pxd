@@ -22,8 +22,8 @@ from kbroker.ext.segment cimport IndexLimits, Segment
 
 cdef enum LogError:
     LOG_OK = 0
-    LOG_STALL = 1                       # the journal has no room: nothing has changed, try again later
-    LOG_DUPLICATE = 2                   # appended before: AppendResult holds the offsets of that time
+    LOG_STALL = 1                       # the journal has no room: nothing has changed, try later
+    LOG_DUPLICATE = 2                   # appended before: AppendResult holds the offsets of then
     LOG_OUT_OF_ORDER_SEQUENCE = -1
     LOG_INVALID_PRODUCER_EPOCH = -2
     LOG_OFFSET_OUT_OF_RANGE = -4
@@ -111,7 +111,7 @@ ctypedef struct Log:
     pthread_mutex_t watch_lock          # purgatory's
     Position recent[RECENT_READS]       # ends of recent reads: a reader in sequence skips the index
     uint32_t recent_next
-    Position* pending                   # ring: ends of appends above hw, so that hw_at needs no search
+    Position* pending                   # ring: ends of appends above hw: hw_at needs no search
     uint32_t pending_capacity           # power of two; 0: none
     uint32_t pending_head
     uint32_t pending_count
@@ -148,7 +148,7 @@ cdef int32_t log_find_segment(const Log* log, int64_t base_offset) noexcept nogi
 cdef int log_push_segment(Log* log, Segment* s) noexcept nogil
 # Take segments [first, first + n) out of the log, rename their files, keep them as retired.
 cdef int log_retire(Log* log, int32_t first, int32_t n, int64_t now_ms) noexcept nogil
-# Where an offset begins: the batch that holds it or the next one. LOG_OFFSET_OUT_OF_RANGE beyond leo.
+# Where an offset begins: the batch that holds it or the next. LOG_OFFSET_OUT_OF_RANGE beyond leo.
 cdef int log_locate(Log* log, int64_t offset, Position* out) noexcept nogil
 cdef void log_remember(Log* log, const Position* at) noexcept nogil
 cdef const Position* log_recall(const Log* log, int64_t offset) noexcept nogil

@@ -1,7 +1,7 @@
 """The log of one partition: its parts and their upkeep (see log_state.pxd)."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset, strcpy, strlen
+from libc.string cimport memcpy, strcpy, strlen
 
 from kbroker.ext.atomics cimport (
     atomic_add_i32,

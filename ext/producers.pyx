@@ -1,7 +1,7 @@
 """Producer state of a partition (see producers.pxd)."""
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memmove, memset
+from libc.string cimport memmove
 
 from kbroker.ext.batch cimport (
     NO_SEQUENCE,

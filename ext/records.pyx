@@ -7,13 +7,14 @@ from libc.stdlib cimport free, malloc
 
 from kbroker.ext.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_CRC, BATCH_BAD_RECORD, BATCH_BOMB, BATCH_EMPTY, BATCH_NO_CODEC,
-    BATCH_NO_KEY, BATCH_NO_MEMORY, BATCH_OK, BATCH_SHORT, RECORDS_OFFSET, BatchInfo, BatchRules,
+    BATCH_NO_MEMORY, BATCH_OK, BATCH_SHORT, RECORDS_OFFSET, BatchInfo, BatchRules,
     RecordCursor, batch_crc_ok, batch_error_code, batch_error_message, batch_next_bad_record,
     batch_parse, batch_set_base_offset, batch_set_leader_epoch, batch_set_timestamps,
     batch_validate, batch_validate_records, next_record, records_init,
 )
 from kbroker.ext.batch_build cimport (
-    BatchBuilder, BatchStamp, batch_decompress, batch_seal, batch_wrap, builder_append, builder_finish,
+    BatchBuilder, BatchStamp, batch_decompress, batch_seal, batch_wrap, builder_append,
+    builder_finish,
     builder_free, builder_init,
 )
 from kbroker.ext.compression cimport (

@@ -38,7 +38,7 @@ ctypedef struct Segment:
     int32_t sealed                      # rolled: trimmed, its last time index entry written
     int32_t has_aborted                 # there is a .txnindex
     int32_t used                        # since idle maintenance last looked
-    int64_t size                        # bytes; written under the lock, loaded atomically by readers
+    int64_t size                        # bytes; written under the lock, loaded atomically to read
     int64_t allocated                   # end of the blocks prepared by fallocate; 0: none
     int64_t step                        # bytes of the next preparation; 0: none yet
     int64_t next_offset                 # one beyond the last offset held (active segment)
@@ -46,7 +46,7 @@ ctypedef struct Segment:
     int64_t offset_of_largest_timestamp
     int64_t first_timestamp             # largest of the first batch, ms; -1: none; TIMES_UNKNOWN
     int64_t created_ms
-    int64_t jitter_ms                   # taken off segment.ms, so that partitions do not roll at once
+    int64_t jitter_ms                   # taken off segment.ms: partitions must not roll at once
     int64_t bytes_since_index           # since the last index entry
     int64_t last_used_ms                # as far as idle maintenance saw
     int64_t retired_ms                  # when it was renamed to .deleted

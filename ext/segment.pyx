@@ -2,7 +2,7 @@
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset, strlen
+from libc.string cimport strlen
 
 from kbroker.ext.atomics cimport atomic_add_i32, atomic_load_i32, atomic_store_i64
 from kbroker.ext.batch cimport BatchInfo
@@ -47,7 +47,6 @@ from kbroker.ext.walk cimport (
     WALK_BATCH,
     WALK_END,
     WALK_ERROR,
-    WALK_NO_MEMORY,
     WALK_TORN,
     Walk,
     walk_free,

@@ -1,14 +1,12 @@
 """Producer snapshots (see snapshots.pxd)."""
 from libc.errno cimport errno
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memmove
 
 from kbroker.ext.crc32c cimport crc32c
 from kbroker.ext.endian cimport load_be32, load_i16, load_i32, load_i64
 from kbroker.ext.endian cimport store_be16, store_be32, store_be64
 from kbroker.ext.posix cimport (
-    EIO,
     ENOENT,
     ENOMEM,
     ENOSPC,
@@ -18,7 +16,6 @@ from kbroker.ext.posix cimport (
     O_TRUNC,
     O_WRONLY,
     close,
-    fdatasync,
     fstat,
     fsync,
     open,
