@@ -1,5 +1,4 @@
-from typing import Literal, final
-from typing import Self
+from typing import Literal, Self, final
 
 @final
 class Log:

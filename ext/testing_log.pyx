@@ -27,7 +27,7 @@ from kbroker.ext.log_flush cimport log_flush
 from kbroker.ext.log_read cimport ReadSlice, log_aborted, log_read
 from kbroker.ext.log_recovery cimport log_set_journal
 from kbroker.ext.log_state cimport Log as LogStruct
-from kbroker.ext.log_state cimport LOG_OK, Watermarks, log_ref, log_unref
+from kbroker.ext.log_state cimport LOG_OK, log_ref, log_unref
 from kbroker.ext.posix cimport pwrite
 from kbroker.ext.segment cimport segment_unref
 from kbroker.ext.txn_index cimport AbortedTxn
@@ -149,14 +149,14 @@ def append_ns(Log log, bytes batch, int64_t count):
     cdef uint8_t* p = own
     cdef BatchInfo info
     cdef AppendResult result
-    cdef int64_t i
+    cdef int64_t _i
     cdef int64_t begun
     cdef int code = LOG_OK
     if batch_parse(p, p + len(own), &info) != BATCH_OK:
         raise ValueError("no batch")
     with nogil:
         begun = monotonic_ns()
-        for i in range(count):
+        for _i in range(count):
             code = log_append_from(log.core, 0, p, &info, 1000, &result)
             if code != LOG_OK:
                 break
@@ -171,11 +171,11 @@ def pwrite_ns(int fd, bytes batch, int64_t count):
     cdef const uint8_t* p = batch
     cdef size_t n = len(batch)
     cdef int64_t at = 0
-    cdef int64_t i
+    cdef int64_t _i
     cdef int64_t begun
     with nogil:
         begun = monotonic_ns()
-        for i in range(count):
+        for _i in range(count):
             if pwrite(fd, p, n, at) != <ssize_t> n:
                 break
             at += n
@@ -191,7 +191,6 @@ def read_ns(Log log, int32_t max_bytes):
     cdef int64_t offset = log.core.log_start
     cdef int64_t reads = 0
     cdef int64_t begun
-    cdef uint8_t header[64]
     with nogil:
         begun = monotonic_ns()
         while log_read(log.core, offset, max_bytes, 0, True, &piece) == LOG_OK:
