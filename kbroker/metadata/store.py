@@ -75,6 +75,9 @@ NODE_ID_DEFAULT: Final = 1
 SNAPSHOT_MIN_BYTES: Final = 4 << 20
 """Bytes of log behind a snapshot that make the next one worth while, at the least: reading them
 back costs some 0.2 s of a start."""
+SNAPSHOT_INTERVAL_MS: Final = 3_600_000
+"""How long a change waits for a snapshot at most; 0 is for ever. Kafka's default too
+(metadata.log.max.snapshot.interval.ms)."""
 _BATCH_BYTES: Final = BATCH_MAX_BYTES // 2
 _log = logging.getLogger("kbroker.metadata")
 
@@ -90,6 +93,7 @@ class MetadataStore:
         node_id: int | None = None,
         cluster_id: str | None = None,
         snapshot_bytes: int = SNAPSHOT_MIN_BYTES,
+        snapshot_interval_ms: int = SNAPSHOT_INTERVAL_MS,
     ) -> None:
         self.directory = directory
         self.folder = directory / FOLDER
@@ -100,12 +104,15 @@ class MetadataStore:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._snapshot_bytes = snapshot_bytes
+        self._snapshot_interval_ms = snapshot_interval_ms
         self._meta: MetaProperties | None = None
         self._quorum = Quorum()
         self._log = MetadataLog(self.folder)
         self._loader = _Loader(self.image, self._quorum)
         self._since_snapshot = 0
         self._last_snapshot_bytes = 0
+        self._changed_at_ms: int | None = None
+        """Monotonic time of the first change that no snapshot has."""
 
     # ---- what it is
 
@@ -291,6 +298,8 @@ class MetadataStore:
         listed = list(records)
         self.image.check(listed)
         self._write(listed)
+        if self._changed_at_ms is None:
+            self._changed_at_ms = self._clock.monotonic_ms()
         self.snapshot_when_due()
         return self.next_offset - 1
 
@@ -335,21 +344,27 @@ class MetadataStore:
     # ---- snapshots
 
     def snapshot_when_due(self) -> bool:
-        """Take a snapshot where the log behind the last one has grown enough; true if it did.
+        """Take a snapshot where the log behind the last one has grown or waited enough.
 
-        A disk that refuses it is told in the log and asked again after as much growth: what was
-        appended is safe without.
+        Every append asks; who has a timer asks now and then. True if one was taken. A disk that
+        refuses it is told in the log and asked again later: what was appended is safe without.
         """
         due = max(self._snapshot_bytes, 2 * self._last_snapshot_bytes)
-        if self._since_snapshot < due:
+        if self._since_snapshot < due and not self._waited_enough():
             return False
         try:
             self.snapshot()
         except DiskError as error:
             _log.warning("no snapshot of the metadata log: %s", error)
             self._since_snapshot = 0
+            self._changed_at_ms = None
             return False
         return True
+
+    def _waited_enough(self) -> bool:
+        if self._changed_at_ms is None or self._snapshot_interval_ms == 0:
+            return False
+        return self._clock.monotonic_ms() - self._changed_at_ms >= self._snapshot_interval_ms
 
     def snapshot(self) -> SnapshotId:
         """Write the image as a snapshot and remove what lies before it."""
@@ -367,6 +382,7 @@ class MetadataStore:
             now_ms=self._clock.wall_ms(),
         )
         self._since_snapshot = 0
+        self._changed_at_ms = None
         self._log.roll()
         self._log.drop_before(identity.offset)
         for older in list_snapshots(self.folder):

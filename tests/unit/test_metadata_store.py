@@ -281,6 +281,23 @@ def test_snapshots_come_with_the_growth_of_the_log(tmp_path: Path) -> None:
     assert len(load_image(tmp_path).topics) == 300
 
 
+def test_a_change_waits_for_its_snapshot_no_longer_than_told(tmp_path: Path) -> None:
+    clock = FakeClock()
+    store = MetadataStore(tmp_path, clock, snapshot_interval_ms=1000)
+    store.open()
+    clock.advance(5000)
+    assert not store.snapshot_when_due()  # nothing was changed
+    make_topic(store, "t")
+    clock.advance(999)
+    assert not store.snapshot_when_due()
+    clock.advance(1)
+    assert store.snapshot_when_due() and not store.snapshot_when_due()
+    assert list_snapshots(store.folder)[-1].offset == store.next_offset
+    clock.advance(5000)
+    assert not store.snapshot_when_due()
+    store.close()
+
+
 def test_a_disk_that_takes_no_snapshot_takes_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
