@@ -273,9 +273,8 @@ def _field(field: dict[str, Any], names: dict[str, str]) -> list[str]:
         parts.append(str(until))
     if "nullableVersions" in field:
         parts.append(f"nullable={_versions(field['nullableVersions'])[0]}")
-    default = _default(field)
     if not _empty_by_default(field):
-        parts.append(f"default={_literal(default)}")
+        parts.append(f"default={_literal(_default(field))}")
     if "tag" in field:
         parts += [f"tag={field['tag']}", f"tagged={_versions(field['taggedVersions'])[0]}"]
     if field.get("ignorable"):
@@ -286,16 +285,14 @@ def _field(field: dict[str, Any], names: dict[str, str]) -> list[str]:
 
 
 def _default(field: dict[str, Any]) -> object:
-    """The default value, None where it is null; an array's other default is empty."""
+    """The default value of what is no array and no struct, None where it is null."""
     kind, told = field["type"], field.get("default")
-    if told == "null" or kind.startswith("[]"):
+    if told == "null":
         return None
     if kind == "bool":
         return told in (True, "true")
     if kind in ("string", "bytes", "float64", "uuid"):
         return told or _SIMPLE_DEFAULTS[kind]
-    if _is_struct(kind):
-        return None
     return int(str(told), 0) if told is not None else 0
 
 
@@ -306,32 +303,27 @@ def _literal(value: object) -> str:
 
 
 def _argument(field: dict[str, Any]) -> str:
-    kind, python = field["type"], field["python"]
-    default = _default(field)
-    if _empty_by_default(field):
-        null = " | None" if "nullableVersions" in field else ""
-        return f"{_snake(field['name'])}: {python}{null} = EMPTY"
-    if kind.startswith("[]") or _is_struct(kind) or default is None:
-        return f"{_snake(field['name'])}: {python} | None = None"
-    if "nullableVersions" in field:
-        python += " | None"
-    return f"{_snake(field['name'])}: {python} = {_literal(default)}"
+    kind = field["python"] + (" | None" if "nullableVersions" in field else "")
+    default = "EMPTY" if _empty_by_default(field) else _literal(_default(field))
+    return f"{_snake(field['name'])}: {kind} = {default}"
 
 
 def _empty_by_default(field: dict[str, Any]) -> bool:
-    return field["type"].startswith("[]") and field.get("default") != "null"
+    """An array or struct whose default is one without elements, or of defaults.
+
+    Kafka takes the text "null" for null; JSON's own null says nothing.
+    """
+    kind = field["type"]
+    return (kind.startswith("[]") or _is_struct(kind)) and field.get("default") != "null"
 
 
 def _assignment(field: dict[str, Any]) -> Iterator[str]:
     name, kind, python = _snake(field["name"]), field["type"], field["python"]
-    value = name
-    nullable = "nullableVersions" in field
-    target = f"self.{name}"
+    value, target = name, f"self.{name}"
     if _empty_by_default(field):
-        value = f"[] if {name} is EMPTY else {name}"
-        target += f": {python}{' | None' if nullable else ''}"
-    elif _is_struct(kind) and not nullable:
-        value = f"{python}() if {name} is None else {name}"
+        empty = "[]" if kind.startswith("[]") else f"{python}()"
+        value = f"{empty} if {name} is EMPTY else {name}"
+        target += f": {python}{' | None' if 'nullableVersions' in field else ''}"
     if len(target + value) <= 100 - 11:
         yield f"        {target} = {value}"
         return

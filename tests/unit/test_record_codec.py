@@ -19,7 +19,7 @@ from kio.serial import entity_writer
 
 from kbroker.metadata import records
 from kbroker.metadata.generate import FAMILIES, generate
-from kbroker.metadata.records import classic_group, cluster, frame, raft, topics
+from kbroker.metadata.records import classic_group, cluster, consumer_group, frame, raft, topics
 from kbroker.metadata.records.codec import RecordError, decode, encode
 from kbroker.metadata.records.schema import EMPTY, NEVER, Field, Record
 from kbroker.metadata.records.wire import FIXED
@@ -193,6 +193,21 @@ def test_voters_of_kafka() -> None:
     assert frame.encode_control(record) == (b"\0\0\0\6", _VOTERS)
 
 
+def test_a_tagged_struct_that_is_null_is_written() -> None:
+    """A group member of Kafka 4.3: its default is an empty struct, not null."""
+    data = bytes.fromhex(
+        "000008" "72646b61666b61" "0b" "2f3132372e302e302e31" "02" "0274" "01" "000493e0" "00"
+        "01" "00" "01" "00"
+    )  # fmt: skip
+    value = decode(consumer_group.ConsumerGroupMemberMetadataValue, 0, data)
+    assert value.classic_member_metadata is None and value.client_id == "rdkafka"
+    assert encode(value, 0) == data
+    value.classic_member_metadata = consumer_group.ClassicMemberMetadata(
+        5, [consumer_group.ClassicProtocol("range", b"x")]
+    )
+    assert decode(type(value), 0, encode(value, 0)) == value
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\1", b"\2\2\0", b"\1\x7f\0", b"\1\2\1", _FEATURE + b"\0", b"\xff" * 9]
 )
@@ -283,4 +298,4 @@ def test_schema_fields_are_consistent() -> None:
         for field in cls.SCHEMA.fields:
             assert field.of is not None or field.type in {*FIXED, "string", "bytes"}
             assert (field.tag < 0) == (field.tagged == NEVER)
-            assert field.default is not EMPTY or field.array
+            assert field.default is not EMPTY or field.array or field.of is not None

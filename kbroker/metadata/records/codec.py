@@ -6,7 +6,8 @@ A record in its version is, field by field in the schema's order (all integers b
     string, bytes       length, then the bytes; length int16 (string) or int32 (bytes), -1 for
                         null; in a flexible version an unsigned varint of length + 1, 0 for null
     []type              count int32, or the same varint of count + 1, then the elements
-    a nullable struct   int8 1, then the struct, or int8 -1 for null
+    a nullable struct   int8 1, then the struct, or int8 -1 for null; as a tagged field varint 1,
+                        then the struct, or varint 0
     tagged fields       (flexible versions, at the end of every struct) unsigned varint count,
                         then for each: varint tag, varint size, that many bytes
 

@@ -172,8 +172,8 @@ class ConsumerGroupMemberMetadataValue(Record):
         Field("rebalance_timeout_ms", "int32", default=-1),
         Field("server_assignor", "string", nullable=0, default=""),
         Field(
-            "classic_member_metadata", "ClassicMemberMetadata", nullable=0, default=None, tag=0,
-            tagged=0, of=ClassicMemberMetadata,
+            "classic_member_metadata", "ClassicMemberMetadata", nullable=0, tag=0, tagged=0,
+            of=ClassicMemberMetadata,
         ),
     )  # fmt: skip
 
@@ -187,7 +187,7 @@ class ConsumerGroupMemberMetadataValue(Record):
         subscribed_topic_regex: str | None = "",
         rebalance_timeout_ms: int = -1,
         server_assignor: str | None = "",
-        classic_member_metadata: ClassicMemberMetadata | None = None,
+        classic_member_metadata: ClassicMemberMetadata | None = EMPTY,
     ) -> None:
         self.unknown_tags = ()
         self.instance_id = instance_id
@@ -200,7 +200,9 @@ class ConsumerGroupMemberMetadataValue(Record):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata = classic_member_metadata
+        self.classic_member_metadata: ClassicMemberMetadata | None = (
+            ClassicMemberMetadata() if classic_member_metadata is EMPTY else classic_member_metadata
+        )
 
 
 class ConsumerGroupMetadataKey(Record):

@@ -150,7 +150,7 @@ def _read_one(field: Field, version: int, flexible: bool, nullable: bool) -> Rea
         return _read_bytes(_read_length("i", flexible, nullable, field.name))
     if field.of is not None:
         inner = decoder(field.of, version)
-        return _read_nullable(inner) if nullable else inner
+        return _read_nullable(inner, is_tagged(field, version)) if nullable else inner
     packed = struct.Struct(">" + FIXED[field.type])
     unpack, size = packed.unpack_from, packed.size
 
@@ -213,9 +213,12 @@ def _read_bytes(length: Callable[[bytes, int], tuple[int, int]]) -> Read:
     return read
 
 
-def _read_nullable(inner: Read) -> Read:
+def _read_nullable(inner: Read, tagged: bool) -> Read:
+    """A struct behind its mark: int8 -1 for null in place, varint 0 as a tagged field."""
+
     def read(data: bytes, position: int) -> tuple[Any, int]:
-        if data[position] >= 0x80:
+        mark = data[position]
+        if (mark == 0) if tagged else (mark >= 0x80):
             return None, position + 1
         return inner(data, position + 1)
 

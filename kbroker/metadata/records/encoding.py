@@ -7,7 +7,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from .schema import EMPTY, VERSION_MAX, Field, Record, Schema
+from .schema import EMPTY, Field, Record, Schema
 from .wire import FIXED, UUID_BYTES, RecordError, carries, is_tagged, write_uvarint
 
 Write = Callable[[bytearray, Any], None]
@@ -59,11 +59,9 @@ def _compile(cls: type[Record], version: int) -> Write:
 
 def _written_by_default(field: Field) -> Any:
     """The value that a tagged field need not say, and a version without the field can drop."""
-    if field.default is EMPTY:
-        return []
-    if field.of is not None and field.nullable > VERSION_MAX:
-        return field.of()
-    return field.default
+    if field.default is not EMPTY:
+        return field.default
+    return [] if field.array or field.of is None else field.of()
 
 
 def _write_tags(out: bytearray, tagged: list[Any], record: Record) -> None:
@@ -153,7 +151,7 @@ def _write_one(field: Field, version: int, flexible: bool, nullable: bool) -> Wr
         )
     if field.of is not None:
         inner = encoder(field.of, version)
-        return _write_nullable(inner) if nullable else inner
+        return _write_nullable(inner, is_tagged(field, version)) if nullable else inner
     pack = struct.Struct(">" + FIXED[field.type]).pack
     uuid = field.type == "uuid"
 
@@ -193,10 +191,12 @@ def _write_sized(length: Callable[[bytearray, int], None], text: bool) -> Write:
     return write
 
 
-def _write_nullable(inner: Write) -> Write:
+def _write_nullable(inner: Write, tagged: bool) -> Write:
     def write(out: bytearray, value: Any) -> None:
-        out.append(0xFF if value is None else 1)
-        if value is not None:
+        if value is None:
+            out.append(0 if tagged else 0xFF)
+        else:
+            out.append(1)
             inner(out, value)
 
     return write

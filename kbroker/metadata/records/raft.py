@@ -224,7 +224,7 @@ class VotersVoter(Record):
         Field("voter_id", "int32", default=0),
         Field("voter_directory_id", "uuid", default=NO_UUID),
         Field("endpoints", "[]Endpoint", of=Endpoint),
-        Field("kraft_version_feature", "KRaftVersionFeature", default=None, of=KRaftVersionFeature),
+        Field("kraft_version_feature", "KRaftVersionFeature", of=KRaftVersionFeature),
     )  # fmt: skip
 
     def __init__(
@@ -232,14 +232,14 @@ class VotersVoter(Record):
         voter_id: int = 0,
         voter_directory_id: bytes = NO_UUID,
         endpoints: list[Endpoint] = EMPTY,
-        kraft_version_feature: KRaftVersionFeature | None = None,
+        kraft_version_feature: KRaftVersionFeature = EMPTY,
     ) -> None:
         self.unknown_tags = ()
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.endpoints: list[Endpoint] = [] if endpoints is EMPTY else endpoints
-        self.kraft_version_feature = (
-            KRaftVersionFeature() if kraft_version_feature is None else kraft_version_feature
+        self.kraft_version_feature: KRaftVersionFeature = (
+            KRaftVersionFeature() if kraft_version_feature is EMPTY else kraft_version_feature
         )
 
 

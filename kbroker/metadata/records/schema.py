@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 NO_UUID = bytes(16)
 EMPTY: Any = ()
-"""Default of an array that is empty where nothing is told."""
+"""Default of an array or struct that is empty where nothing is told."""
 VERSION_MAX = 32767
 NEVER = VERSION_MAX + 1
 """A version that no record reaches: `nullable=NEVER` is a field that is never null."""
