@@ -4,6 +4,7 @@ from typing import Self
 from kbroker.ext.control import Request
 
 DEFAULTS: dict[str, int]
+BACKLOG_MIN: int
 FRAME_BYTES_MAX: int
 
 def bind(host: str, port: int, settings: dict[str, int]) -> socket.socket: ...

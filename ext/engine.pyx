@@ -33,6 +33,9 @@ DEFAULTS = {
     "kbroker.connection.requests.max": 1000,
     "kbroker.connection.unsent.bytes.max": 4194304,
 }
+# A full backlog drops SYNs, and each drop costs its client a second; Kafka's default of 50 is full
+# when a few hundred clients come back at once.
+BACKLOG_MIN = 1024
 FRAME_BYTES_MAX = 256 * 1024 * 1024 - 4     # the largest request buffer, see memory.pxd
 
 
@@ -53,7 +56,7 @@ def bind(host: str, port: int, settings: dict[str, int]) -> socket.socket:
                 listening.setsockopt(socket.SOL_SOCKET, option, settings[key])
         listening.setblocking(False)
         listening.bind(address)
-        listening.listen(settings["socket.listen.backlog.size"])
+        listening.listen(max(settings["socket.listen.backlog.size"], BACKLOG_MIN))
     except BaseException:
         listening.close()
         raise
