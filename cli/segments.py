@@ -32,6 +32,7 @@ _PREFIX = struct.Struct(">qi")  # base offset, length of what follows
 _INDEX = struct.Struct(">ii")
 _TIME_INDEX = struct.Struct(">qi")
 _OFFSET_DIGITS = 20
+_SEGMENT = "[0-9]" * _OFFSET_DIGITS + ".log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,9 @@ class TimeEntry:
 
 def segment_files(path: Path) -> list[Path]:
     """The .log files of a partition's folder, of a data directory, or the file itself."""
-    if path.is_dir():
-        return sorted(path.glob("*.log")) or sorted(path.glob("*-[0-9]*/*.log"))
-    return [path]
+    if not path.is_dir():
+        return [path]
+    return sorted(path.glob(_SEGMENT)) or sorted(path.glob(f"*-[0-9]*/{_SEGMENT}"))
 
 
 def base_offset_of(path: Path) -> int:

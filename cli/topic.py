@@ -64,7 +64,7 @@ def list_topics(bootstrap: str | None, output: str, internal: bool) -> None:
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
 @bootstrap_option
 @output_option
-@click.option("--all-configs", "-a", is_flag=True, help="Settings at their default too.")
+@click.option("--all-configs", "-a", is_flag=True, help="Not only the settings of its own.")
 def describe(names: tuple[str, ...], bootstrap: str | None, output: str, all_configs: bool) -> None:
     """Show a topic's partitions, offsets and settings."""
     with open_cluster(bootstrap) as cluster:
@@ -94,7 +94,7 @@ def _description(cluster: Cluster, name: str, all_configs: bool) -> dict[str, An
     configs = [
         {"name": entry.name, "value": entry.value, "source": entry.source, "kind": entry.kind}
         for entry in describe_configs(cluster, TOPIC, name)
-        if all_configs or not entry.is_default
+        if all_configs or entry.source == "topic"
     ]
     return {
         "name": name,
