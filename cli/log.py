@@ -52,7 +52,7 @@ def verify(paths: tuple[str, ...], data_dir: Path | None, deep: bool, quiet: boo
     """Check segment files and their indexes. Exit status 1: something is wrong.
 
     Without PATH, the whole data directory. The last batch of a file that a broker is writing may
-    show as cut.
+    show as cut. An index that is missing is no fault: a broker makes it anew.
     """
     from kbroker.cli.segments import segment_files
 
@@ -236,13 +236,12 @@ def _verify_segment(path: Path, deep: bool) -> tuple[str, list[str]]:
                     if "damage" in line
                 ]
         size = len(data)
-    troubles += ["its .index is missing"] if index is None else _index_faults(index, seen)
-    if time_index is None:
-        troubles.append("its .timeindex is missing")
-    else:
-        troubles += _time_index_faults(time_index, seen)
+    troubles += _index_faults(index or [], seen)
+    troubles += _time_index_faults(time_index or [], seen)
     count = sum(batch.count for batch in seen)
-    return f"{len(seen)} batches, {count} records, {human_bytes(size)}", troubles
+    missing = [name for name, at in ((".index", index), (".timeindex", time_index)) if at is None]
+    without = f", without {' and '.join(missing)}" if missing else ""
+    return f"{len(seen)} batches, {count} records, {human_bytes(size)}{without}", troubles
 
 
 def _read(path: Path, reader: Callable[[Path], list[Entry]]) -> list[Entry] | None:

@@ -33,8 +33,8 @@ def stop(data_dir: Path | None, timeout: float) -> int:
     place = data_dir or default_data_dir()
     pid = _pid_of(place)
     if pid is None:
-        click.echo(f"kbroker: no broker runs on {place}", err=True)
-        return 1
+        click.echo(f"no broker runs on {place}")
+        return 0
     ticks = runfile.pid_ticks(pid)
     try:
         os.kill(pid, signal.SIGTERM)

@@ -121,7 +121,7 @@ def find_or_start_broker() -> str:
     if info is None:
         raise SystemExit(f"the broker ended; see {DATA_DIR / 'kbroker.log'}")
     bootstrap = info.listeners[0].rpartition("://")[2]
-    console.print(f"{told}: [bold]{bootstrap}[/bold], pid {info.pid}, durability {info.durability}")
+    console.print(f"{told}: [bold]{bootstrap}[/bold], pid {info.pid}, {info.durability}")
     return bootstrap
 
 
@@ -301,13 +301,16 @@ def show_figures(flights: list[Flight], produced_s: float | None, consumed_s: fl
     """Rates, and what it takes on disk."""
     payload = sum(len(flight.key) + len(flight.value) for flight in flights)
     files = [path.stat() for path in DATA_DIR.glob(f"{TOPIC}-*/*") if path.is_file()]
-    on_disk = sum(512 * file.st_blocks for file in files)
+    log, disk = sum(file.st_size for file in files), sum(512 * file.st_blocks for file in files)
     if produced_s is not None:
         console.print(f"produced: {rate(len(flights), payload, produced_s)} (confluent-kafka)")
     console.print(
         f"consumed: {rate(len(flights), payload, consumed_s)} (kafka-python, all checked)"
     )
-    console.print(f"on disk:  {on_disk / 1e6:.1f} MB for {payload / 1e6:.1f} MB of keys and values")
+    console.print(
+        f"on disk:  {log / 1e6:.1f} MB for {payload / 1e6:.1f} MB of keys and values,"
+        f" {disk / 1e6:.0f} MB with room ahead"
+    )
 
 
 def rate(records: int, size_bytes: int, took_s: float) -> str:
