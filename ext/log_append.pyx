@@ -4,6 +4,7 @@ The order within the lock is what keeps an append whole. First what can be refus
 without a trace: producer state, room in the journal, a new segment, room in the indexes. Then the
 one write. Then what cannot fail: size, indexes, producers, leader epoch, log end offset, journal.
 """
+from libc.errno cimport errno
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 
