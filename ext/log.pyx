@@ -15,6 +15,7 @@ from libc.string cimport memset
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_crc_ok, batch_parse
 from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.epochs cimport epochs_assign, epochs_latest
 from kbroker.ext.journal cimport journal_wait_room
 from kbroker.ext.log_append cimport AppendResult, log_append_from
 from kbroker.ext.log_find cimport (
@@ -227,6 +228,11 @@ cdef class Log:
 
     @leader_epoch.setter
     def leader_epoch(self, int32_t epoch):
+        """Lead in this epoch from the log's end on, as Kafka does before the first append."""
+        pthread_mutex_lock(&self.core.lock)
+        if epoch > epochs_latest(&self.core.epochs):
+            epochs_assign(&self.core.epochs, epoch, self.core.leo)
+        pthread_mutex_unlock(&self.core.lock)
         log_set_leader_epoch(self.core, epoch)
 
     @property

@@ -21,6 +21,7 @@ from kbroker.api.config_resources import (
 )
 from kbroker.api.context import Context, Services
 from kbroker.api.topic_creation import check_lengths
+from kbroker.config import BrokerConfig
 from kbroker.config.definitions import BROKER as BROKER_KEYS
 from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
 from kbroker.config.definitions import GROUP as GROUP_KEYS
@@ -51,6 +52,14 @@ _THROTTLES: Final = frozenset(
         "follower.replication.throttled.rate",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
+)
+_THREADS: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
 )
 _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
     TOPICS: TOPIC_KEYS,
@@ -168,11 +177,27 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
         raise ConfigError(f"These keys are fixed while the broker runs: {', '.join(fixed)}")
     if local and not resource[1]:
         raise ConfigError(f"These keys belong to one broker; name it: {', '.join(local)}")
+    _check_effect(context.config, resource, settings)
     if _MIN_IN_SYNC in settings and resource[1] and _tracks_eligible_leaders(context.services):
         raise ClientError(
             ErrorCode.INVALID_CONFIG,
             f"{_MIN_IN_SYNC} is set for all brokers while {_ELIGIBLE_LEADERS} is in force.",
         )
+
+
+def _check_effect(config: BrokerConfig, resource: Resource, settings: Mapping[str, str]) -> None:
+    """Refuse what would not fit together, and numbers of threads that jump."""
+    if resource[1]:
+        wanted = config.preview(settings, config.dynamic_default)
+    else:
+        wanted = config.preview(config.dynamic_broker, settings)
+    wanted.check_values()
+    for name in _THREADS:
+        before, after = config.integer(name), wanted.integer(name)
+        if not before // 2 <= after <= before * 2:
+            raise ConfigError(
+                f"{name} can change from {before} to no less than half and no more than double."
+            )
 
 
 def _tracks_eligible_leaders(services: Services) -> bool:

@@ -4,7 +4,8 @@ Behavior: timestamps below zero have a meaning: -1 the end that the reader may s
 or last stable offset with read_committed), -2 the log start offset, -3 the record with the
 greatest timestamp, -4 the start of what is on local disk, which is the log start, -5 the end of
 what is in tiered storage and -6 the start of what is not yet there, both of which nothing is here.
-A time gets the first record at or after it; none gets offset -1.
+A time gets the first record at or after it; none gets offset -1. A partition that is asked for
+more than once is refused, once.
 
 Version notes:
   v2: isolation level. v4: leader epochs. v6: flexible. v7: -3. v8: -4. v9: -5. v11: -6.
@@ -60,12 +61,13 @@ def list_offsets(request: Any, context: Context) -> Response:
     )
     topics = []
     for topic in request.topics:
-        partitions = []
-        for one in topic.partitions:
-            if counts[topic.name, one.partition_index] > 1:
-                partitions.append(_result(one.partition_index, ErrorCode.INVALID_REQUEST))
-            else:
-                partitions.append(_partition(request, context, topic.name, one))
+        twice = {key[1] for key, count in counts.items() if key[0] == topic.name and count > 1}
+        partitions = [_result(index, ErrorCode.INVALID_REQUEST) for index in sorted(twice)]
+        partitions += [
+            _partition(request, context, topic.name, one)
+            for one in topic.partitions
+            if one.partition_index not in twice
+        ]
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 

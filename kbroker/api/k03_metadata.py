@@ -1,9 +1,9 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
 Behavior: topics are answered in the order in which they were asked for, once each. A missing
-topic is created where both the broker (auto.create.topics.enable) and the request allow it, and
-is answered as it then stands; Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION until its
-controller is done, which takes no time here. A topic id without a topic gets UNKNOWN_TOPIC_ID.
+topic is created where both the broker (auto.create.topics.enable) and the request allow it; as
+with Apache Kafka, this answer still says UNKNOWN_TOPIC_OR_PARTITION and the next one has the
+topic. A topic id without a topic gets UNKNOWN_TOPIC_ID.
 
 Version notes:
   v0: no topics means all of them; from v1 null does, and none means none.
@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kbroker.api import publish
 from kbroker.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kbroker.api.context import Context, uuid_bytes
 from kbroker.api.registry import Response, register
-from kbroker.api.topic_creation import automatic_topic, plan_topic
+from kbroker.api.topic_creation import create_automatically
 from kbroker.api.topic_names import INTERNAL_TOPICS, name_fault
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import NO_LEADER, Topic
@@ -33,7 +32,14 @@ _FIRST_WITH_IDS = 12
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
-    topics = [{"name": topic.name, "error_code": code} for topic in request.topics or ()]
+    topics = [
+        {
+            "name": topic.name or "",
+            "topic_id": getattr(topic, "topic_id", None),
+            "error_code": code,
+        }
+        for topic in request.topics or ()
+    ]
     return {"topics": topics, "error_code": code}
 
 
@@ -82,8 +88,9 @@ def _asked_for(request: Any, context: Context) -> list[dict[str, Any]]:
             names[topic.name] = None
     if ids:
         return [_by_id(context, topic_id) for topic_id in ids]
+    answers = [_by_name(context, name) for name in names]
     _create_missing(request, context, names)
-    return [_by_name(context, name) for name in names]
+    return answers
 
 
 def _refuse_ids(name: str | None, topic_id: bytes, version: int) -> None:
@@ -114,24 +121,11 @@ def _by_name(context: Context, name: str) -> dict[str, Any]:
 
 
 def _create_missing(request: Any, context: Context, names: Iterable[str]) -> None:
-    """Create what is not there, as far as it may be; what may not shows in the answer."""
-    services = context.services
-    if not (
-        services.config.flag("auto.create.topics.enable")
-        and getattr(request, "allow_auto_topic_creation", True)
+    """Create what is not there, as far as it may be."""
+    if context.config.flag("auto.create.topics.enable") and getattr(
+        request, "allow_auto_topic_creation", True
     ):
-        return
-    planned = []
-    for name in names:
-        if name in context.image.topics or name_fault(name) is not None:
-            continue
-        try:
-            topic = plan_topic(services, automatic_topic(services, name))
-        except ClientError:
-            continue  # answered as a topic that is not there, like one that was not asked for
-        services.store.append(topic.records)
-        planned.append(name)
-    publish.create_topics(services, planned)
+        create_automatically(context.services, names)
 
 
 def describe(context: Context, topic: Topic) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
-Behavior: this one. Key types are 0 for groups and 1 for transactional ids; others are refused
-with INVALID_REQUEST, as Apache Kafka refuses share groups where they are not enabled.
+Behavior: this one; the topic in which the coordinator keeps its state is created where it is
+missing. Key types are 0 for groups and 1 for transactional ids; others are refused with
+INVALID_REQUEST, as Apache Kafka refuses share groups where they are not enabled.
 
 Version notes:
   v0: groups only. v1: key types. v3: flexible. v4: several keys at a time. v6: share groups.
@@ -13,10 +14,13 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.topic_creation import create_automatically
+from kbroker.api.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_TOPICS = {_GROUP: CONSUMER_OFFSETS, _TRANSACTION: TRANSACTION_STATE}
 _FIRST_WITH_BATCHES = 4
 
 
@@ -31,9 +35,11 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def find_coordinator(request: Any, context: Context) -> Response:
     """Answer a FindCoordinator request."""
     key_type = getattr(request, "key_type", _GROUP)
-    if key_type not in (_GROUP, _TRANSACTION):
-        message = f"There are no coordinators of key type {key_type}."
+    if key_type not in _TOPICS:
+        told = key_type != _SHARE or context.version < _FIRST_WITH_BATCHES
+        message = f"There are no coordinators of key type {key_type}." if told else ""
         return _failed(request, ErrorCode.INVALID_REQUEST, message)
+    create_automatically(context.services, [_TOPICS[key_type]])
     endpoint = context.endpoint
     here = {
         "node_id": context.node_id,

@@ -73,7 +73,7 @@ def describe_configs(request: Any, context: Context) -> Response:
         keys = resource.configuration_keys
         kept = [entry for entry in entries if not keys or entry["name"] in keys]
         _trim(request, kept)
-        results.append(_result(resource, kept, ErrorCode.NONE, None))
+        results.append(_result(resource, kept, ErrorCode.NONE, ""))
     return {"results": results}
 
 
@@ -86,7 +86,7 @@ def _trim(request: Any, entries: Entries) -> None:
             entry["documentation"] = None
 
 
-def _result(resource: Any, entries: Entries, code: int, message: str | None) -> dict[str, Any]:
+def _result(resource: Any, entries: Entries, code: int, message: str) -> dict[str, Any]:
     return {
         "error_code": code,
         "error_message": message,
@@ -99,7 +99,7 @@ def _result(resource: Any, entries: Entries, code: int, message: str | None) -> 
 def _topic(context: Context, name: str) -> Entries:
     check_topic_name(name)
     if name not in context.image.topics:
-        raise ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     config = context.config
     overrides = context.image.configs(("topic", name))
     return [

@@ -49,7 +49,8 @@ def create_partitions(request: Any, context: Context) -> Response:
         try:
             topic = _check(asked, context)
         except ClientError as error:
-            results.append(_result(asked.name, error.code, str(error)))
+            message = None if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else str(error)
+            results.append(_result(asked.name, error.code, message))
             continue
         grown.append((topic.name, len(topic)))
         records += builders.create_partitions(topic, asked.count, services.replica)

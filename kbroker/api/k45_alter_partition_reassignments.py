@@ -38,7 +38,7 @@ def alter_partition_reassignments(request: Any, context: Context) -> Response:
         "allow_replication_factor_change": getattr(
             request, "allow_replication_factor_change", True
         ),
-        "error_message": None,
+        "error_message": None if responses else "",
         "responses": responses,
     }
 
@@ -50,8 +50,7 @@ def _alter(context: Context, topic: str, asked: Any) -> ApiError:
             f"There is no partition {topic}-{asked.partition_index}.",
         )
     if asked.replicas is None:
-        code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        return ApiError(code, code.message)
+        return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:
         check_replicas(context.services, asked.replicas)
     except ClientError as error:

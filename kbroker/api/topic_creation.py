@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kbroker.api import publish
 from kbroker.api.context import Services
 from kbroker.api.topic_names import (
     CONSUMER_OFFSETS,
@@ -162,6 +163,22 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"A manual assignment names broker {node} more than once.",
         )
+
+
+def create_automatically(services: Services, names: Iterable[str]) -> None:
+    """Create the topics that are not there, as far as they may be."""
+    created = []
+    for name in names:
+        if name in services.image.topics:
+            continue
+        try:
+            topic = plan_topic(services, automatic_topic(services, name))
+        except ClientError:
+            continue
+        services.store.append(topic.records)
+        created.append(name)
+    if created:
+        publish.create_topics(services, created)
 
 
 def automatic_topic(services: Services, name: str) -> NewTopic:

@@ -8,6 +8,7 @@ owns it, others are handed plain values.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -96,12 +97,34 @@ class BrokerConfig:
             raise ConfigError(
                 "queued.max.request.bytes: must be at least socket.request.max.bytes, or -1"
             )
+        self.check_values()
         return resolve_listeners(
             self.words("listeners"),
             self.words("advertised.listeners") or None,
             self.string("listener.security.protocol.map"),
             self.words("controller.listener.names"),
         )
+
+    def check_values(self) -> None:
+        """Rules over several keys or units, which dynamic settings must keep too."""
+        if self.roll_ms() < 1:
+            raise ConfigError("log.roll.ms: must be at least 1")
+        if self.roll_jitter_ms() < 0:
+            raise ConfigError("log.roll.jitter.ms: must be at least 0")
+        if self.retention_ms() == 0:
+            raise ConfigError("log.retention.ms: must be -1 for no limit, or at least 1")
+        buffer_bytes = self.integer("log.cleaner.dedupe.buffer.size")
+        if buffer_bytes <= self.integer("log.cleaner.threads") << 20:
+            raise ConfigError(
+                "log.cleaner.dedupe.buffer.size: must be more than 1 MiB for each cleaner thread"
+            )
+
+    def preview(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
+        """These settings with other dynamic ones, to see what would hold."""
+        other = copy.copy(self)
+        other._values = {}
+        other.set_dynamic(broker, default)
+        return other
 
     def adopt_node_id(self, node_id: int) -> None:
         """Take the id that the data directory was formatted with, where none was configured."""
