@@ -75,7 +75,11 @@ def _parse(arguments: list[str]) -> tuple[Path | None, list[str]] | None:
 def _hold_gil() -> None:
     """Where tests ask for it: no Python code of this process runs for a while, and the data plane
     must not care. The module is compiled for tests only, so it is looked for by its name."""
-    importlib.import_module("kbroker.ext.testing").hold_gil(_HOLD_MS)
+    hold_gil = importlib.import_module("kbroker.ext.testing").hold_gil
+    for line, hold_ms in (("held", _HOLD_MS), ("free", 0)):
+        sys.stdout.write(f"test hook: the GIL is {line}\n")
+        sys.stdout.flush()
+        hold_gil(hold_ms)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.support.processes import BrokerProcess
 
-_BOUND = re.compile(r"127\.0\.0\.1:(\d+)")
+_BOUND = re.compile(r"^listening on PLAINTEXT://127\.0\.0\.1:(\d+)", re.MULTILINE)
 
 
 @cache
@@ -58,9 +58,8 @@ class KbrokerProcess(BrokerProcess):
         super().launch()
 
     def is_ready(self) -> bool:
-        if self.port == 0:
-            found = _BOUND.search(self.log_text()[self._log_start :])
-            if found is None or found.group(1) == "0":
-                return False
-            self.port = int(found.group(1))
+        found = _BOUND.search(self.log_text()[self._log_start :])
+        if found is None:
+            return False
+        self.port = int(found.group(1))
         return super().is_ready()

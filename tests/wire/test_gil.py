@@ -53,8 +53,22 @@ def produce(connection: WireConnection, topic: str, value: bytes, acks: int = -1
 
 
 def fetch(connection: WireConnection, topic: str, offset: int) -> bytes | None:
-    answer = connection.call(FETCH, 11, fetch_body(topic, offset))
+    """The value at an offset; what acks=1 told is there once it is on the disk."""
+    body = fetch_body(topic, offset, max_wait=10_000, min_bytes=1)
+    answer = connection.call(FETCH, 11, body)
     return values_of(answer["responses"][0]["partitions"][0]["records"])[0][1]
+
+
+def unanswered(connection: WireConnection, topic: str) -> int:
+    """Asks the control plane until it does not answer; the id of the request that it holds.
+
+    The broker tells that it takes the GIL before it does.
+    """
+    while True:
+        correlation_id = connection.send(METADATA, 9, {"topics": [{"name": topic}]})
+        if connection.is_silent(0.2):
+            return correlation_id
+        connection.receive(METADATA, 9, correlation_id)
 
 
 def test_data_plane_needs_no_gil(held: KbrokerProcess, topic: str) -> None:
@@ -62,7 +76,7 @@ def test_data_plane_needs_no_gil(held: KbrokerProcess, topic: str) -> None:
     connection, poller, control = (WireConnection(held.port) for _ in range(3))
     produce(connection, topic, b"before")
     hold(held)
-    stuck = control.send(METADATA, 9, {"topics": [{"name": topic}]})
+    stuck = unanswered(control, topic)
     for number in range(1, ROUNDS):
         offset = produce(
             connection, topic, b"%d " % number + b"x" * 1500, acks=-1 + number % 3 % 2 * 2
