@@ -123,6 +123,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
             standalone_mode=False,
         )
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "kbroker"
         return _fail(f"{error.format_message()} (see `{command} --help`)", 2)

@@ -177,8 +177,9 @@ def create(
                     raise
                 click.echo(f"topic {name} exists already")
             else:
-                count = f" with {made.partitions} partitions" if made.partitions > 0 else ""
-                click.echo(f"topic {name} {'could be ' if dry_run else ''}created{count}")
+                plural = "" if made.partitions == 1 else "s"
+                count = f"{made.partitions} partition{plural}"
+                click.echo(f"topic {name} {'could be ' if dry_run else ''}created with {count}")
 
 
 @click.command()

@@ -128,6 +128,12 @@ def trim(
             before = {key: following[key].offset for key in every}
         else:
             before = dict.fromkeys(every, int(offset))
+        for (_, index), upto in before.items():
+            if upto > following[name, index].offset:
+                raise click.ClickException(
+                    f"offset {upto} is beyond the end of {name}-{index},"
+                    f" which goes on at {following[name, index].offset}"
+                )
         before = {key: upto for key, upto in before.items() if upto > first[key].offset}
         if not dry_run and before:
             before = delete_records(cluster, before)

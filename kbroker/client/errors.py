@@ -57,8 +57,9 @@ class BrokerError(CallError):
     def __init__(self, code: int, subject: str = "", message: str | None = None) -> None:
         self.code = code
         self.name, self.retriable, own = _lookup(code)
-        # Apache Kafka says of an unknown topic what helps nobody.
-        said = message if message and code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else own
+        said = message or own
+        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # brokers say what helps nobody
+            said = "there is none here; `kbroker topic list` shows those there are"
         text = ": ".join(part for part in (subject, said) if part)
         super().__init__(f"{text} ({self.name})" if text else self.name)
 

@@ -34,6 +34,13 @@ def test_help_names_every_command(capsys: Captured) -> None:
     assert all(f"\n  {name} " in out for name in root.ROOT)
 
 
+def test_a_group_alone_shows_its_commands(capsys: Captured) -> None:
+    assert run(capsys)[:2] == run(capsys, "--help")[:2]
+    status, out, err = run(capsys, "topic")
+    assert (status, err) == (0, "")
+    assert "  describe " in out
+
+
 def commands() -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for name, (module, attribute, _) in root.ROOT.items():
