@@ -39,7 +39,7 @@ from kbroker.ext.sessions cimport (
     session_remove,
     session_unref,
 )
-from kbroker.ext.wire cimport Cursor, cursor_init, get_i32
+from kbroker.ext.wire cimport REQUEST_PARTITIONS_MAX, Cursor, cursor_init, get_i32
 
 cdef enum:
     TOPIC_IDS = 13
@@ -68,7 +68,7 @@ cdef bint survey_request(Request* request, Survey* out) noexcept nogil:
             out.names_bytes += <uint32_t>target.name_length
             fetch_read_partition(&c, version, &target)
         fetch_end_struct(&c, version)
-        if c.bad:
+        if c.bad or out.partitions > REQUEST_PARTITIONS_MAX:
             return False
     count = fetch_read_forgotten_count(&c, version)
     for _i in range(count):

@@ -2,7 +2,9 @@
 from libc.string cimport memcpy, memset
 
 from kbroker.ext.wire cimport (
+    TOPIC_NAME_BYTES_MAX,
     Slice,
+    cursor_fail,
     cursor_init,
     get_array,
     get_compact_array,
@@ -67,6 +69,10 @@ cdef void read_topic_key(Cursor* c, int16_t version, FetchTarget* out) noexcept 
             memcpy(out.id, topic_id, 16)
         return
     name = get_compact_string(c) if version >= FLEXIBLE else get_string(c)
+    if name.n > TOPIC_NAME_BYTES_MAX:
+        # No topic has such a name, and it would be copied for each of its partitions.
+        cursor_fail(c)
+        name.n = 0
     out.name = name.p if name.p != NULL else <const uint8_t*>b""
     out.name_length = name.n
 

@@ -89,7 +89,15 @@ from kbroker.ext.produce_wire cimport (
 from kbroker.ext.purgatory cimport log_has_readers, log_wake
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
 from kbroker.ext.response cimport op_deadline, reply_begin, reply_end
-from kbroker.ext.wire cimport Cursor, Slice, Writer, cursor_init, skip_tags, writer_init
+from kbroker.ext.wire cimport (
+    REQUEST_PARTITIONS_MAX,
+    Cursor,
+    Slice,
+    Writer,
+    cursor_init,
+    skip_tags,
+    writer_init,
+)
 
 cdef enum:
     RESULTS_ON_STACK = 16
@@ -151,9 +159,9 @@ cdef bint survey(Produce* produce) noexcept nogil:
         found = find_topic(produce.broker, &topic) if not c.bad else NULL
         for _j in range(topic.partitions_count):
             read_partition(&c, request.api_version, &partition, &records)
-            if c.bad:
-                return False
             produce.count += 1
+            if c.bad or produce.count > REQUEST_PARTITIONS_MAX:
+                return False
             if records.n > RECORDS_OFFSET:
                 produce.records_bytes += <uint32_t>records.n
                 produce.transactional |= records.p[ATTRIBUTES_OFFSET + 1] & 0x10 != 0

@@ -21,6 +21,7 @@ from kbroker.ext.posix cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
 )
+from kbroker.ext.wire cimport REQUEST_PARTITIONS_MAX
 
 cdef enum:
     BUCKETS_FIRST = 16
@@ -267,7 +268,8 @@ cdef SessionPartition* partition_new(const FetchTarget* target) noexcept nogil:
 
 
 cdef SessionPartition* session_put(Session* session, const FetchTarget* target) noexcept nogil:
-    """Add the partition, or take over what the request changed of it. NULL: no memory."""
+    """Add the partition, or take over what the request changed of it. NULL: no memory, or as many
+    partitions as a request may have."""
     cdef SessionPartition* partition = session_get(session, target)
     if partition != NULL:
         partition.target.offset = target.offset
@@ -275,7 +277,7 @@ cdef SessionPartition* session_put(Session* session, const FetchTarget* target) 
         partition.target.current_leader_epoch = target.current_leader_epoch
         partition.target.last_fetched_epoch = target.last_fetched_epoch
         return partition
-    partition = partition_new(target)
+    partition = partition_new(target) if session.count < REQUEST_PARTITIONS_MAX else NULL
     if partition == NULL:
         return NULL
     if session.count > session.mask:
