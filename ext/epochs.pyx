@@ -188,7 +188,7 @@ cdef int epochs_load(EpochCache* c, const char* dir) noexcept nogil:
     return error
 
 
-cdef int epochs_save(EpochCache* c, const char* dir) noexcept nogil:
+cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:
     cdef char path[PATH_BYTES]
     cdef char temporary[PATH_BYTES]
     cdef int64_t room = (c.count + 2) * <int64_t> LINE_BYTES_MAX
@@ -208,7 +208,7 @@ cdef int epochs_save(EpochCache* c, const char* dir) noexcept nogil:
     if fd < 0:
         error = errno
     else:
-        if write(fd, text, n) != n or fsync(fd) != 0:
+        if write(fd, text, n) != n or (sync and fsync(fd) != 0):
             error = errno
         close(fd)
         if error == 0 and rename(temporary, path) != 0:

@@ -454,11 +454,12 @@ cdef class Log:
             code = log_truncate_to(self.core, offset, realtime_ms())
         check(self.core, code)
 
-    def close(self, bint clean=True):
-        """Later calls fail. clean: synced, trimmed, producers in a snapshot."""
+    def close(self, bint clean=True, *, bint sync=True):
+        """Later calls fail. clean: trimmed, producers in a snapshot, synced. Who closes many at
+        once leaves out the sync of each and calls sync_file_system at the end."""
         cdef int code
         with nogil:
-            code = log_close(self.core, clean)
+            code = log_close(self.core, clean, sync)
         if clean and code != LOG_CLOSED:
             check(self.core, code)
 

@@ -207,6 +207,7 @@ cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
         return LOG_NO_MEMORY
     log.snapshot_offset = log.leo
     log.snapshot_dirty = 1
+    log.bytes_since_snapshot = 0
     # A segment that was filled says how fast the partition is; one that grew old does not.
     s.step = step if 2 * old.size > log.cfg.segment_bytes else 0
     if log.hw == log.leo:
@@ -280,6 +281,7 @@ cdef int write_batch(Log* log, const uint8_t* batch, const BatchInfo* info, int6
     segment_note(s, position, info, last_offset, &limits)
     s.used = 1
     log.last_append_ms = now_ms
+    log.bytes_since_snapshot += info.length
     atomic_store_i64(&s.size, position + info.length)
     apply_producer(log, batch, info, base_offset)
     if info.leader_epoch > epochs_latest(&log.epochs):

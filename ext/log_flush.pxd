@@ -13,5 +13,6 @@ cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept n
 # A flush is due: flush.messages, flush.ms, a rolled segment not synced yet, or bytes not synced in
 # a log without appends for idle_ms.
 cdef bint log_flush_due(Log* log, int64_t now_ms, int64_t idle_ms) noexcept nogil
-# The lock is held (a log that is being closed): the same, under it.
-cdef int log_sync_all(Log* log) noexcept nogil
+# The lock is held (a log that is being closed): the same, under it; without `sync` what has to be
+# written is written, and the caller syncs the file system.
+cdef int log_sync_all(Log* log, bint sync) noexcept nogil

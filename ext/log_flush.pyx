@@ -1,16 +1,22 @@
 """Put a log on disk (see log_flush.pxd)."""
+import os
+
+from kbroker.errors import DiskError
+
 from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.epochs cimport EpochCache, EpochEntry, epochs_init, epochs_save
+from kbroker.ext.epochs cimport EpochCache, EpochEntry, epochs_init, epochs_write
 from kbroker.ext.log_state cimport (
     LOG_NO_MEMORY,
     LOG_OK,
     LOG_STORAGE_ERROR,
     NO_SNAPSHOT,
     log_active,
+    log_disk_error,
+    log_find_segment,
     log_offline,
     log_usable,
 )
@@ -25,6 +31,7 @@ from kbroker.ext.posix cimport (
     pthread_mutex_lock,
     pthread_mutex_unlock,
     snprintf,
+    syncfs,
 )
 from kbroker.ext.segment cimport (
     Segment,
@@ -33,11 +40,12 @@ from kbroker.ext.segment cimport (
     segment_sync,
     segment_unref,
 )
-from kbroker.ext.snapshots cimport snapshot_sync
+from kbroker.ext.snapshots cimport snapshot_sync, snapshot_unlink, snapshot_write
 from kbroker.ext.txn_index cimport txn_index_sync
 
 cdef enum:
     PATH_BYTES = 4096
+    SNAPSHOT_AFTER_BYTES = 64 << 20
 
 ctypedef struct Dirty:                  # what a flush has to sync, taken under the lock
     Segment** segments                  # held
@@ -45,6 +53,7 @@ ctypedef struct Dirty:                  # what a flush has to sync, taken under 
     int32_t count
     int64_t end_offset                  # everything appended below this is in it
     int64_t snapshot                    # offset of a producer snapshot, or NO_SNAPSHOT
+    int64_t outdated                    # one that is of no use once that is synced
     bint folder
     bint parent
     bint epochs_dirty
@@ -82,11 +91,30 @@ cdef int copy_epochs(const EpochCache* from_, EpochCache* to) noexcept nogil:
     return 0
 
 
+cdef void refresh_snapshot(Log* log, Dirty* out) noexcept nogil:
+    """After a crash the batches behind the newest snapshot are read again: not too many of them.
+
+    One that stands at no segment's base offset has had its time when the next is on disk.
+    """
+    if log.bytes_since_snapshot < SNAPSHOT_AFTER_BYTES or log.leo == log.snapshot_offset:
+        return
+    if snapshot_write(log.dir, log.leo, log.producers, False) != 0:
+        return
+    if log.snapshot_offset != NO_SNAPSHOT and log_find_segment(log, log.snapshot_offset) < 0:
+        out.outdated = log.snapshot_offset
+    log.snapshot_offset = log.leo
+    log.snapshot_dirty = 1
+    log.dir_dirty = 1
+    log.bytes_since_snapshot = 0
+
+
 cdef int take_dirty(Log* log, Dirty* out) noexcept nogil:
     """Whatever is appended from here on is dirty again."""
     cdef int32_t i
     cdef Segment* s
     memset(out, 0, sizeof(Dirty))
+    out.outdated = NO_SNAPSHOT
+    refresh_snapshot(log, out)
     out.segments = <Segment**> malloc(log.count * sizeof(Segment*))
     out.indexes = <int32_t*> malloc(log.count * sizeof(int32_t))
     if out.segments == NULL or out.indexes == NULL or copy_epochs(&log.epochs, &out.epochs) != 0:
@@ -132,9 +160,11 @@ cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
     if dirty.snapshot != NO_SNAPSHOT:
         error = snapshot_sync(log.dir, dirty.snapshot)
     if error == 0 and dirty.epochs_dirty:
-        error = epochs_save(&dirty.epochs, log.dir)
+        error = epochs_write(&dirty.epochs, log.dir, True)
     if error == 0 and (dirty.folder or dirty.epochs_dirty):
         error = sync_folder(log.dir)
+    if error == 0 and dirty.outdated != NO_SNAPSHOT:
+        snapshot_unlink(log.dir, dirty.outdated)
     if error == 0 and dirty.parent:
         snprintf(parent, PATH_BYTES, "%s/..", log.dir)
         error = sync_folder(parent)
@@ -176,14 +206,18 @@ cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept n
     return code
 
 
-cdef int log_sync_all(Log* log) noexcept nogil:
+cdef int log_sync_all(Log* log, bint sync) noexcept nogil:
     cdef Dirty dirty
     cdef int code = take_dirty(log, &dirty)
     cdef int error = 0
-    if code == LOG_OK:
+    if code == LOG_OK and sync:
         error = sync_dirty(log, &dirty)
         if error:
             code = log_offline(log, error)
+    elif code == LOG_OK and dirty.epochs_dirty:
+        error = epochs_write(&dirty.epochs, log.dir, False)
+        if error:
+            code = log_disk_error(log, error)
     release(&dirty)
     return code
 
@@ -205,3 +239,21 @@ cdef bint log_flush_due(Log* log, int64_t now_ms, int64_t idle_ms) noexcept nogi
             i -= 1
     pthread_mutex_unlock(&log.lock)
     return due
+
+
+# ---- the whole file system
+
+def sync_file_system(str directory not None):
+    """Put all that was written to the file system of a directory on disk; DiskError."""
+    cdef int error = 0
+    path = os.fsencode(directory)
+    cdef const char* name = path
+    cdef int fd
+    with nogil:
+        fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+        if fd < 0 or syncfs(fd) != 0:
+            error = errno
+        if fd >= 0:
+            close(fd)
+    if error:
+        raise DiskError(directory, OSError(error, os.strerror(error)))

@@ -14,12 +14,18 @@ ctypedef struct Rebuilt:
     int32_t indexes_rebuilt
     int32_t segments_dropped
 
+ctypedef struct Start:                  # where the walk of a segment begins
+    int64_t position
+    int64_t offset
+
+# Bytes below recovery_point are on disk: where the index leads to a batch below it, the walk can
+# begin there. What the indexes hold of later batches is dropped.
+cdef int rebuild_start(Log* log, Segment* s, int64_t recovery_point, Start* out) noexcept nogil
 # Walk the segment's batches with their CRC, cut it at the first that is not whole or not in
 # order, write its indexes anew, fold its batches into epochs and producers (which must stand at
-# the segment's first offset). Bytes below recovery_point are on disk: where the index leads to a
-# batch below it, the walk begins there. *torn: something was cut.
-cdef int rebuild_segment(Log* log, Segment* s, int64_t recovery_point, int64_t now_ms,
-                         Rebuilt* report, bint* torn) noexcept nogil
+# start.offset). *torn: something was cut.
+cdef int rebuild_segment(Log* log, Segment* s, const Start* start, Rebuilt* report,
+                         bint* torn) noexcept nogil
 # The end of the active segment after a clean shutdown: next offset, timestamps. *torn: there is
 # something that is no batch.
 cdef int rebuild_end(Log* log, Segment* s, bint* torn) noexcept nogil

@@ -175,33 +175,31 @@ cdef int walk_segment(Log* log, Segment* s, Walk* w, int64_t next_offset,
             return code
 
 
-cdef int rebuild_segment(Log* log, Segment* s, int64_t recovery_point, int64_t now_ms,
-                         Rebuilt* report, bint* torn) noexcept nogil:
+cdef int rebuild_start(Log* log, Segment* s, int64_t recovery_point,
+                       Start* out) noexcept nogil:
+    out.position = trusted_start(log, s, recovery_point, &out.offset)
+    return LOG_OK if out.position > 0 else clear_indexes(log, s)
+
+
+cdef int rebuild_segment(Log* log, Segment* s, const Start* start, Rebuilt* report,
+                         bint* torn) noexcept nogil:
     cdef Walk w
     cdef IndexLimits limits
-    cdef int64_t first_offset
-    cdef int64_t start = trusted_start(log, s, recovery_point, &first_offset)
-    cdef int code = LOG_OK
+    cdef int code
     cdef int error = segment_open(s, False)
     torn[0] = False
     if error:
         return log_disk_error(log, error)
-    if start == 0:
-        code = clear_indexes(log, s)
-    else:
-        code = fold_headers(log, s, s.base_offset, first_offset, True, True)
-    if code != LOG_OK:
-        return code
     log_index_limits(log, &limits)
-    if walk_init(&w, s.fd, start, s.size, CRC_READ_BYTES) != 0:
+    if walk_init(&w, s.fd, start.position, s.size, CRC_READ_BYTES) != 0:
         return LOG_NO_MEMORY
-    s.next_offset = first_offset
-    code = walk_segment(log, s, &w, first_offset, &limits)
+    s.next_offset = start.offset
+    code = walk_segment(log, s, &w, start.offset, &limits)
     walk_free(&w)
     if code < 0:
         return code
-    report.bytes_walked += w.at - start
-    report.indexes_rebuilt += start == 0
+    report.bytes_walked += w.at - start.position
+    report.indexes_rebuilt += start.position == 0
     report.bytes_cut += s.size - w.at
     torn[0] = w.at < s.size
     # Even with nothing to cut: blocks prepared beyond the end are given back.

@@ -23,10 +23,12 @@ from kbroker.ext.log_files cimport (
 from kbroker.ext.log_flush cimport log_sync_all
 from kbroker.ext.log_rebuild cimport (
     Rebuilt,
+    Start,
     rebuild_end,
     rebuild_epochs,
     rebuild_producers,
     rebuild_segment,
+    rebuild_start,
 )
 from kbroker.ext.log_state cimport (
     LOG_NO_MEMORY,
@@ -145,14 +147,18 @@ cdef int recover_from(Opening* o, int32_t first) noexcept nogil:
     """Walk segments from `first` on; behind a cut nothing is kept."""
     cdef Log* log = o.log
     cdef Segment* s
+    cdef Start start
     cdef int32_t i = first
     cdef bint torn = False
-    cdef int code = rebuild_producers(log, &o.listing.snapshots,
-                                      log.segments[first].base_offset, o.args.now_ms, True)
+    cdef int code = LOG_OK
     while i < log.count and code == LOG_OK:
         s = log.segments[i]
         s.sealed = 0
-        code = rebuild_segment(log, s, o.args.recovery_point, o.args.now_ms, &o.rebuilt, &torn)
+        code = rebuild_start(log, s, o.args.recovery_point, &start)
+        if code == LOG_OK and i == first:
+            code = rebuild_producers(log, &o.listing.snapshots, start.offset, o.args.now_ms, True)
+        if code == LOG_OK:
+            code = rebuild_segment(log, s, &start, &o.rebuilt, &torn)
         if code != LOG_OK:
             break
         if torn:
@@ -314,14 +320,15 @@ cdef int write_last_snapshot(Log* log) noexcept nogil:
         return 0
     if log.snapshot_offset == NO_SNAPSHOT and log.producers == NULL:
         return 0
-    cdef int error = snapshot_write(log.dir, log.leo, log.producers, True)
+    cdef int error = snapshot_write(log.dir, log.leo, log.producers, False)
     if error == 0:
         log.snapshot_offset = log.leo
+        log.snapshot_dirty = 1
         log.dir_dirty = 1
     return error
 
 
-cdef int close_clean(Log* log) noexcept nogil:
+cdef int close_clean(Log* log, bint sync) noexcept nogil:
     cdef IndexLimits limits
     cdef Segment* s = log_active(log)
     cdef int code
@@ -332,18 +339,18 @@ cdef int close_clean(Log* log) noexcept nogil:
     error = error or write_last_snapshot(log)
     if error:
         return log_disk_error(log, error)
-    code = log_sync_all(log)
+    code = log_sync_all(log, sync)
     if code == LOG_OK:
         log.recovery_point = log.leo
     return code
 
 
-cdef int log_close(Log* log, bint clean) noexcept nogil:
+cdef int log_close(Log* log, bint clean, bint sync) noexcept nogil:
     cdef int32_t i
     pthread_mutex_lock(&log.lock)
     cdef int code = log_usable(log)
     if clean and code == LOG_OK:
-        code = close_clean(log)
+        code = close_clean(log, sync)
     atomic_store_i32(&log.closed, 1)
     for i in range(log.count):
         segment_idle(log.segments[i])

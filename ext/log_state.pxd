@@ -103,6 +103,7 @@ ctypedef struct Log:
     Producers* producers                # NULL until a batch with a producer id comes
     int64_t snapshot_offset             # of the newest producer snapshot; NO_SNAPSHOT
     int32_t snapshot_dirty              # ... which was not synced
+    int64_t bytes_since_snapshot
     int32_t dir_dirty                   # files came or went since the folder was synced
     int32_t parent_dirty                # the folder itself is new
     Journal* journal                    # NULL: durability=page-cache

@@ -65,6 +65,7 @@ cdef extern from "<unistd.h>" nogil:
     int ftruncate(int fd, off_t length)
     int fsync(int fd)
     int fdatasync(int fd)
+    int syncfs(int fd)
     int unlink(const char* path)
 
 cdef extern from "<stdio.h>" nogil:

@@ -135,8 +135,9 @@ cdef class TestLogJournal:
     def stop(self):
         if self.journal != NULL:
             with nogil:
-                if self.started:
-                    journal_stop(self.journal)
+                if not self.started:
+                    journal_start(self.journal)
+                journal_stop(self.journal)
                 journal_destroy(self.journal, True)
             self.journal = NULL
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from kbroker.errors import CorruptFileError, DiskError
+from kbroker.ext.log_flush import sync_file_system
 from kbroker.files import read_offset_checkpoint, sync_directory, write_offset_checkpoint
 from kbroker.limits import FILE_NAME_LENGTH_MAX_BYTES
 from kbroker.storage.checkpoints import (
@@ -81,7 +82,7 @@ class LogPort(Protocol):
     def let_go(self, now_ms: int, idle_ms: int) -> int: ...
     def expire_producers(self, now_ms: int) -> int: ...
     def configure(self, config: dict[str, int]) -> None: ...
-    def close(self, clean: bool = True) -> None: ...
+    def close(self, clean: bool = True, *, sync: bool = True) -> None: ...
     def mark_deleted(self) -> None: ...
 
 
@@ -336,13 +337,14 @@ class LogManager:
         flushed: dict[Key, tuple[int, int, int]] = {}
         for key, log in self._snapshot():
             try:
-                point = log.flush()
-                flushed[key] = (point, log.log_start_offset, log.high_watermark)
-                log.close(clean=True)
+                log.close(clean=True, sync=False)
+                flushed[key] = (log.log_end_offset, log.log_start_offset, log.high_watermark)
             except Exception as error:
                 _LOG.error("closing %s-%d: %s", *key, error)
                 failed = True
         try:
+            # One sync for all of them: by themselves each would pay for several.
+            sync_file_system(str(self.directory))
             for name, index in ((RECOVERY_POINTS, 0), (LOG_START_OFFSETS, 1), (HIGH_WATERMARKS, 2)):
                 offsets = {key: values[index] for key, values in flushed.items()}
                 if index == 1:

@@ -18,7 +18,7 @@ SETTINGS = {"segment_bytes": 20_000, "index_interval_bytes": 500}
 
 
 def lived_in(folder: Path) -> None:
-    """A log with everything in it: rolls, codecs, producers, transactions, a crash, a truncation."""
+    """A log with everything: rolls, codecs, producers, transactions, a crash, a truncation."""
     dice = random.Random(4)
     log = open_log(folder, **SETTINGS)
     sequences = dict.fromkeys(range(5), 0)

@@ -73,7 +73,7 @@ class FakeLog:
     def configure(self, config: dict[str, int]) -> None:
         self.config = dict(config)
 
-    def close(self, clean: bool = True) -> None:
+    def close(self, clean: bool = True, *, sync: bool = True) -> None:
         self.closed = clean
 
     def mark_deleted(self) -> None:

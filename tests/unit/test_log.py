@@ -10,6 +10,7 @@ import pytest
 
 from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext import records, testing_log
+from kbroker.ext.log_flush import sync_file_system
 from tests.support.logs import CONFIG, batch, open_log, read_all
 
 HW, LSO, LEO = 0, 1, 2
@@ -171,6 +172,18 @@ class TestSegments:
         log.close()
         assert sorted(os.listdir(folder)) == ["0" * 20 + ".log"]
         assert (folder / ("0" * 20 + ".log")).stat().st_size == 0
+
+    def test_many_are_closed_with_one_sync(self, tmp_path):
+        logs = [open_log(tmp_path / f"topic-{i}", index_interval_bytes=50) for i in range(3)]
+        for log in logs:
+            fill(log, 20)
+            log.close(sync=False)
+        sync_file_system(str(tmp_path))
+        for i in range(3):
+            log = open_log(tmp_path / f"topic-{i}")
+            assert (log.log_end_offset, log.leader_epochs()) == (40, [(0, 0)])
+        with pytest.raises(DiskError):
+            sync_file_system(str(tmp_path / "nowhere"))
 
     def test_prepared_blocks_are_given_back(self, folder):
         log = open_log(folder)

@@ -84,7 +84,7 @@ def test_without_the_mark_every_log_is_recovered(manager, tmp_path):
 
 def test_a_log_that_cannot_be_closed_leaves_no_mark(manager, tmp_path, monkeypatch):
     bad, good = manager.create([spec(), spec(partition=1)])
-    monkeypatch.setattr(bad, "flush", lambda: 1 / 0)
+    monkeypatch.setattr(bad, "close", lambda **_: 1 / 0)
     assert not manager.stop(1)
     assert good.closed and take_clean_shutdown(tmp_path) is None
 

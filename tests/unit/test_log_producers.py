@@ -218,6 +218,19 @@ class TestSnapshots:
             assert send(log, 1, 0, i) == (DUPLICATE, i, i)
         assert send(log, 1, 0, 7)[0] == OK
 
+    def test_one_at_a_flush_after_much_data(self, folder):
+        """So that a crash does not cost the headers of a whole segment."""
+        log = open_log(folder)
+        half = batch(1, 34 << 20)
+        for expected in ([], [2], [2], [4]):
+            log.append(half, leader_epoch=0)
+            point = log.flush()
+            assert [int(p.stem) for p in folder.glob("*.snapshot")] == expected
+        send(log, 1, 0, 0)
+        log.close(clean=False)
+        log = open_log(folder, clean=False, recovery_point=point)
+        assert [p[:3] for p in log.producers()] == [(1, 0, 0)]
+
     def test_go_with_their_segment(self, folder):
         log = open_log(folder)
         for i in range(4):
