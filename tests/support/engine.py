@@ -77,8 +77,7 @@ class Client:
 @contextmanager
 def running_engine(settings: dict[str, int] | None = None, fd: int = -1) -> Iterator[Engine]:
     """An engine with the test handlers, started, with its port in `engine_port(engine)`."""
-    defaults = {"num.network.threads": 2, "num.io.threads": 2, "socket.listen.backlog.size": 500}
-    engine = Engine(defaults | (settings or {}))
+    engine = Engine({"num.network.threads": 2, "num.io.threads": 2} | (settings or {}))
     port = engine.listen("127.0.0.1", 0, "PLAINTEXT")
     handlers.install(engine, fd)
     engine.set_api_versions({0: struct.pack(">hi", 0, 0), 3: b"three", 4: b"four"}, KEYS)
