@@ -26,7 +26,8 @@ from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
 from kbroker.ext.engine import FRAME_BYTES_MAX
 from kbroker.ext.log import Log
 from kbroker.files import DirectoryLock
-from kbroker.metadata import builders
+from kbroker.metadata import registration
+from kbroker.metadata.builders import Listener
 from kbroker.metadata.features import SUPPORTED
 from kbroker.metadata.store import MetadataStore
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
@@ -34,7 +35,6 @@ from kbroker.server import journal
 from kbroker.server.control import ControlThread
 from kbroker.server.upkeep import Upkeep
 from kbroker.storage.manager import LogManager, Opening
-from kbroker.uuids import random_uuid
 
 _LOG: Final = logging.getLogger("kbroker.server")
 _DRAIN_MS: Final = 5000
@@ -173,29 +173,17 @@ class Broker:
 
     def _lead(self, store: MetadataStore, logs: LogManager) -> None:
         """Register this process and have it lead every partition, in a new epoch after a crash."""
-        replica = builders.Replica(store.meta.node_id, store.directory_id)
-        image = store.image
-        listeners = [
-            builders.Listener(name, endpoint.host, endpoint.port)
-            for name, endpoint in self.endpoints.items()
-        ]
-        self._broker_epoch = store.next_offset
-        store.append(
-            builders.register_broker(
-                image,
-                replica,
-                listeners,
-                incarnation_id=random_uuid(),
-                broker_epoch=self._broker_epoch,
-                rack=self.config.string("broker.rack") or None,
-            )
+        self._broker_epoch = registration.begin(
+            store,
+            [
+                Listener(name, endpoint.host, endpoint.port)
+                for name, endpoint in self.endpoints.items()
+            ],
+            clean=logs.started_clean,
+            rack=self.config.string("broker.rack") or None,
         )
-        records = builders.adopt_partitions(image, replica)
-        records += builders.elect_leaders(image, replica, new_epochs=not logs.started_clean)
-        if records:
-            store.append(records)
         for (topic, partition), log in logs.items():
-            state = image.partition(topic, partition)
+            state = store.image.partition(topic, partition)
             if isinstance(log, Log) and state is not None:
                 log.leader_epoch = state.leader_epoch
 
@@ -256,9 +244,7 @@ class Broker:
     def _close_logs(self, data_plane: DataPlane, store: MetadataStore) -> bool:
         data_plane.stop_journal()
         try:
-            records = builders.leave_broker(store.image, store.meta.node_id)
-            if records:
-                store.append(records)
+            registration.end(store)
         except KbrokerError as error:
             _LOG.error("%s", error)
         assert self._logs is not None
