@@ -73,7 +73,7 @@ test-asan: build test-venv
 	ln -sf ../../pyproject.toml $(ASAN_TREE)/pyproject.toml
 	cd $(ASAN_TREE) && $(ASAN) $(CURDIR)/$(BIN)/pytest tests/unit --ignore=tests/unit/test_types.py
 
-bench: build
+bench: build test-venv
 	$(BIN)/python -m perf
 
 lint: test-venv

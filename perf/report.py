@@ -1,0 +1,135 @@
+"""Two Markdown tables, against the targets and beside the peers, and their place in README.md."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from perf.lifecycle import Measured
+from perf.native import ROOT
+from perf.rows import FORMATS, ROWS, Row, Target
+from perf.series import Results, median
+from perf.systems import BY_NAME as SYSTEMS_BY_NAME
+
+BEGIN = "<!-- perf: begin -->"
+END = "<!-- perf: end -->"
+README = ROOT / "README.md"
+
+PEERS = ("floor", "kbroker-page-cache", "kafka", "floor-sync", "kbroker-fsync", "kafka-flush",
+         "tansu")  # fmt: skip
+NOTHING = "-"
+
+
+def written(figure: str, value: float | None) -> str:
+    return NOTHING if value is None else FORMATS[figure][0].format(value)
+
+
+def shown(results: Results, row: Row, system: str) -> str:
+    """A cell: the row's figures of a system."""
+    values = [median(results, row.name, system, figure) for figure in row.shown]
+    if all(value is None for value in values):
+        return NOTHING
+    return "; ".join(
+        written(figure, value) for figure, value in zip(row.shown, values, strict=True)
+    )
+
+
+def judged(results: Results, row: Row, system: str, target: Target) -> str:
+    """A target with the verdict: `1.2 of at most 1.3 x floor: held`."""
+    value = median(results, row.name, system, target.figure)
+    reference = median(results, row.name, target.of, target.figure) if target.of else None
+    limit = target.limit(reference)
+    bound = "at least" if target.at_least else "at most"
+    unit = FORMATS[target.figure][1]
+    if target.of is None:
+        wanted = f"{bound} {target.bound:,g} {unit}"
+    else:
+        wanted = f"{bound} {target.bound:g}x {SYSTEMS_BY_NAME[target.of].title}, {unit}"
+    if value is None or limit is None:
+        return f"{wanted}: not measured"
+    ratio = f" ({value / reference:.2f}x)" if reference else ""
+    return f"{wanted}{ratio}: {'held' if target.holds(value, limit) else '**missed**'}"
+
+
+def targets_table(results: Results) -> list[str]:
+    """Both durabilities against their floors and targets."""
+    lines = ["| row | what is shown | floor | kbroker, page-cache | target | floor, synced "
+             "| kbroker, fsync | target |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for row in ROWS:
+        cells = [row.name, "; ".join(FORMATS[figure][1] for figure in row.shown),
+                 shown(results, row, "floor")]  # fmt: skip
+        floors = {"kbroker-page-cache": None, "kbroker-fsync": "floor-sync"}
+        for system, targets in (("kbroker-page-cache", row.page_cache),
+                                ("kbroker-fsync", row.fsync)):  # fmt: skip
+            floor = floors[system]
+            if floor:
+                cells.append(shown(results, row, floor))
+            cells.append(shown(results, row, system))
+            cells.append("; ".join(judged(results, row, system, target) for target in targets))
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def peers_table(results: Results, systems: Sequence[str]) -> list[str]:
+    """Every system beside every other."""
+    titles = [SYSTEMS_BY_NAME[name].title for name in systems]
+    lines = ["| row | " + " | ".join(titles) + " |", "|---" * (len(titles) + 1) + "|"]
+    for row in ROWS:
+        label = f"{row.name}: {'; '.join(FORMATS[figure][1] for figure in row.shown)}"
+        cells = [shown(results, row, system) for system in systems]
+        lines.append("| " + " | ".join((label, *cells)) + " |")
+    largest = [median_rss(results, system) for system in systems]
+    lines.append("| MB resident after the last row | " + " | ".join(largest) + " |")
+    return lines
+
+
+def median_rss(results: Results, system: str) -> str:
+    for row in reversed(ROWS):
+        value = median(results, row.name, system, "rss_mb")
+        if value is not None:
+            return f"{value:,.0f}"
+    return NOTHING
+
+
+def life_table(measured: Sequence[Measured]) -> list[str]:
+    """Start, idle and scale."""
+    lines = ["| what | system | measured | target |", "|---|---|---|---|"]
+    for one in measured:
+        lines.append(f"| {one.what} | {one.system} | {one.text()} | {one.verdict()} |")
+    return lines
+
+
+def machine() -> str:
+    """The machine in one line."""
+    cpus = Path("/proc/cpuinfo").read_text()
+    models = [line.split(":", 1)[1].strip() for line in cpus.splitlines() if "model name" in line]
+    model = models[0] if models else platform.machine()
+    return f"{len(models) or '?'} x {model}, Linux {platform.release().split('-')[0]}"
+
+
+def report(
+    results: Results, measured: Sequence[Measured], missing: Mapping[str, str], command: str
+) -> str:
+    """What stands between the marker comments."""
+    systems = [name for name in PEERS if name not in missing]
+    parts = [
+        f"`{command}` on {machine()}; medians, one sitting. "
+        "[perf/README.md](perf/README.md) says what the rows send and how to read them.",
+        "\n".join(targets_table(results)),
+        "Beside others:",
+        "\n".join(peers_table(results, systems)),
+    ]
+    if measured:
+        parts += ["Start, idle, scale:", "\n".join(life_table(measured))]
+    parts += [f"Not measured: {why}." for why in missing.values()]
+    return "\n\n".join(parts) + "\n"
+
+
+def replace_in_readme(text: str, readme: Path = README) -> None:
+    """Puts the text between the marker comments."""
+    before, begin, rest = readme.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{readme} lacks {BEGIN} or {END}")
+    readme.write_text(f"{before}{BEGIN}\n{text}{END}{after}")
