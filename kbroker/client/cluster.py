@@ -113,7 +113,12 @@ class Cluster:
         node = self.nodes.get(node_id)
         if node is None:
             raise CallError(f"broker {node_id} is not known to the cluster")
-        return self._open(node.address)
+        try:
+            return self._open(node.address)
+        except ConnectError as error:
+            if node.address in self._bootstrap:
+                raise
+            raise ConnectError(f"{error} (the broker advertises this address)") from error
 
     def controller(self) -> Connection:
         """A connection for admin requests: the controller as metadata names it, else any."""

@@ -75,20 +75,24 @@ class Reader:
         for topic, index in self.positions:
             leader = self._cluster.retry(partial(leader_of, self._cluster, topic, index))
             by_leader.setdefault(leader, []).append((topic, index))
-        asked: list[tuple[int, Connection]] = []
-        for leader, partitions in by_leader.items():
-            try:
-                asked.append((leader, self._ask(leader, partitions, max_wait_ms)))
-            except ConnectError:
-                self._drop(leader, partitions)
-        for leader, connection in asked:
-            limit_s = self._cluster.timeout_s + max_wait_ms / 1000
-            try:
-                body = connection.receive(limit_s)
-            except ConnectError:
-                self._drop(leader, by_leader[leader])
-                continue
-            yield from self._take(leader, connection, body)
+        asked: dict[int, Connection] = {}
+        try:
+            for leader, partitions in by_leader.items():
+                try:
+                    asked[leader] = self._ask(leader, partitions, max_wait_ms)
+                except ConnectError:
+                    self._drop(leader, partitions)
+            for leader in list(asked):
+                try:
+                    body = asked[leader].receive(self._cluster.timeout_s + max_wait_ms / 1000)
+                except ConnectError:
+                    self._drop(leader, by_leader[leader])
+                    continue
+                yield from self._take(leader, asked.pop(leader), body)
+        finally:
+            for leader, connection in asked.items():  # an answer that nobody has read
+                connection.close()
+                self._sessions.pop(leader, None)
 
     def _drop(self, leader: int, partitions: list[Partition]) -> None:
         self._sessions.pop(leader, None)

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kbroker.client.cluster import Cluster
-from kbroker.client.errors import BrokerError, CallError, ConnectError, check
+from kbroker.client.errors import (
+    BrokerError,
+    CallError,
+    ConnectError,
+    RequestTimeoutError,
+    check,
+)
 from kbroker.client.offsets import leader_of
 from kbroker.client.partitioner import partition_for_key
 from kbroker.client.records import CODECS, Headers, OutgoingRecord, record_size
@@ -189,7 +195,7 @@ class Producer:
         for leader, batches in by_leader.items():
             try:
                 missed, refused = self._produce(leader, batches)
-            except ConnectError as broken:
+            except (ConnectError, RequestTimeoutError) as broken:
                 missed, refused = batches, broken
                 for batch in batches:
                     self._cluster.forget(batch.topic)

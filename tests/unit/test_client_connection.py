@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.client.address import Address
-from kbroker.client.cluster import Cluster
+from kbroker.client.cluster import Cluster, Node
 from kbroker.client.connection import Connection
 from kbroker.client.errors import (
     CallError,
@@ -160,3 +160,14 @@ def test_no_socket_is_left() -> None:
     with broker(lambda *_: None) as address, contextlib.suppress(ConnectError):
         Connection(address, timeout_s=10)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_an_advertised_address_that_is_none_is_told_as_such() -> None:
+    with broker(old_broker({3: (0, 11)})) as address:
+        cluster = Cluster(str(address), timeout_s=10)
+        nowhere = Address("127.0.0.1", free_ports(1)[0])
+        cluster.nodes = {7: Node(7, nowhere, None), 8: Node(8, address, None)}
+        assert cluster.connection(8).address == address
+        with pytest.raises(ConnectError, match="the broker advertises this address"):
+            cluster.connection(7)
+        cluster.close()
