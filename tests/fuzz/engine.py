@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 INTERESTING = (0, 1, 2, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 INPUT_BYTES_MAX = 1 << 16
-CUTS_MAX = 64
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -26,12 +25,14 @@ libc = ctypes.CDLL(None, use_errno=True)
 @dataclass(frozen=True)
 class Target:
     """`run` takes an input and raises AssertionError when its invariant does not hold. `seal`
-    makes a mutated input pass the checks that a mutation always breaks, such as a checksum."""
+    makes a mutated input pass the checks that a mutation always breaks, such as a checksum. Of
+    a longer input than `cuts_max` not every beginning is tried."""
 
     invariant: str
     corpus: Callable[[], Sequence[bytes]]
     run: Callable[[memoryview], None]
     seal: Callable[[bytes], bytes] = bytes
+    cuts_max: int = 64
 
 
 class Guarded:
@@ -74,12 +75,12 @@ def mutate(data: bytes, other: bytes, chosen: random.Random) -> bytes:
     return bytes(out[:INPUT_BYTES_MAX])
 
 
-def beginnings(data: bytes, chosen: random.Random) -> Iterator[bytes]:
+def beginnings(data: bytes, cuts_max: int, chosen: random.Random) -> Iterator[bytes]:
     """Byte by byte; of a long input the first and last cuts and some between."""
     lengths = range(len(data))
-    if len(data) > CUTS_MAX:
-        ends = (*lengths[: CUTS_MAX // 4], *lengths[-CUTS_MAX // 4 :])
-        lengths = sorted({*ends, *chosen.sample(lengths, CUTS_MAX // 2)})  # type: ignore[assignment]
+    if len(data) > cuts_max:
+        ends = (*lengths[: cuts_max // 4], *lengths[-cuts_max // 4 :])
+        lengths = sorted({*ends, *chosen.sample(lengths, cuts_max // 2)})  # type: ignore[assignment]
     for n in lengths:
         yield data[:n]
 
@@ -95,7 +96,7 @@ def fuzz(target: Target, seed: int, iterations: int) -> None:
             data = target.seal(data)
         try:
             target.run(guarded.place(data))
-            for beginning in beginnings(data, chosen):
+            for beginning in beginnings(data, target.cuts_max, chosen):
                 target.run(guarded.place(beginning))
         except AssertionError:
             print(f"turn {turn}: {target.invariant}: broken by {data.hex()}", file=sys.stderr)

@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
-from tests.fuzz.targets import CANARIES, TARGETS
+from tests.fuzz import files, targets
+from tests.fuzz.targets import CANARIES
 from tests.support.tree import ROOT
+
+TARGETS = {**targets.TARGETS, **files.TARGETS}
 
 
 def run(name: str, seed: int, iterations: int) -> subprocess.CompletedProcess[str]:
