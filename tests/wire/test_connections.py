@@ -332,3 +332,34 @@ def test_request_size_limit(start_target: StartBroker) -> None:
         connection.send_bytes(struct.pack(">i", 10001))
         connection.wait_closed()
     still_serves(broker)
+
+
+def test_connections_in_all(start_target: StartBroker) -> None:
+    """Beyond max.connections a client waits to be accepted until a place comes free."""
+    broker = start_target({"max.connections": "8"})
+    held = [WireConnection(broker.port) for _ in range(8)]
+    served = [connection for connection in held if is_served(connection)]
+    with WireConnection(broker.port) as extra:
+        correlation_id = extra.send(API_VERSIONS, 0)
+        assert extra.is_silent(0.3)
+        served[0].close()
+        extra.receive(API_VERSIONS, 0, correlation_id)
+    for connection in held:
+        connection.close()
+
+
+def is_served(connection: WireConnection) -> bool:
+    """True where the connection was accepted; a broker may count some of its own as well."""
+    correlation_id = connection.send(API_VERSIONS, 0)
+    if connection.is_silent(1):
+        return False
+    connection.receive(API_VERSIONS, 0, correlation_id)
+    return True
+
+
+def test_null_records(start_kbroker: StartBroker, topic: str) -> None:
+    """Answered like empty ones. Not compared with Kafka 4.3, which never answers them."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic)
+    answer = wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, None))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 87

@@ -1,0 +1,81 @@
+"""With durability=fsync no reader sees, and no acks=all producer is told of, what is not synced.
+
+The syncs are held up by strace, so that the time between append and sync can be looked at.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.reference.crafted_batches import batch, values_of
+from tests.support import wire
+from tests.support.needs import need_command
+from tests.support.processes import BrokerProcess
+from tests.support.wire import FETCH, LIST_OFFSETS, PRODUCE, WireConnection
+from tests.wire.test_connections import fetch_body, produce_body
+
+HOLD_S = 3
+
+
+@contextmanager
+def slow_syncs(broker: BrokerProcess) -> Iterator[None]:
+    """Every fdatasync takes HOLD_S seconds longer."""
+    program = need_command("strace", "strace")
+    tracer = subprocess.Popen(
+        [program, "-f", "-p", str(broker.pid), "-o", "/dev/null", "-e", "trace=fdatasync",
+         "-e", f"inject=fdatasync:delay_enter={HOLD_S}s"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert tracer.stderr is not None
+    first = tracer.stderr.readline()
+    assert "attached" in first, first
+    try:
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait(30)
+
+
+def end_offset(port: int, topic: str) -> int:
+    part = {"partition_index": 0, "timestamp": -1}
+    body = {"replica_id": -1, "topics": [{"name": topic, "partitions": [part]}]}
+    answer = wire.call_once(port, LIST_OFFSETS, 7, body)
+    return int(answer["topics"][0]["partitions"][0]["offset"])
+
+
+@pytest.mark.timeout(120)
+def test_nothing_unsynced_is_seen(start_kbroker: Callable[..., BrokerProcess], topic: str) -> None:
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic)
+    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, batch(b"before")))
+    with slow_syncs(broker), WireConnection(broker.port) as producer:
+        waiting = producer.send(PRODUCE, 9, produce_body(topic, batch(b"held")))
+        assert producer.is_silent(0.5)
+        assert end_offset(broker.port, topic) == 1
+        answer = wire.call_once(broker.port, FETCH, 11, fetch_body(topic, 1))
+        part = answer["responses"][0]["partitions"][0]
+        assert (part["high_watermark"], part["error_code"]) == (1, 0)
+        assert not part["records"]
+        quick = wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, batch(b"1"), acks=1))
+        assert quick["responses"][0]["partition_responses"][0]["base_offset"] == 2
+        assert producer.is_silent(0.1)
+        held = producer.receive(PRODUCE, 9, waiting)
+        assert held["responses"][0]["partition_responses"][0]["base_offset"] == 1
+        seen = wire.call_once(broker.port, FETCH, 11, fetch_body(topic, 1))
+        records = seen["responses"][0]["partitions"][0]["records"]
+        assert values_of(records)[0] == (1, b"held")
+
+
+@pytest.mark.timeout(120)
+def test_page_cache_does_not_wait(start_kbroker: Callable[..., BrokerProcess], topic: str) -> None:
+    """The relaxed durability answers before any sync."""
+    broker = start_kbroker({"kbroker.durability": "page-cache"})
+    wire.create_topic(broker.port, topic)
+    with slow_syncs(broker), WireConnection(broker.port, timeout_s=HOLD_S / 2) as producer:
+        for _ in range(20):
+            producer.call(PRODUCE, 9, produce_body(topic, batch(b"quick")))
+        assert end_offset(broker.port, topic) == 20
