@@ -25,6 +25,7 @@ from kbroker.ext.journal cimport (
     journal_commit,
     journal_reserve,
 )
+from kbroker.ext.log_flush cimport log_flush
 from kbroker.ext.log_state cimport (
     LOG_COORDINATOR_FENCED,
     LOG_CORRUPT,
@@ -364,6 +365,8 @@ cdef int append_locked(Log* log, int origin, uint8_t* batch, const BatchInfo* in
 
 cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* info,
                          int64_t now_ms, AppendResult* out) noexcept nogil:
+    cdef int64_t ignored
+    cdef bint flush
     cdef int code
     out.base_offset = -1
     out.last_offset = -1
@@ -374,7 +377,11 @@ cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* 
     out.leo = log.leo
     code = append_locked(log, origin, batch, info, now_ms, out)
     out.log_start = log.log_start
+    flush = log.journal == NULL and log.leo - log.recovery_point >= log.cfg.flush_messages
     pthread_mutex_unlock(&log.lock)
+    if code == LOG_OK and flush:
+        # flush.messages: before the answer, as Kafka does; readers may have seen it by then.
+        code = log_flush(log, now_ms, &ignored)
     return code
 
 

@@ -271,11 +271,14 @@ cdef int segment_load_times(Segment* s) noexcept nogil:
     """From the last entry of the time index, which holds the largest when the segment is sealed."""
     if s.largest_timestamp != TIMES_UNKNOWN:
         return 0
+    cdef bint mapped = s.times.map != NULL
     cdef int error = index_load(&s.times)
     if error:
         return error
     s.largest_timestamp = s.times.last_timestamp
     s.offset_of_largest_timestamp = s.times.last_offset
+    if not mapped:
+        index_release(&s.times)
     return 0
 
 

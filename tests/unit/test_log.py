@@ -74,6 +74,14 @@ class TestAppend:
         with pytest.raises(DiskError, match="closed"):
             log.read(0, 100)
 
+    def test_flush_messages_is_kept_before_the_answer(self, folder):
+        log = open_log(folder, flush_messages=3)
+        points = []
+        for _ in range(7):
+            log.append(batch(), leader_epoch=0)
+            points.append(log.recovery_point)
+        assert points == [0, 0, 3, 3, 3, 6, 6]
+
 
 class TestRead:
     def test_begins_with_the_batch_that_holds_the_offset(self, folder):

@@ -134,30 +134,75 @@ class TestSmallDisk:
         assert refused == 3
 
 
-# A library in front of the C library, which fails the n-th call of a kind.
+# A library in front of the C library, which fails the n-th call of a kind from now on.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/types.h>
-static int countdown = -1, kind = 0;
-void fail_next(int which, int n) { kind = which; countdown = n; }
-static int fails(int which) { return kind == which && countdown >= 0 && countdown-- == 0; }
+static int countdown = -1, kind = 0, code = EIO, hits = 0;
+void fail_next(int which, int n, int with) { kind = which; countdown = n; code = with; hits = 0; }
+int failed(void) { return hits; }
+static int fails(int which) {
+    if (kind != which || countdown < 0 || countdown-- != 0) return 0;
+    hits++;
+    return 1;
+}
+#define REAL(name, result, ...) \
+    static result (*real)(__VA_ARGS__); \
+    if (!real) real = (result (*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
 ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) {
-    static ssize_t (*real)(int, const void *, size_t, off_t);
-    if (!real) real = dlsym(RTLD_NEXT, "pwrite64");
-    if (fails(1)) { real(fd, p, n / 2, at); errno = EIO; return -1; }
+    REAL(pwrite64, ssize_t, int, const void *, size_t, off_t);
+    if (fails(1)) { real(fd, p, n / 2, at); errno = code; return -1; }
     return real(fd, p, n, at);
 }
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return pwrite64(fd, p, n, at); }
 int fdatasync(int fd) {
-    static int (*real)(int);
-    if (!real) real = dlsym(RTLD_NEXT, "fdatasync");
-    if (fails(2)) { errno = EIO; return -1; }
+    REAL(fdatasync, int, int);
+    if (fails(2)) { errno = code; return -1; }
     return real(fd);
 }
+int fsync(int fd) {
+    REAL(fsync, int, int);
+    if (fails(3)) { errno = code; return -1; }
+    return real(fd);
+}
+int ftruncate64(int fd, off_t n) {
+    REAL(ftruncate64, int, int, off_t);
+    if (fails(4)) { errno = code; return -1; }
+    return real(fd, n);
+}
+int ftruncate(int fd, off_t n) { return ftruncate64(fd, n); }
+int fallocate64(int fd, int mode, off_t at, off_t n) {
+    REAL(fallocate64, int, int, int, off_t, off_t);
+    if (fails(5)) { errno = code; return -1; }
+    return real(fd, mode, at, n);
+}
+int fallocate(int fd, int mode, off_t at, off_t n) { return fallocate64(fd, mode, at, n); }
+int rename(const char *old, const char *new) {
+    REAL(rename, int, const char *, const char *);
+    if (fails(6)) { errno = code; return -1; }
+    return real(old, new);
+}
+ssize_t write(int fd, const void *p, size_t n) {
+    REAL(write, ssize_t, int, const void *, size_t);
+    if (fails(7)) { errno = code; return -1; }
+    return real(fd, p, n);
+}
 """
+
+KINDS = {
+    "pwrite": 1,
+    "fdatasync": 2,
+    "fsync": 3,
+    "ftruncate": 4,
+    "fallocate": 5,
+    "rename": 6,
+    "write": 7,
+}
 
 
 @pytest.fixture(scope="module")
@@ -179,8 +224,9 @@ def run_with(shim, folder, script):
         from pathlib import Path
         from kbroker.errors import DiskError
         from tests.support.logs import batch, open_log, read_all
-        fail = ctypes.CDLL({str(shim)!r}).fail_next
-        PWRITE, FDATASYNC = 1, 2
+        library = ctypes.CDLL({str(shim)!r})
+        fail, failed = library.fail_next, library.failed
+        PWRITE, FDATASYNC, EIO = 1, 2, 5
         folder = Path({str(folder)!r})
     """
     code = textwrap.dedent(prelude) + textwrap.dedent(script)
@@ -202,7 +248,7 @@ class TestFailing:
             for i in range(3):
                 log.append(batch(1, 1000, i), leader_epoch=0)
             size = log.size_bytes
-            fail(PWRITE, 0)
+            fail(PWRITE, 0, EIO)
             for _ in range(2):
                 try:
                     log.append(batch(1, 1000), leader_epoch=0)
@@ -223,7 +269,7 @@ class TestFailing:
             for i in range(6):
                 log.append(batch(1, 1000, i), leader_epoch=0)
             before = log.recovery_point
-            fail(FDATASYNC, {nth})
+            fail(FDATASYNC, {nth}, EIO)
             for _ in range(2):
                 try:
                     log.flush()
@@ -237,6 +283,61 @@ class TestFailing:
                 sys.exit("appended")
             except DiskError:
                 pass
+        """)  # fmt: skip
+
+    @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_the_nth_call_fails_for_every_n(self, folder, shim, kind, code):
+        """Whatever fails, what was acknowledged comes back, and nothing that was not."""
+        run_with(shim, folder, f"""
+            import itertools
+            from kbroker.ext import records
+            SETTINGS = dict(segment_bytes=900, index_interval_bytes=150)
+
+            def live(folder, acknowledged):
+                try:
+                    log = open_log(folder, **SETTINGS)
+                except DiskError:
+                    return
+                for i in range(18):
+                    data = batch(1, 120, 1000 + i, producer_id=1, producer_epoch=0,
+                                 base_sequence=len(acknowledged))
+                    try:
+                        base, _ = log.append(data, leader_epoch=i // 10)
+                    except DiskError:
+                        continue
+                    assert base == len(acknowledged)
+                    acknowledged.append(i)
+                    if i % 6 == 5:
+                        try:
+                            log.flush()
+                        except DiskError:
+                            pass
+                seen = [r.timestamp - 1000 for r in records.read(read_all(log))] \
+                    if log.offline is None else acknowledged
+                assert seen == acknowledged, (seen, acknowledged)
+                try:
+                    log.close()
+                except DiskError:
+                    pass
+
+            for n in itertools.count():
+                here, acknowledged = folder / f"n{{n}}-0", []
+                here.parent.mkdir(exist_ok=True)
+                fail({KINDS[kind]}, n, {code})
+                live(here, acknowledged)
+                reached = failed()
+                fail(0, -1, 0)
+                for clean in (False, False):
+                    log = open_log(here, clean=clean, **SETTINGS)
+                    found = [r.timestamp - 1000 for r in records.read(read_all(log))]
+                    assert found == acknowledged, (n, found, acknowledged)
+                    last = [one[2] for one in log.producers()]
+                    assert last == [len(acknowledged) - 1][:len(acknowledged)]
+                    log.close(clean=False)
+                if not reached:
+                    break
+            assert n > 0
         """)  # fmt: skip
 
     def test_an_error_of_an_open_folder_is_told(self, tmp_path):
