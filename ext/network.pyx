@@ -17,7 +17,10 @@ from kbroker.ext.connection cimport API_KEYS_MAX, Job
 from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_mutex_lock, pthread_mutex_unlock,
 )
-from kbroker.ext.sockets cimport poll, write
+from kbroker.ext.sockets cimport usleep, write
+
+cdef enum:
+    TURN_WAIT_US = 20           # between looks whether a turn is over; most take less
 
 
 cdef void thread_wake(NetThread* thread) noexcept nogil:
@@ -121,7 +124,7 @@ cdef void turn_end(uint64_t* turns) noexcept nogil:
 cdef void wait_for_turn(uint64_t* turns) noexcept nogil:
     cdef uint64_t seen = atomic_load_u64(turns)
     while seen & 1 and atomic_load_u64(turns) == seen:
-        poll(NULL, 0, 1)
+        usleep(TURN_WAIT_US)
 
 
 cdef void net_synchronize(Net* net) noexcept nogil:

@@ -442,7 +442,7 @@ cdef void connection_cancel_ops(Connection* connection) noexcept nogil:
         if op.state == OP_PARKED:
             op.state = OP_DEAD
             # What is lent to a job is cancelled when the job comes back.
-            if op.on_cancel != NULL and op.reply.thread != NULL:
+            if op.reply.thread != NULL and op.on_cancel != NULL:
                 op.on_cancel(op)
         op.state = OP_DEAD
         op_drop(op)

@@ -17,7 +17,7 @@ from kbroker.ext.listener cimport acceptor_start, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_init
 from kbroker.ext.loop cimport thread_free, thread_main, thread_new
 from kbroker.ext.memory cimport pool_destroy, pool_init
-from kbroker.ext.network cimport thread_wake
+from kbroker.ext.network cimport thread_run_posts, thread_wake
 from kbroker.ext.posix cimport (
     ENOMEM, close, pthread_create, pthread_join, pthread_mutex_destroy, pthread_mutex_init,
     snprintf,
@@ -107,6 +107,12 @@ cdef bint is_anything_running(Net* net) noexcept nogil:
     return False
 
 
+cdef void run_late_posts(NetThread* thread) noexcept nogil:
+    """In place of a thread that has ended."""
+    while thread_run_posts(thread):
+        pass
+
+
 cdef void net_stop(Net* net, int64_t deadline_ms) noexcept nogil:
     cdef int64_t until_ns = monotonic_ns() + deadline_ms * 1000000
     cdef int index
@@ -121,6 +127,9 @@ cdef void net_stop(Net* net, int64_t deadline_ms) noexcept nogil:
             net.threads[index].started = 0
     io_pool_stop(net)
     queue_close(&net.control)
+    # What came home since: handlers let go of it now, while what they refer to still lives.
+    for index in range(net.threads_count):
+        run_late_posts(net.threads[index])
 
 
 cdef void drop_jobs(Net* net, JobQueue* queue) noexcept nogil:

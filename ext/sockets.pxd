@@ -17,6 +17,7 @@ cdef extern from "<sys/uio.h>" nogil:
 cdef extern from "<unistd.h>" nogil:
     ssize_t read(int fd, void* buffer, size_t count)
     ssize_t write(int fd, const void* buffer, size_t count)
+    int usleep(unsigned int microseconds)
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int out, int source, off_t* offset, size_t count)
