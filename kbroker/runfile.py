@@ -20,22 +20,22 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 __all__ = ["RunInfo", "alive", "pid_ticks", "read", "remove", "run_file", "running", "write"]
 
 _NAME = ".kbroker-run.json"
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(NamedTuple):
     """The content of the file; see the module's text for the fields."""
 
     pid: int
     pid_ticks: int
     started_ms: int
-    listeners: list[str] = field(default_factory=list)
+    listeners: Sequence[str] = ()
     durability: str = "fsync"
     version: str = ""
     log_file: str | None = None
@@ -71,7 +71,7 @@ def write(
     )
     path = run_file(data_dir)
     fresh = path.with_name(f"{_NAME}.{os.getpid()}")
-    fresh.write_text(json.dumps(asdict(info)) + "\n")
+    fresh.write_text(json.dumps(info._asdict()) + "\n")
     fresh.replace(path)
 
 

@@ -9,7 +9,6 @@ from there to the logs and the data plane (kbroker.api.publish).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from kbroker.api.topic_names import has_collision_chars, unified
@@ -54,18 +53,26 @@ class DataPlanePort(Protocol):
     def wake(self, log: Any) -> None: ...
 
 
-@dataclass(slots=True)
 class Services:
     """The parts of the broker that handlers work on; one for the broker's whole life."""
 
-    config: BrokerConfig
-    store: StorePort
-    logs: LogManager
-    data_plane: DataPlanePort
-    clock: Clock
-    endpoints: Mapping[str, Endpoint] = field(default_factory=dict)
-    producer_ids: range = range(0)
-    collisions: dict[str, set[str]] = field(default_factory=dict)
+    def __init__(  # noqa: PLR0917
+        self,
+        config: BrokerConfig,
+        store: StorePort,
+        logs: LogManager,
+        data_plane: DataPlanePort,
+        clock: Clock,
+        endpoints: Mapping[str, Endpoint],
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.logs = logs
+        self.data_plane = data_plane
+        self.clock = clock
+        self.endpoints = endpoints
+        self.producer_ids = range(0)
+        self.collisions: dict[str, set[str]] = {}
 
     @property
     def image(self) -> Image:
@@ -95,8 +102,7 @@ class Services:
         return next(iter(sorted(names)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """One request: who sent it, over which listener, in which version."""
 
     services: Services

@@ -16,7 +16,6 @@ from typing import Final
 from kbroker.config.definitions import BROKER, find_broker_key, is_plugin_key, unknown_key_text
 from kbroker.config.definitions_kbroker import PAGE_CACHE
 from kbroker.config.listeners import Listener, resolve_listeners
-from kbroker.config.properties import read_properties
 from kbroker.config.types import (
     ConfigError,
     ConfigKey,
@@ -258,6 +257,8 @@ def load_config(
     texts: dict[str, str] = {}
     sources: dict[str, str] = {}
     if path is not None:
+        from kbroker.config.properties import read_properties  # noqa: PLC0415  not every start
+
         for name, found in read_properties(path).items():
             texts[name] = found.value
             sources[name] = f"{path}, line {found.line}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Final
 
@@ -66,7 +65,7 @@ REMOVED: Final = frozenset(
 )
 
 # Settings of one listener (and SASL mechanism), and of plugins that name their own keys.
-_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.)??(?P<base>.+)\Z")
+_LISTENER: Final = r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.)??(?P<base>.+)"
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
 
 
@@ -75,8 +74,8 @@ def find_broker_key(name: str) -> ConfigKey | None:
     key = BROKER.get(name)
     if key is not None:
         return key
-    listener = _LISTENER.match(name)
-    while listener is not None:
+    listener = re.fullmatch(_LISTENER, name) if name.startswith("listener.name.") else None
+    if listener is not None:
         base = listener.group("base")
         if base in BROKER:
             return BROKER[base]
@@ -102,5 +101,7 @@ def unknown_key_text(name: str) -> str:
         return f"unknown key {name}: Apache Kafka 4.0 removed it, take the line out"
     if name in TOPIC:
         return f"unknown key {name}: it is a setting of topics, not of the broker"
+    import difflib  # noqa: PLC0415  only for a mistake
+
     near = difflib.get_close_matches(name, BROKER, n=1, cutoff=0.6)
     return f"unknown key {name}" + (f": did you mean {near[0]}?" if near else "")

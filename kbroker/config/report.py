@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import NamedTuple
 
 from kbroker.config.broker import BrokerConfig, shown_value
@@ -39,6 +38,8 @@ def explain(name: str) -> list[str]:
     lines = [line for kind, key in rooms.items() if key is not None for line in _explain(kind, key)]
     if lines:
         return lines
+    import difflib  # noqa: PLC0415  only for a mistake
+
     near = difflib.get_close_matches(name, [*BROKER, *TOPIC, *GROUP], n=1, cutoff=0.6)
     hint = f": did you mean {near[0]}?" if near else ""
     raise ConfigError(f"unknown key {name}{hint}")

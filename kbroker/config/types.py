@@ -57,8 +57,6 @@ LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
 
 _INTEGER_BITS: Final = {SHORT: 16, INT: 32, LONG: 64}
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+\Z")
-_COMMA: Final = re.compile(r"\s*,\s*")
 
 
 class Check(NamedTuple):
@@ -179,7 +177,7 @@ def non_empty() -> Check:
     return Check("non-empty string", ensure)
 
 
-_THROTTLED: Final = re.compile(r"([0-9]+:[0-9]+)?\Z")
+_THROTTLED: Final = r"([0-9]+:[0-9]+)?"
 
 
 def throttled_replicas() -> Check:
@@ -187,15 +185,15 @@ def throttled_replicas() -> Check:
 
     def ensure(name: str, value: Value) -> None:
         entries = [entry.strip() for entry in value] if isinstance(value, list) else []
-        if entries != ["*"] and not all(_THROTTLED.match(entry) for entry in entries):
+        if entries != ["*"] and not all(re.fullmatch(_THROTTLED, entry) for entry in entries):
             wrong = "must be the literal '*' or a list of pairs partition:broker"
             raise invalid(name, format_value(value), wrong)
 
     return Check("[partitionId]:[brokerId],[partitionId]:[brokerId],...", ensure)
 
 
-_DURATION: Final = re.compile(
-    r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?\Z"
+_DURATION: Final = (
+    r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?"
 )
 
 
@@ -203,7 +201,7 @@ def offset_reset() -> Check:
     """latest, earliest or by_duration: with an ISO 8601 duration (KIP-1106)."""
 
     def ensure(name: str, value: Value) -> None:
-        if value not in ("latest", "earliest") and not _DURATION.match(str(value)):
+        if value not in ("latest", "earliest") and not re.fullmatch(_DURATION, str(value)):
             raise invalid(name, value, "must be latest, earliest or by_duration:PnDTnHnMn.nS")
 
     return Check("[latest, earliest, by_duration:PnDTnHnMn.nS]", ensure)
@@ -235,13 +233,14 @@ def parse_type(name: str, kind: Type, text: str | None) -> Value:
         except ValueError:
             raise invalid(name, text, "Not a number of type DOUBLE") from None
     if kind is LIST:
-        return _COMMA.split(trimmed) if trimmed else []
+        return [entry.strip() for entry in trimmed.split(",")] if trimmed else []
     return trimmed
 
 
 def _parse_integer(name: str, kind: Type, text: str) -> int:
     bound = 1 << (_INTEGER_BITS[kind] - 1)
-    if not _INTEGER.match(text) or not -bound <= int(text) < bound:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not (digits.isascii() and digits.isdigit()) or not -bound <= int(text) < bound:
         raise invalid(name, text, f"Not a number of type {kind.name}")
     return int(text)
 

@@ -11,16 +11,18 @@ the next replay; who keeps one longer than its turn copies what it needs.
 
 from __future__ import annotations
 
-import uuid as uuids
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import BugError
 
 from .features import KRAFT_VERSION, METADATA_VERSION, check_metadata_version
 from .records import access, cluster, topics
 from .records.schema import Record
+
+if TYPE_CHECKING:
+    from uuid import UUID
 
 NO_LEADER = -1
 """Leader of a partition that nobody leads."""
@@ -57,9 +59,11 @@ class Topic:
         self._ordered = True
 
     @property
-    def uuid(self) -> uuids.UUID:
+    def uuid(self) -> UUID:
         """The id as the messages of the protocol have it."""
-        return uuids.UUID(bytes=self.id)
+        from uuid import UUID  # noqa: PLC0415  kio brings it in later; the start need not
+
+        return UUID(bytes=self.id)
 
     @property
     def partitions(self) -> Mapping[int, Partition]:
@@ -104,9 +108,9 @@ class Image:
         """Level of `metadata.version`; -1 before the first record said it."""
         return self.features.get(METADATA_VERSION, NO_METADATA_VERSION)
 
-    def topic_by_id(self, topic_id: bytes | uuids.UUID) -> Topic | None:
+    def topic_by_id(self, topic_id: bytes | UUID) -> Topic | None:
         """The topic of an id, None where there is none."""
-        if isinstance(topic_id, uuids.UUID):
+        if not isinstance(topic_id, bytes):
             topic_id = topic_id.bytes
         return self._topics_by_id.get(topic_id)
 

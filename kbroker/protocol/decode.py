@@ -12,10 +12,8 @@ with Metadata 13.
 
 from __future__ import annotations
 
-import datetime
 import functools
 import struct
-import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -163,10 +161,10 @@ def _value_reader(field: Field, flexible: bool) -> Reader:
     if field.kind == "bool":
         return lambda cursor: cursor.take(1) != b"\0"
     if field.kind in ("timedelta_i32", "timedelta_i64"):
+        from datetime import timedelta  # noqa: PLC0415  as below
+
         number = struct.Struct(">i" if field.kind == "timedelta_i32" else ">q")
-        return lambda cursor: datetime.timedelta(
-            milliseconds=number.unpack(cursor.take(number.size))[0]
-        )
+        return lambda cursor: timedelta(milliseconds=number.unpack(cursor.take(number.size))[0])
     if field.kind == "uuid":
         return _read_uuid
     if field.kind == "struct":
@@ -181,9 +179,11 @@ def _nullable(field: Field) -> Reader:
     return lambda cursor: None if cursor.take(1) == b"\xff" else read_struct(cursor)
 
 
-def _read_uuid(cursor: Cursor) -> uuid.UUID | None:
+def _read_uuid(cursor: Cursor) -> Any:
+    from uuid import UUID  # noqa: PLC0415  what kio imports later would delay the start
+
     data = cursor.take(16)
-    return uuid.UUID(bytes=data) if any(data) else None
+    return UUID(bytes=data) if any(data) else None
 
 
 def _text_reader(field: Field, flexible: bool) -> Reader:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import struct
-import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -132,7 +131,7 @@ def _nullable(write_struct: Writer) -> Writer:
 
 
 def _write_uuid(out: bytearray, value: Any) -> None:
-    out += value.bytes if isinstance(value, uuid.UUID) else value or _ZERO_UUID
+    out += getattr(value, "bytes", value) or _ZERO_UUID  # a uuid.UUID, 16 bytes or null
 
 
 def _write_compact(out: bytearray, value: Any) -> None:

@@ -8,15 +8,17 @@ strategies: 150 ms and more) and asyncio (used in one type alias: 25 ms and 7 MB
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import sys
 import types
 import typing
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    import dataclasses
 
 _UNWANTED = ("asyncio", "hypothesis")
 
@@ -82,6 +84,8 @@ def _schema(key: ApiKey, version: int, kind: str) -> Any:
 @functools.cache
 def fields_of(schema: Any) -> tuple[Field, ...]:
     """The fields of one struct."""
+    import dataclasses  # noqa: PLC0415  with kio, not at the start
+
     fields = [_field(field) for field in dataclasses.fields(schema)]
     plain = [field for field in fields if field.tag is None]
     tagged = [field for field in fields if field.tag is not None]
@@ -89,6 +93,8 @@ def fields_of(schema: Any) -> tuple[Field, ...]:
 
 
 def _field(field: dataclasses.Field[Any]) -> Field:
+    import dataclasses  # noqa: PLC0415
+
     hint, nullable = _strip_none(field.type)
     is_array = typing.get_origin(hint) is tuple
     if is_array:

@@ -22,7 +22,6 @@ import os
 import re
 import shutil
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -40,7 +39,7 @@ from kbroker.storage.checkpoints import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
-from kbroker.uuids import uuid_text
+from kbroker.uuids import random_uuid, uuid_text
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 
@@ -375,7 +374,7 @@ def _flush(log: LogPort, now_ms: int, idle_ms: int) -> int:
 
 def _aside_name(folder: str, suffix: str) -> str:
     """A name that no partition has, cut so that the file system takes it."""
-    tail = f".{uuid.uuid4().hex}{suffix}"
+    tail = f".{random_uuid().hex()}{suffix}"
     return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
 
 
