@@ -210,7 +210,8 @@ def test_same_partition_twice(s: Script, version: int) -> None:
         {"index": 0, "records": s.batch(b"first")},
         {"index": 0, "records": s.batch(b"second")},
     ]
-    s.call(0, version, {"acks": -1, "topic_data": [field | {"partition_data": parts}]})
+    body = {"acks": -1, "timeout": 10000, "topic_data": [field | {"partition_data": parts}]}
+    s.call(0, version, body)
     s.fetch(topic, 0)
 
 
