@@ -72,7 +72,6 @@ cdef enum:                           # Kafka error code
     BATCH_COUNT_MISMATCH = -13       # 87  count and last offset delta disagree
     BATCH_CONTROL = -14              # 87  control batch from a client
     BATCH_BAD_SEQUENCE = -15         # 87  producer id with a sequence below 0
-    BATCH_BAD_EPOCH = -16            # 87  producer id with an epoch below 0
     BATCH_BAD_RECORD = -17           # 87  a length or varint in a record is wrong
     BATCH_RECORDS_LEFT = -18         # 87  bytes left after the last record
     BATCH_BAD_OFFSET_DELTA = -19     # 87  a record's offset delta is not its index

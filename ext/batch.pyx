@@ -119,8 +119,6 @@ cdef int check_producer_fields(const BatchInfo* info) noexcept nogil:
     if info.producer_id > NO_PRODUCER_ID:
         if info.base_sequence < 0:
             return BATCH_BAD_SEQUENCE
-        if info.producer_epoch < 0:
-            return BATCH_BAD_EPOCH
     if info.log_append_time:
         return BATCH_APPEND_TIME
     return BATCH_OK

@@ -10,10 +10,8 @@ ctypedef struct Broker:
     Registry registry
     Journal* journal                # NULL: durability=page-cache
     SessionCache sessions
+    int32_t node_id
     int32_t fetch_bytes_max         # fetch.max.bytes
-    int64_t producer_appends        # atomic statistics
-    int64_t bytes_in
-    int64_t bytes_out
 
 cdef inline Broker* broker_of(Net* net) noexcept nogil:
     return <Broker*>net.broker

@@ -10,6 +10,7 @@ class DataPlane:
         cls,
         settings: dict[str, int],
         *,
+        node_id: int = 1,
         fetch_bytes_max: int = 57671680,
         fetch_sessions_max: int = 1000,
     ) -> Self: ...

@@ -89,12 +89,13 @@ cdef void synchronize(void* net) noexcept nogil:
 cdef class DataPlane:
     """See the module. `settings` are the engine's."""
 
-    def __cinit__(self, settings, *, int32_t fetch_bytes_max=57671680,
+    def __cinit__(self, settings, *, int32_t node_id=1, int32_t fetch_bytes_max=57671680,
                   int64_t fetch_sessions_max=1000):
         self.broker = <Broker*>calloc(1, sizeof(Broker))
         if self.broker == NULL or registry_init(&self.broker.registry) != 0:
             raise MemoryError("no memory for the data plane")
         sessions_init(&self.broker.sessions, fetch_sessions_max)
+        self.broker.node_id = node_id
         self.broker.fetch_bytes_max = fetch_bytes_max
         self.engine = Engine(settings)
         self.engine.net.broker = self.broker

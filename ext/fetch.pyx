@@ -84,7 +84,10 @@ cdef void find_log(Fetch* fetch, FetchPartition* partition) noexcept nogil:
     if partition.target.name == NULL:
         topic = registry_by_id(&fetch.broker.registry, partition.target.id)
         if topic == NULL:
-            partition.error = UNKNOWN_TOPIC_ID
+            # A session that has seen the topic knows it by name, as Kafka's does.
+            partition.error = UNKNOWN_TOPIC_OR_PARTITION if partition.target.known \
+                else UNKNOWN_TOPIC_ID
+            partition.aborted_count = 0
             return
     else:
         topic = registry_by_name(&fetch.broker.registry, partition.target.name,
@@ -92,6 +95,7 @@ cdef void find_log(Fetch* fetch, FetchPartition* partition) noexcept nogil:
     if topic == NULL or partition.target.partition < 0 \
             or partition.target.partition >= topic.partitions_count:
         partition.error = UNKNOWN_TOPIC_OR_PARTITION
+        partition.aborted_count = 0     # empty, where an error of the log has null
         return
     partition.log = topic_log(topic, partition.target.partition)
     if partition.log == NULL:
@@ -199,6 +203,8 @@ cdef bint update_cached(Session* session, FetchPartition* partition,
     if cached.log_start != partition.log_start:
         cached.log_start = partition.log_start
         news = True
+    if partition.log != NULL:
+        cached.target.known = True
     if partition.error != NONE:
         cached.high_watermark = -1      # so that its end is told, too
         news = True
@@ -334,7 +340,7 @@ cdef bint write_partitions(Fetch* fetch, Writer* w, Reply* reply,
         fetch_put_partition(w, fetch.version, partition)
         if not put_records(w, reply, body, partition):
             return False
-        fetch_put_partition_tags(w, fetch.version, partition)
+        fetch_put_partition_tags(w, fetch.version, fetch.broker.node_id, partition)
         left -= 1
         if left == 0:
             fetch_put_end(w, fetch.version)

@@ -61,6 +61,6 @@ cdef void fetch_put_topic(Writer* w, int16_t version, const FetchTarget* target,
 cdef void fetch_put_partition(Writer* w, int16_t version,
                               const FetchPartition* partition) noexcept nogil
 # After the records.
-cdef void fetch_put_partition_tags(Writer* w, int16_t version,
+cdef void fetch_put_partition_tags(Writer* w, int16_t version, int32_t node_id,
                                    const FetchPartition* partition) noexcept nogil
 cdef void fetch_put_end(Writer* w, int16_t version) noexcept nogil

@@ -1,6 +1,8 @@
 """Reading and writing Fetch; see fetch_wire.pxd."""
 from libc.string cimport memcpy, memset
 
+from kbroker.ext.atomics cimport atomic_load_i32
+from kbroker.ext.error_codes cimport FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER
 from kbroker.ext.wire cimport (
     TOPIC_NAME_BYTES_MAX,
     Slice,
@@ -37,7 +39,10 @@ cdef enum:
     PARTITION_BYTES_MIN = 16
     TAG_REPLICA_STATE = 1
     TAG_DIVERGING_EPOCH = 0
+    TAG_CURRENT_LEADER = 1
+    LEADER_NAMED = 16
     DIVERGING_EPOCH_BYTES = 13      # epoch, end offset, no tags
+    CURRENT_LEADER_BYTES = 9        # node, epoch, no tags
     RESPONSE_PARTITION_BYTES = 96
     ABORTED_BYTES = 17
 
@@ -203,16 +208,26 @@ cdef void fetch_put_end(Writer* w, int16_t version) noexcept nogil:
         put_no_tags(w)
 
 
-cdef void fetch_put_partition_tags(Writer* w, int16_t version,
+cdef inline bint names_leader(int16_t version, const FetchPartition* p) noexcept nogil:
+    return version >= LEADER_NAMED and (p.error == NOT_LEADER_OR_FOLLOWER
+                                        or p.error == FENCED_LEADER_EPOCH)
+
+
+cdef void fetch_put_partition_tags(Writer* w, int16_t version, int32_t node_id,
                                    const FetchPartition* p) noexcept nogil:
+    cdef bint leader = names_leader(version, p)
     if version < FLEXIBLE:
         return
-    if p.diverging_epoch < 0:
+    put_uvarint(w, (1 if p.diverging_epoch >= 0 else 0) + (1 if leader else 0))
+    if p.diverging_epoch >= 0:
+        put_uvarint(w, TAG_DIVERGING_EPOCH)
+        put_uvarint(w, DIVERGING_EPOCH_BYTES)
+        put_i32(w, p.diverging_epoch)
+        put_i64(w, p.diverging_end)
         put_no_tags(w)
-        return
-    put_uvarint(w, 1)
-    put_uvarint(w, TAG_DIVERGING_EPOCH)
-    put_uvarint(w, DIVERGING_EPOCH_BYTES)
-    put_i32(w, p.diverging_epoch)
-    put_i64(w, p.diverging_end)
-    put_no_tags(w)
+    if leader:
+        put_uvarint(w, TAG_CURRENT_LEADER)
+        put_uvarint(w, CURRENT_LEADER_BYTES)
+        put_i32(w, node_id)
+        put_i32(w, atomic_load_i32(&p.log.leader_epoch) if p.log != NULL else -1)
+        put_no_tags(w)

@@ -19,15 +19,29 @@ from libc.string cimport memcmp, memset
 from kbroker.ext.atomics cimport atomic_load_i64
 from kbroker.ext.batch cimport (
     ATTRIBUTES_OFFSET,
+    BATCH_BAD_CRC,
+    BATCH_BAD_LENGTH,
+    BATCH_BAD_MAGIC,
+    BATCH_BAD_TIMESTAMP,
+    BATCH_EMPTY,
+    BATCH_NO_KEY,
     BATCH_BAD_TIMESTAMP,
     BATCH_NO_KEY,
     BATCH_OK,
+    BATCH_OLD_MAGIC,
+    BATCH_TOO_LARGE,
+    BATCH_TRAILING,
+    BATCH_ZSTD_TOO_EARLY,
     CODEC_MASK,
+    LENGTH_OFFSET,
+    MAGIC_OFFSET,
     RECORDS_OFFSET,
+    TRANSACTIONAL_BIT,
     BatchInfo,
     BatchRules,
     batch_error_code,
-    batch_next_bad_record,
+    batch_error_message,
+    batch_parse,
     batch_validate,
 )
 from kbroker.ext.broker cimport Broker, broker_of
@@ -42,6 +56,7 @@ from kbroker.ext.connection cimport (
     Reply,
     Request,
 )
+from kbroker.ext.endian cimport load_i32
 from kbroker.ext.error_codes cimport (
     INVALID_RECORD,
     INVALID_REQUIRED_ACKS,
@@ -79,6 +94,7 @@ from kbroker.ext.produce_wire cimport (
     PartitionResult,
     ProduceHead,
     ProduceTopic,
+    bad_records_find,
     end_topic,
     read_head,
     read_partition,
@@ -101,8 +117,9 @@ from kbroker.ext.wire cimport (
 
 cdef enum:
     RESULTS_ON_STACK = 16
+    DURABLE_WAIT_MS_MIN = 1000      # with a timeout of 0 Kafka, who waits for no disk, answers well
     ENTRY_OVERHEAD_BYTES = JOURNAL_ENTRY_HEADER_BYTES + 8
-    BAD_RECORDS_LISTED_MAX = 10000
+    RECORD_OVERHEAD_OF_OLD = 14     # the least length of a message of magic 0
 
 cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
 cdef const char* REJECTED = b"One or more records have been rejected"
@@ -143,6 +160,10 @@ cdef inline bint must_decompress(Log* log, const Slice* records) noexcept nogil:
     return codec != 0 and log.cfg.cleanup_compact
 
 
+cdef inline bint is_transactional(const Slice* records) noexcept nogil:
+    return records.p[MAGIC_OFFSET] == 2 and records.p[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT
+
+
 cdef bint survey(Produce* produce) noexcept nogil:
     """Walk the whole request once. False: it is malformed."""
     cdef Request* request = produce.request
@@ -164,7 +185,7 @@ cdef bint survey(Produce* produce) noexcept nogil:
                 return False
             if records.n > RECORDS_OFFSET:
                 produce.records_bytes += <uint32_t>records.n
-                produce.transactional |= records.p[ATTRIBUTES_OFFSET + 1] & 0x10 != 0
+                produce.transactional |= is_transactional(&records)
                 if found != NULL and must_decompress(topic_log(found, partition), &records):
                     produce.heavy = True
         end_topic(&c, request.api_version)
@@ -187,22 +208,39 @@ cdef void set_rules(Produce* produce, Log* log) noexcept nogil:
     rules.zstd_allowed = produce.request.api_version >= 7
 
 
-cdef void refuse_batch(Produce* produce, PartitionResult* result, int code, int32_t bad_record,
-                       const BatchInfo* info) noexcept nogil:
-    """The batch was refused by its content. As in Kafka records of sound structure are listed
-    each, with their keys and timestamps in mind; a broken structure is the batch's."""
-    cdef int32_t index = bad_record
+cdef inline bint came_to_the_log(int code) noexcept nogil:
+    """Was it a check that Kafka makes at the log, whose answers tell where the log starts?"""
+    return not (code == BATCH_EMPTY or code == BATCH_OLD_MAGIC or code == BATCH_TRAILING
+                or code == BATCH_ZSTD_TOO_EARLY or code == BATCH_BAD_MAGIC
+                or code == BATCH_BAD_LENGTH or code == BATCH_BAD_CRC
+                or code == BATCH_TOO_LARGE)
+
+
+cdef void list_bad_records(Produce* produce, PartitionResult* result) noexcept nogil:
+    """Those of a batch that is not compressed; else they were found when it was decompressed."""
+    cdef const uint8_t* batch = result.records.p
+    cdef BatchInfo info
+    if batch_parse(batch, batch + result.records.n, &info) == BATCH_OK and info.compression == 0:
+        bad_records_find(batch + RECORDS_OFFSET, batch + info.length, &produce.rules, &info,
+                         &result.bad)
+
+
+cdef inline bint is_shorter_than_any(const Slice* records) noexcept nogil:
+    """A length that no format has ever had: Kafka says so in words."""
+    return load_i32(records.p + LENGTH_OFFSET) < RECORD_OVERHEAD_OF_OLD
+
+
+cdef void refuse_batch(Produce* produce, PartitionResult* result, int code) noexcept nogil:
+    """The batch was refused by its content. Records of the wrong kind are listed each."""
     result.error = batch_error_code(code)
-    if bad_record < 0 or code != BATCH_NO_KEY and code != BATCH_BAD_TIMESTAMP:
-        return
-    result.message = REJECTED
-    result.log_start = atomic_load_i64(&result.log.log_start)
-    while code != BATCH_OK and result.bad_count < BAD_RECORDS_LISTED_MAX \
-            and info.compression == 0:
-        result.bad_count += 1
-        code = batch_next_bad_record(result.records.p + RECORDS_OFFSET,
-                                     result.records.p + info.length, &produce.rules, info,
-                                     index + 1, &index)
+    if came_to_the_log(code):
+        result.log_start = atomic_load_i64(&result.log.log_start)
+    elif code == BATCH_BAD_MAGIC or (code == BATCH_BAD_LENGTH
+                                     and is_shorter_than_any(&result.records)):
+        result.message = batch_error_message(code)
+    if code == BATCH_NO_KEY or code == BATCH_BAD_TIMESTAMP:
+        result.message = REJECTED
+        list_bad_records(produce, result)
 
 
 cdef int append_or_wait(Produce* produce, Log* log, uint8_t* batch, const BatchInfo* info,
@@ -223,11 +261,11 @@ cdef void append_batch(Produce* produce, PartitionResult* result, uint8_t* batch
     memset(&appended, 0, sizeof(appended))
     code = append_or_wait(produce, result.log, batch, info, &appended)
     result.error = error_of_log(code)
+    result.log_start = appended.log_start
     if code != LOG_OK and code != LOG_DUPLICATE:
         return
     result.base_offset = appended.base_offset
     result.log_append_time = appended.log_append_time
-    result.log_start = appended.log_start
     if appended.hw_advanced:
         log_wake(result.log)
     elif produce.broker.journal != NULL:
@@ -249,7 +287,7 @@ cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept 
     code = batch_validate(records.p, records.p + max(records.n, 0), &produce.rules, &info,
                           &bad_record)
     if code != BATCH_OK:
-        refuse_batch(produce, result, code, bad_record, &info)
+        refuse_batch(produce, result, code)
         return
     if info.transactional:
         result.error = INVALID_TXN_STATE
@@ -257,9 +295,9 @@ cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept 
     if not must_decompress(result.log, records):
         append_batch(produce, result, <uint8_t*>records.p, &info)
         return
-    code = rewrite_batch(result.log, records.p, &produce.rules, &info, &rewritten, &bad_record)
+    code = rewrite_batch(result.log, records.p, &produce.rules, &info, &rewritten, &result.bad)
     if code != BATCH_OK:
-        refuse_batch(produce, result, code, bad_record, &info)
+        refuse_batch(produce, result, code)
     elif rewritten.batch == NULL:
         append_batch(produce, result, <uint8_t*>records.p, &info)
     else:
@@ -332,8 +370,7 @@ cdef uint32_t write_reply(Produce* produce, Reply* reply) noexcept nogil:
     if body == NULL:
         return 0
     writer_init(&w, body, room)
-    write_response(&w, request.api_version, request.p, request.end, produce.results,
-                   &produce.rules)
+    write_response(&w, request.api_version, request.p, request.end, produce.results)
     return <uint32_t>(w.p - body)
 
 
@@ -351,7 +388,7 @@ cdef int reply_when_durable(Produce* produce) noexcept nogil:
     durable_watch(op, produce.results, produce.count, written)
     journal_demand(produce.broker.journal)
     if not produce.request.on_io:
-        op_deadline(op, max(produce.head.timeout_ms, 0))
+        op_deadline(op, max(produce.head.timeout_ms, <int32_t>DURABLE_WAIT_MS_MIN))
     durable_release(op)
     return H_PENDING
 
@@ -380,6 +417,7 @@ cdef int answer(Produce* produce) noexcept nogil:
 cdef int run(Produce* produce) noexcept nogil:
     """Append and answer, with memory for the results."""
     cdef PartitionResult on_stack[RESULTS_ON_STACK]
+    cdef uint32_t i
     cdef int outcome
     produce.results = on_stack
     if produce.count > RESULTS_ON_STACK:
@@ -389,6 +427,9 @@ cdef int run(Produce* produce) noexcept nogil:
             return H_CLOSE
     execute(produce)
     outcome = answer(produce)
+    if produce.failed:
+        for i in range(produce.count):
+            free(produce.results[i].bad.indexes)
     if produce.results != on_stack:
         free(produce.results)
     return outcome

@@ -1,9 +1,10 @@
 """A batch that must be decompressed before the append; runs in the I/O pool."""
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport uint8_t
 
 from kbroker.ext.batch cimport BatchInfo, BatchRules
 from kbroker.ext.compression cimport Buffer
 from kbroker.ext.log_state cimport Log
+from kbroker.ext.produce_wire cimport BadRecords
 
 # Owned; all zero when there is nothing to free.
 ctypedef struct Rewritten:
@@ -14,5 +15,5 @@ ctypedef struct Rewritten:
 # Checks the records of the validated batch at p where the topic is compacted, and rewrites it
 # where compression.type asks for another codec. BATCH_OK or a batch error.
 cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
-                       Rewritten* out, int32_t* bad_record) noexcept nogil
+                       Rewritten* out, BadRecords* bad) noexcept nogil
 cdef void rewritten_free(Rewritten* rewritten) noexcept nogil

@@ -2,35 +2,47 @@
 
 Memory is bounded: a batch decompresses to at most DECOMPRESSED_BYTES_MAX, whatever it claims.
 """
+from libc.stdint cimport int32_t
 from libc.string cimport memset
 
-from kbroker.ext.batch cimport BATCH_OK, BATCH_TOO_LARGE, batch_parse, batch_validate_records
+from kbroker.ext.batch cimport (
+    BATCH_BAD_TIMESTAMP,
+    BATCH_NO_KEY,
+    BATCH_OK,
+    BATCH_TOO_LARGE,
+    batch_parse,
+    batch_validate_records,
+)
 from kbroker.ext.batch_build cimport batch_decompress, batch_recompress
 from kbroker.ext.compression cimport buffer_free
+from kbroker.ext.produce_wire cimport bad_records_find
 
 cdef enum:
     DECOMPRESSED_BYTES_MAX = 134217728
 
 
 cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* info,
-                       int32_t* bad_record) noexcept nogil:
+                       BadRecords* bad) noexcept nogil:
     cdef Buffer records
+    cdef int32_t first = -1
     cdef int code
     memset(&records, 0, sizeof(Buffer))
     code = batch_decompress(p, info, DECOMPRESSED_BYTES_MAX, &records)
     if code == BATCH_OK:
-        code = batch_validate_records(records.p, records.p + records.n, rules, info, bad_record)
+        code = batch_validate_records(records.p, records.p + records.n, rules, info, &first)
+    if code == BATCH_NO_KEY or code == BATCH_BAD_TIMESTAMP:
+        bad_records_find(records.p, records.p + records.n, rules, info, bad)
     buffer_free(&records)
     return code
 
 
 cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
-                       Rewritten* out, int32_t* bad_record) noexcept nogil:
+                       Rewritten* out, BadRecords* bad) noexcept nogil:
     cdef int32_t codec = log.cfg.compression_type
     cdef int code = BATCH_OK
     memset(out, 0, sizeof(Rewritten))
     if info.compression != 0:
-        code = check_records(p, rules, info, bad_record)
+        code = check_records(p, rules, info, bad)
     if code != BATCH_OK or codec < 0 or codec == info.compression:
         return code
     code = batch_recompress(p, info, codec, log.cfg.compression_level, DECOMPRESSED_BYTES_MAX,

@@ -20,18 +20,24 @@ ctypedef struct ProduceTopic:
     const uint8_t* id               # NULL where the version has a name
     int32_t partitions_count
 
+# Records of a batch that are refused for what they are, not for how they are written.
+ctypedef struct BadRecords:
+    int32_t* indexes                # malloc'ed; NULL: none
+    int32_t count
+    int code                        # of the first: the reason given for each
+
 # What became of one partition; written by execute, read by the response and by the wait.
 ctypedef struct PartitionResult:
     int32_t partition
     int16_t error
-    int32_t bad_count               # records to list as refused
+    BadRecords bad
     int64_t base_offset
     int64_t log_append_time
     int64_t log_start
     int64_t end_offset              # of the appended batch; -1: nothing to wait for
     Log* log                        # borrowed
     const char* message             # static; NULL: none
-    Slice records                   # for listing the refused ones
+    Slice records
     uint8_t* error_at               # where the response holds `error`
 
 cdef void read_head(Cursor* c, int16_t version, ProduceHead* out) noexcept nogil
@@ -43,6 +49,10 @@ cdef void end_topic(Cursor* c, int16_t version) noexcept nogil
 # Bytes that the response takes at most.
 cdef uint32_t response_bytes_max(uint32_t request_bytes, const PartitionResult* results,
                                  uint32_t count) noexcept nogil
-# The body, by walking the request again for its topics. `rules` are for listing bad records.
+# The body, by walking the request again for its topics.
 cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const uint8_t* end,
-                         PartitionResult* results, const BatchRules* rules) noexcept nogil
+                         PartitionResult* results) noexcept nogil
+
+# The bad records among those at [records, end), which are not compressed.
+cdef void bad_records_find(const uint8_t* records, const uint8_t* end, const BatchRules* rules,
+                           const BatchInfo* info, BadRecords* out) noexcept nogil

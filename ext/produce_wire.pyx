@@ -1,11 +1,8 @@
 """Reading and writing Produce; see produce_wire.pxd."""
+from libc.stdlib cimport realloc
 from libc.string cimport strlen
 
-from kbroker.ext.batch cimport (
-    batch_error_message,
-    batch_next_bad_record,
-    batch_parse,
-)
+from kbroker.ext.batch cimport BATCH_OK, batch_error_message, batch_next_bad_record
 from kbroker.ext.wire cimport (
     cursor_init,
     get_array,
@@ -40,6 +37,7 @@ cdef enum:
     RESPONSE_TOPIC_BYTES = 32       # without the name, which the request's bytes cover
     RESPONSE_FIXED_BYTES = 64
     BAD_RECORD_BYTES_MAX = 160
+    BAD_RECORDS_LISTED_MAX = 10000
 
 
 cdef void read_head(Cursor* c, int16_t version, ProduceHead* out) noexcept nogil:
@@ -95,40 +93,49 @@ cdef uint32_t response_bytes_max(uint32_t request_bytes, const PartitionResult* 
     # Names are as long as in the request, whose other bytes leave room for the rest of a topic.
     for i in range(count):
         total += RESPONSE_PARTITION_BYTES + RESPONSE_TOPIC_BYTES
-        total += <uint32_t>results[i].bad_count * BAD_RECORD_BYTES_MAX
+        total += <uint32_t>results[i].bad.count * BAD_RECORD_BYTES_MAX
         if results[i].message != NULL:
             total += <uint32_t>strlen(results[i].message) + 8
     return total + request_bytes
 
 
-cdef void put_bad_records(Writer* w, bint flexible, const PartitionResult* result,
-                          const BatchRules* rules) noexcept nogil:
-    cdef BatchInfo info
+cdef void bad_records_find(const uint8_t* records, const uint8_t* end, const BatchRules* rules,
+                           const BatchInfo* info, BadRecords* out) noexcept nogil:
+    cdef int32_t capacity = 0
     cdef int32_t index = -1
-    cdef int32_t _i
-    cdef int code
-    cdef const char* text
+    cdef int32_t* grown
+    cdef int code = batch_next_bad_record(records, end, rules, info, 0, &index)
+    out.code = code
+    while code != BATCH_OK and out.count < BAD_RECORDS_LISTED_MAX:
+        if out.count == capacity:
+            capacity = max(16, capacity * 2)
+            grown = <int32_t*>realloc(out.indexes, <size_t>capacity * sizeof(int32_t))
+            if grown == NULL:
+                return
+            out.indexes = grown
+        out.indexes[out.count] = index
+        out.count += 1
+        code = batch_next_bad_record(records, end, rules, info, index + 1, &index)
+
+
+cdef void put_bad_records(Writer* w, bint flexible, const BadRecords* bad) noexcept nogil:
+    cdef const char* text = batch_error_message(bad.code)
+    cdef int32_t length = <int32_t>strlen(text)
+    cdef int32_t i
     if flexible:
-        put_compact_array(w, result.bad_count)
+        put_compact_array(w, bad.count)
     else:
-        put_array(w, result.bad_count)
-    if result.bad_count == 0:
-        return
-    batch_parse(result.records.p, result.records.p + result.records.n, &info)
-    for _i in range(result.bad_count):
-        code = batch_next_bad_record(result.records.p + 61, result.records.p + info.length,
-                                     rules, &info, index + 1, &index)
-        text = batch_error_message(code)
-        put_i32(w, index)
+        put_array(w, bad.count)
+    for i in range(bad.count):
+        put_i32(w, bad.indexes[i])
         if flexible:
-            put_compact_string(w, <const uint8_t*>text, <int32_t>strlen(text))
+            put_compact_string(w, <const uint8_t*>text, length)
             put_no_tags(w)
         else:
-            put_string(w, <const uint8_t*>text, <int32_t>strlen(text))
+            put_string(w, <const uint8_t*>text, length)
 
 
-cdef void put_partition(Writer* w, int16_t version, PartitionResult* result,
-                        const BatchRules* rules) noexcept nogil:
+cdef void put_partition(Writer* w, int16_t version, PartitionResult* result) noexcept nogil:
     cdef int32_t message_bytes = -1
     put_i32(w, result.partition)
     result.error_at = w.p
@@ -138,7 +145,7 @@ cdef void put_partition(Writer* w, int16_t version, PartitionResult* result,
     if version >= 5:
         put_i64(w, result.log_start)
     if version >= 8:
-        put_bad_records(w, version >= FLEXIBLE, result, rules)
+        put_bad_records(w, version >= FLEXIBLE, &result.bad)
         if result.message != NULL:
             message_bytes = <int32_t>strlen(result.message)
         if version >= FLEXIBLE:
@@ -163,7 +170,7 @@ cdef void put_topic(Writer* w, int16_t version, const ProduceTopic* topic) noexc
 
 
 cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const uint8_t* end,
-                         PartitionResult* results, const BatchRules* rules) noexcept nogil:
+                         PartitionResult* results) noexcept nogil:
     cdef Cursor c
     cdef ProduceHead head
     cdef ProduceTopic topic
@@ -181,7 +188,7 @@ cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const 
         put_topic(w, version, &topic)
         for _j in range(topic.partitions_count):
             read_partition(&c, version, &partition, &records)
-            put_partition(w, version, results, rules)
+            put_partition(w, version, results)
             results += 1
         end_topic(&c, version)
         if version >= FLEXIBLE:

@@ -20,6 +20,7 @@ ctypedef struct FetchTarget:
     int32_t name_length
     uint8_t id[16]                  # zero where names are used
     int32_t partition
+    bint known                      # the session has found it before
     int32_t current_leader_epoch    # -1: not told
     int32_t last_fetched_epoch      # -1: not told
     int32_t bytes_max

@@ -123,6 +123,7 @@ class Broker:
         try:
             return DataPlane(
                 settings,
+                node_id=config.node_id,
                 fetch_bytes_max=config.integer("fetch.max.bytes"),
                 fetch_sessions_max=config.integer("max.incremental.fetch.session.cache.slots"),
             )

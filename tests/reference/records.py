@@ -198,7 +198,7 @@ def judge(data: bytes, rules: Rules) -> int:
         raise RefusedError(INVALID_RECORD, "count")
     if attributes & 0x20:
         raise RefusedError(INVALID_RECORD, "control")
-    if producer_id >= 0 and (base_sequence < 0 or producer_epoch < 0):
+    if producer_id >= 0 and base_sequence < 0:
         raise RefusedError(INVALID_RECORD, "sequence")
     if attributes & 8:
         raise RefusedError(INVALID_TIMESTAMP, "LogAppendTime")
