@@ -333,7 +333,8 @@ cdef struct LogRing:
 cdef struct NetSettings:
     int64_t network_threads
     int64_t io_threads
-    int64_t queued_requests_max
+    int64_t queued_requests_max     # to the I/O pool
+    int64_t control_requests_max
     int64_t queued_request_bytes_max
     int64_t buffer_cache_bytes_max
     int64_t request_bytes_max

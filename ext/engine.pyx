@@ -19,7 +19,7 @@ from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_start, 
 DEFAULTS = {
     "num.network.threads": 3,
     "num.io.threads": 8,
-    "queued.max.requests": 500,
+    "queued.max.requests": 500,             # to the I/O pool
     "queued.max.request.bytes": -1,
     "socket.request.max.bytes": 104857600,
     "socket.send.buffer.bytes": 102400,
@@ -28,6 +28,7 @@ DEFAULTS = {
     "max.connections": 2147483647,
     "max.connections.per.ip": 2147483647,
     "connections.max.idle.ms": 600000,
+    "kbroker.control.queue.requests.max": 1000,
     "kbroker.network.read.bytes": 262144,
     "kbroker.request.buffer.cache.bytes": 67108864,
     "kbroker.connection.requests.max": 1000,
@@ -73,6 +74,7 @@ def checked_settings(given: dict[str, int]) -> dict[str, int]:
         ("num.network.threads", 1, NET_THREADS_MAX),
         ("num.io.threads", 1, NET_THREADS_MAX),
         ("queued.max.requests", 1, 1 << 31),
+        ("kbroker.control.queue.requests.max", 1, 1 << 31),
         ("socket.request.max.bytes", 1024, FRAME_BYTES_MAX),
         ("kbroker.network.read.bytes", 4096, 1 << 30),
         ("kbroker.connection.requests.max", 1, 1 << 30),
@@ -87,6 +89,7 @@ cdef int fill_settings(NetSettings* out, dict settings) except -1:
     out.network_threads = settings["num.network.threads"]
     out.io_threads = settings["num.io.threads"]
     out.queued_requests_max = settings["queued.max.requests"]
+    out.control_requests_max = settings["kbroker.control.queue.requests.max"]
     out.queued_request_bytes_max = settings["queued.max.request.bytes"]
     out.buffer_cache_bytes_max = settings["kbroker.request.buffer.cache.bytes"]
     out.request_bytes_max = settings["socket.request.max.bytes"]

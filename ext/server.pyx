@@ -38,7 +38,7 @@ cdef Net* net_create(const NetSettings* settings) noexcept nogil:
         net.apis[key].first_flexible = -1
     net.apis[API_VERSIONS_KEY].handler = api_versions_handle
     pool_init(&net.pool, settings.queued_request_bytes_max, settings.buffer_cache_bytes_max)
-    queue_init(&net.control, settings.queued_requests_max)
+    queue_init(&net.control, settings.control_requests_max)
     queue_init(&net.io, settings.queued_requests_max)
     pthread_mutex_init(&net.addresses_lock, NULL)
     log_ring_init(&net.log)

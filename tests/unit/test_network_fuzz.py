@@ -22,6 +22,7 @@ SETTINGS = {
     "socket.request.max.bytes": 200_000,
     "queued.max.request.bytes": 400_000,
     "queued.max.requests": 8,
+    "kbroker.control.queue.requests.max": 8,
     "kbroker.connection.requests.max": 20,
     "kbroker.connection.unsent.bytes.max": 100_000,
     "kbroker.network.read.bytes": 4096,

@@ -140,7 +140,7 @@ def test_stalling_and_unstalling_loses_no_request():
 
 
 def test_a_full_control_queue_stalls_connections():
-    with running_engine({"queued.max.requests": 4}) as engine:
+    with running_engine({"kbroker.control.queue.requests.max": 4}) as engine:
         clients = [Client(engine_port(engine)) for _ in range(20)]
         for at, client in enumerate(clients):
             client.socket.sendall(frame(handlers.CONTROL, at, b"c") + frame(handlers.ECHO, -at))
@@ -298,10 +298,10 @@ def test_without_descriptors_the_acceptor_waits_and_recovers():
 
 
 def test_idle_connections_are_closed_and_busy_ones_are_not():
-    with running_engine({"connections.max.idle.ms": 200}) as engine:
+    with running_engine({"connections.max.idle.ms": 1000}) as engine:
         idle, half, busy, parked = (Client(engine_port(engine)) for _ in range(4))
         half.socket.sendall(frame(handlers.ECHO, 1, b"half")[:9])
-        parked.send(handlers.DEADLINE, 1, struct.pack(">i", 600))
+        parked.send(handlers.DEADLINE, 1, struct.pack(">i", 2500))
         closed = []
         thread = threading.Thread(
             target=lambda: closed.extend((idle.is_closed(), half.is_closed()))
