@@ -47,6 +47,7 @@ from kbroker.ext.log_state cimport (
     log_move_hw,
     log_offline,
     log_push_segment,
+    log_retire,
     log_update_lso,
     log_usable,
 )
@@ -390,6 +391,22 @@ cdef int log_append(Log* log, uint8_t* batch, const BatchInfo* info, int64_t now
     return log_append_from(log, ORIGIN_CLIENT, batch, info, now_ms, out)
 
 
+cdef int begin_at(Log* log, int64_t offset, int64_t now_ms) noexcept nogil:
+    """An empty log, whose start lies within the batch to come: it begins with the batch."""
+    cdef int code
+    cdef Segment* s = log_create_segment(log, offset, now_ms, &code)
+    if s == NULL:
+        return code
+    code = log_retire(log, 0, 1, now_ms)
+    if code == LOG_OK:
+        code = log_push_segment(log, s)
+    if code != LOG_OK:
+        segment_unref(s)
+        return code
+    atomic_store_i64(&log.leo, offset)
+    return LOG_OK
+
+
 cdef int as_is_locked(Log* log, const uint8_t* batch, const BatchInfo* info,
                       int64_t now_ms) noexcept nogil:
     cdef AppendResult ignored
@@ -399,9 +416,12 @@ cdef int as_is_locked(Log* log, const uint8_t* batch, const BatchInfo* info,
         return code
     if info.base_offset + info.last_offset_delta < log.leo:
         return LOG_OK
-    if info.base_offset != log.leo:
+    if info.base_offset < log.leo and log.count == 1 and log_active(log).size == 0:
+        code = begin_at(log, info.base_offset, now_ms)
+    elif info.base_offset != log.leo:
         return LOG_OFFSET_OUT_OF_RANGE
-    code = check_producer(log, ORIGIN_REPLAY, batch, info, &ignored)
+    if code == LOG_OK:
+        code = check_producer(log, ORIGIN_REPLAY, batch, info, &ignored)
     if code == LOG_OK:
         code = write_batch(log, batch, info, info.base_offset, now_ms)
     if code == LOG_OK:

@@ -12,7 +12,8 @@ cdef int log_set_start(Log* log, int64_t offset) noexcept nogil
 cdef int log_delete_old(Log* log, int64_t now_ms) noexcept nogil
 # Unlink retired files whose file.delete.delay.ms is over (all: whatever their age): how many.
 cdef int log_unlink_deleted(Log* log, int64_t now_ms, bint all) noexcept nogil
-# Drop records from `offset` on.
+# Drop records from `offset` on. Not for a log with a journal, which would bring them back after a
+# crash.
 cdef int log_truncate_to(Log* log, int64_t offset, int64_t now_ms) noexcept nogil
 # Close files and mappings of segments not used for idle_ms, with nothing unsynced: how many.
 cdef int log_idle(Log* log, int64_t now_ms, int64_t idle_ms) noexcept nogil

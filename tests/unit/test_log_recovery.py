@@ -300,6 +300,26 @@ class TestReplay:
         assert read_all(log) == written
         assert log.high_watermark == log.log_end_offset
 
+    def test_a_log_that_begins_within_a_lost_batch(self, folder):
+        """Records were deleted up to the middle of a batch that only the journal still has."""
+        log = open_log(folder)
+        for _ in range(3):
+            log.append(batch(10), leader_epoch=0)
+        written = read_all(log)
+        log.close(clean=False)
+        last = records.batches(written)[2]
+        os.truncate(log_file(folder), last.position)
+        log = open_log(folder, clean=False, log_start=25)
+        assert (log.log_start_offset, log.log_end_offset) == (25, 25)
+        for one in records.batches(written):
+            data = written[one.position : one.position + one.length]
+            assert testing_log.append_as_is(log, data, 0) == 0
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (25, 30, 30)
+        assert read_all(log) == written[last.position :]
+        log.close()
+        log = open_log(folder, log_start=25)
+        assert read_all(log) == written[last.position :]
+
     def test_a_gap_is_refused(self, folder):
         written = filled(folder, 5)
         found = records.batches(written)
