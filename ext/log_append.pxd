@@ -32,5 +32,7 @@ cdef int log_advance_hw(Log* log, int64_t end_offset) noexcept nogil
 
 # The lock is held: a new active segment at leo. LOG_OK or an error with nothing changed.
 cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil
+# What is taken off segment.ms for one segment, so that partitions do not roll together.
+cdef int64_t log_roll_jitter(Log* log) noexcept nogil
 cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
                                  int* error) noexcept nogil

@@ -154,6 +154,11 @@ cdef uint64_t next_random(Log* log) noexcept nogil:
     return log.random
 
 
+cdef int64_t log_roll_jitter(Log* log) noexcept nogil:
+    cdef int64_t most = min(log.cfg.segment_jitter_ms, log.cfg.segment_ms)
+    return <int64_t> (next_random(log) >> 1) % most if most > 0 else 0
+
+
 cdef int clear_leftovers(Segment* s) noexcept nogil:
     """Files of this name may be left of a roll that failed: nothing of them is in the log."""
     if ftruncate(s.fd, 0) != 0:
@@ -180,10 +185,7 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
         segment_unref(s)
         return NULL
     s.created_ms = now_ms
-    if log.cfg.segment_jitter_ms > 0:
-        s.jitter_ms = <int64_t> (next_random(log) >> 1) % min(
-            log.cfg.segment_jitter_ms, max(<int64_t> 1, log.cfg.segment_ms)
-        )
+    s.jitter_ms = log_roll_jitter(log)
     log.dir_dirty = 1
     return s
 

@@ -10,7 +10,7 @@ from kbroker.ext.epochs cimport (
     epochs_truncate_from_start,
 )
 from kbroker.ext.journal cimport journal_owner_init
-from kbroker.ext.log_append cimport log_create_segment
+from kbroker.ext.log_append cimport log_create_segment, log_roll_jitter
 from kbroker.ext.log_files cimport (
     FILE_ABORTED,
     FILE_OFFSETS,
@@ -116,6 +116,7 @@ cdef int add_segments(Opening* o) noexcept nogil:
             break
     if o.log.count > 0:
         log_active(o.log).sealed = 0
+        log_active(o.log).jitter_ms = log_roll_jitter(o.log)
     return code
 
 
@@ -125,7 +126,6 @@ cdef int first_segment(Opening* o) noexcept nogil:
     cdef Segment* s = log_create_segment(o.log, o.args.log_start, o.args.now_ms, &code)
     if s == NULL:
         return code
-    s.jitter_ms = 0
     if log_push_segment(o.log, s) != LOG_OK:
         segment_unref(s)
         return LOG_NO_MEMORY
