@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -54,6 +55,8 @@ def save(results: Results, measured: Sequence[lifecycle.Measured]) -> None:
 
 def main() -> None:
     told = arguments()
+    # A start without compiled modules in the cache is not what a user meets from the second on.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     program("load")
     program("floor")
     whole = told.row is None and told.system is None and not told.life

@@ -299,8 +299,9 @@ static void take_produce(const uint8_t *p) {
     }
 }
 
-/* Counts whole batches and moves the offset behind them; the end of the log starts over. */
-static void take_batches(Connection *c, const uint8_t *p, size_t size) {
+/* Counts whole batches and moves the offset behind them; at the high watermark it starts over, so
+ * that no fetch waits for records that nobody writes. */
+static void take_batches(Connection *c, const uint8_t *p, size_t size, int64_t high_watermark) {
     const uint8_t *end = p + size;
     int64_t next = 0;
     totals.bytes += (int64_t)size;
@@ -313,7 +314,7 @@ static void take_batches(Connection *c, const uint8_t *p, size_t size) {
         totals.records += (int32_t)get32(p + BATCH_COUNT);
         p += whole;
     }
-    c->offset = next;
+    c->offset = next < high_watermark ? next : 0;
 }
 
 /* throttle i32 | error i16 | session i32 | topics [ name, partitions [ index i32 | error i16 |
@@ -328,11 +329,12 @@ static void take_fetch(Connection *c, const uint8_t *p) {
     p += 14;
     p += 2 + get16(p) + 4 + 4;
     count_error((int16_t)get16(p));
+    int64_t high_watermark = (int64_t)get64(p + 2);
     p += 2 + 3 * 8;
     int aborted = (int32_t)get32(p);
     p += 4 + (aborted > 0 ? aborted * 16 : 0) + 4;
     int size = (int32_t)get32(p);
-    take_batches(c, p + 4, size > 0 ? (size_t)size : 0);
+    take_batches(c, p + 4, size > 0 ? (size_t)size : 0, high_watermark);
 }
 
 static void take_answer(Connection *c, const uint8_t *body, double t) {

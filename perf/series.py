@@ -73,11 +73,10 @@ def with_sources(rows: Iterable[Row]) -> list[Row]:
 class Series:
     """A system in its round. Data stay until the end: what is deleted gives its pages back."""
 
-    def __init__(self, system: System, home: Path, seconds: float, warm: bool) -> None:
+    def __init__(self, system: System, home: Path, seconds: float) -> None:
         self.system = system
         self.home = home
         self.seconds = seconds
-        self.warm = warm and system.warm_up
         self.process: BrokerProcess | None = None
 
     def __enter__(self) -> Series:
@@ -98,7 +97,7 @@ class Series:
             self.stop()
         if self.process is None:
             self.process = start(self.system, self.home / row.name)
-            if self.warm:
+            if self.system.warm_up:
                 warm_up(self.process, self.system)
         return self.process
 
@@ -111,12 +110,12 @@ class Series:
 
 
 def run_series(
-    system: System, rows: Sequence[Row], seconds: float, warm: bool, results: Results
+    system: System, rows: Sequence[Row], seconds: float, results: Results
 ) -> None:
     """One round of one system; what goes wrong in a row is told and leaves the row without one."""
     home = BUILD / "data" / system.name
     shutil.rmtree(home, ignore_errors=True)
-    with Series(system, home, seconds, warm) as series:
+    with Series(system, home, seconds) as series:
         for row in with_sources(rows):
             if system.name in row.not_for:
                 continue
@@ -155,7 +154,7 @@ def run_rounds(
             say(f"-- round {number} of {rounds}: {system.title}")
             pages.refresh()
             try:
-                run_series(system, rows, seconds, pages.path is not None, results)
+                run_series(system, rows, seconds, results)
             except Unavailable as reason:
                 missing[system.name] = str(reason)
                 say(str(reason))
