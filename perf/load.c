@@ -2,13 +2,14 @@
  * connections that keep a window of requests in flight, and one line of JSON at the end.
  *
  *   load produce PORT PID SECONDS TOPIC PARTITIONS CONNECTIONS WINDOW RECORDS RECORD_BYTES ACKS
- *                RATE
+ *                RATE [sleep]
  *   load fetch   PORT PID SECONDS TOPIC PARTITIONS CONNECTIONS MAX_BYTES
  *   load ping    PORT PID SECONDS CONNECTIONS WINDOW
  *
  * produce: RATE 0 is a closed loop: each connection sends as fast as its window allows. Above 0 it
  *   is an open loop of RATE requests a second over all connections, each timed from the moment when
- *   it was due, so that a stall is charged to every request that it delays. The open loop spins.
+ *   it was due, so that a stall is charged to every request that it delays. The open loop spins
+ *   unless told to sleep, which costs precision and leaves both processors to the broker.
  * fetch: each connection reads its partition from its beginning to its end, over and over.
  * ping: ApiVersions v0.
  *
@@ -24,6 +25,7 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,6 +43,7 @@ typedef struct {
     int records, record_bytes, acks; /* produce */
     int max_bytes;                   /* fetch */
     double rate;                     /* requests a second; 0: closed loop */
+    int sleeps;                      /* open loop: between what is due */
 } Options;
 
 typedef struct {
@@ -392,9 +395,27 @@ static void receive(Connection *c) {
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
+/* A timer that the poller watches; -1 where nobody sleeps on it. */
+static int open_timer(int poller) {
+    if (!options.sleeps) {
+        return -1;
+    }
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
+    epoll_ctl(poller, EPOLL_CTL_ADD, timer, &event);
+    return timer;
+}
+
+static void set_timer(int timer, double when) {
+    time_t second = (time_t)when;
+    struct itimerspec at = {.it_value = {second, (long)((when - (double)second) * 1e9)}};
+    timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
 static void run(int poller, double begin) {
     struct epoll_event events[EVENTS_MAX];
     double due = begin, end = begin + options.seconds;
+    int timer = open_timer(poller);
     for (;;) {
         double t = now();
         int stopping = t >= end;
@@ -406,10 +427,15 @@ static void run(int poller, double begin) {
         } else {
             send_all(t, stopping);
         }
-        int wait_ms = options.rate > 0 || totals.outstanding == 0 ? 0 : IDLE_WAIT_MS;
+        int spins = (options.rate > 0 && timer < 0) || (options.rate == 0 && !totals.outstanding);
+        if (timer >= 0) {
+            set_timer(timer, due);
+        }
+        int wait_ms = spins ? 0 : IDLE_WAIT_MS;
         int count = epoll_wait(poller, events, EVENTS_MAX, wait_ms);
         for (int i = 0; i < count; i++) {
-            if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
+            int readable = events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR);
+            if (readable && events[i].data.ptr != NULL) {
                 receive(events[i].data.ptr);
             }
         }
@@ -458,6 +484,7 @@ static void parse(int count, char **arguments) {
         options.record_bytes = integer(arguments, count, next++);
         options.acks = integer(arguments, count, next++);
         options.rate = integer(arguments, count, next++);
+        options.sleeps = count > next && options.rate > 0;
     } else if (strcmp(arguments[1], "fetch") == 0) {
         options.mode = FETCH;
         options.max_bytes = integer(arguments, count, next++);

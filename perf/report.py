@@ -36,20 +36,22 @@ def shown(results: Results, row: Row, system: str) -> str:
 
 
 def judged(results: Results, row: Row, system: str, target: Target) -> str:
-    """A target with the verdict: `1.2 of at most 1.3 x floor: held`."""
+    """A target and how it was met: `0.81x floor of at most 3x`; what is missed stands out."""
     value = median(results, row.name, system, target.figure)
     reference = median(results, row.name, target.of, target.figure) if target.of else None
     limit = target.limit(reference)
-    bound = "at least" if target.at_least else "at most"
+    bound = f"{'at least' if target.at_least else 'at most'} {target.bound:,g}"
     unit = FORMATS[target.figure][1]
     if target.of is None:
-        wanted = f"{bound} {target.bound:,g} {unit}"
+        wanted, met = f"{bound} {unit}", written(target.figure, value)
     else:
-        wanted = f"{bound} {target.bound:g}x {SYSTEMS_BY_NAME[target.of].title}, {unit}"
+        wanted = f"{bound}x {SYSTEMS_BY_NAME[target.of].title}"
+        met = f"{value / reference:.2f}x" if value is not None and reference else NOTHING
     if value is None or limit is None:
         return f"{wanted}: not measured"
-    ratio = f" ({value / reference:.2f}x)" if reference else ""
-    return f"{wanted}{ratio}: {'held' if target.holds(value, limit) else '**missed**'}"
+    if target.holds(value, limit):
+        return f"{met}, {wanted}"
+    return f"**{met}, {wanted}: missed**"
 
 
 def targets_table(results: Results) -> list[str]:
