@@ -203,7 +203,7 @@ cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:
         n += snprintf(text + n, room - n, "%d %lld\n", c.entries[i].epoch,
                       <long long> c.entries[i].start_offset)
     snprintf(path, PATH_BYTES, "%s/leader-epoch-checkpoint", dir)
-    snprintf(temporary, PATH_BYTES, "%s.tmp", path)
+    snprintf(temporary, PATH_BYTES, "%s/leader-epoch-checkpoint.tmp", dir)
     cdef int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     if fd < 0:
         error = errno

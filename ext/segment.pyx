@@ -1,5 +1,5 @@
 """One segment of a log (see segment.pxd)."""
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, ENAMETOOLONG, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport strlen
@@ -391,7 +391,8 @@ cdef int set_aside(const char* path) noexcept nogil:
     """Rename to .deleted. On a full disk the folder may have no room for the longer name: then the
     file goes at once, as it is the disk that asks for it."""
     cdef char longer[SEGMENT_PATH_BYTES]
-    snprintf(longer, SEGMENT_PATH_BYTES, "%s.deleted", path)
+    if snprintf(longer, SEGMENT_PATH_BYTES, "%s.deleted", path) >= SEGMENT_PATH_BYTES:
+        return ENAMETOOLONG
     if rename(path, longer) == 0 or errno == ENOENT:
         return 0
     if (errno == ENOSPC or errno == EDQUOT) and unlink(path) == 0:
