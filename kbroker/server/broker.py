@@ -1,9 +1,10 @@
 """The broker: its parts, in the order in which they start and stop.
 
-Start: lock on the data directory; metadata store; data plane with bound listeners; this process
-registered in the metadata; logs opened and recovered, journal replayed; leaders elected; topics
-offered; threads; only then are connections taken. Stop is the way back: no new connections, what
-is in flight is answered, journal and logs are flushed, checkpoints, the mark of a clean stop.
+Start: lock on the data directory; metadata store; logs opened and recovered, journal replayed;
+listeners bound, so that clients are refused until then and do not wait; this process registered
+in the metadata as every partition's leader; topics offered; threads. Stop is the way back: no new
+connections, what is in flight is answered, journal and logs are flushed, checkpoints, the mark of
+a clean stop.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ class Broker:
         self._announce()
         store = self._store = self._open_store()
         data_plane = self._data_plane = self._make_data_plane()
-        self._listen(data_plane)
         threads = self.config.integer("num.recovery.threads.per.data.dir")
         logs = self._logs = LogManager(self.directory, self._open_log, threads)
         services = Services(self.config, store, logs, data_plane, self._clock, self.endpoints)
         self._open_logs(services)
+        self._listen(data_plane)
         self._lead(store, logs)
         self._open_journal(data_plane, logs)
         for topic in store.image.topics.values():
@@ -156,7 +157,7 @@ class Broker:
             log_start_offset=opening.log_start_offset,
             recovery_point=opening.recovery_point,
             clean=opening.clean,
-            durable=self.config.durable,
+            durable=False,  # journal.recover syncs once for all logs
         )
         log.leader_epoch = spec.leader_epoch
         if self._journal_open and self._data_plane is not None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
+from kbroker.ext import journal_recovery, journal_walk
+from kbroker.ext.log_flush import sync_file_system
 from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -22,21 +24,23 @@ _FILES_MIN_COUNT: Final = 4
 
 
 def recover(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
-    """Bring what only the journal has into the logs, then remove it."""
-    from kbroker.ext import journal_walk  # noqa: PLC0415  only where there are files
+    """Bring what only the journal has into the logs, make the logs durable, remove the journal.
 
-    if not journal_walk.files(str(directory)):
-        return
-    if logs.started_clean:
+    One sync of the file system serves all logs: what recovery cut or put back may so far be in
+    the page cache only, and nobody may read what a power cut could take back.
+    """
+    files = journal_walk.files(str(directory))
+    if files and logs.started_clean:
         _LOG.warning("removing a journal that a later clean stop has made void")
-    else:
+    elif files:
         _replay(directory, logs, topic_ids)
-    journal_walk.remove(str(directory))
+    if not logs.started_clean:
+        sync_file_system(str(directory))
+    if files:
+        journal_walk.remove(str(directory))
 
 
 def _replay(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
-    from kbroker.ext import journal_recovery  # noqa: PLC0415
-
     found: dict[tuple[bytes, int], Any] = {
         (topic_ids[topic], partition): log for (topic, partition), log in logs.items()
     }
@@ -53,8 +57,6 @@ def _replay(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> N
             "journal: %d partitions lack what came before; their later batches are left out",
             done.gaps,
         )
-    for _, log in logs.items():
-        log.flush()
 
 
 def settings(config: BrokerConfig) -> dict[str, int]:
