@@ -55,4 +55,23 @@ KEYS: Final = (
         "Requests that may wait for the control thread before the broker stops reading from the "
         "sockets that sent them.",
     ),
+    ConfigKey(
+        "kbroker.network.read.bytes", INT, "262144", between(4096, 1_073_741_824), LOW, READ_ONLY,
+        "Buffer of each network thread for reading from sockets. Small requests are worked on "
+        "in it, without a buffer of their own.",
+    ),
+    ConfigKey(
+        "kbroker.request.buffer.cache.bytes", LONG, "67108864", at_least(0), LOW, READ_ONLY,
+        "Memory of finished large requests that is kept for the next ones.",
+    ),
+    ConfigKey(
+        "kbroker.connection.requests.max", INT, "1000", at_least(1), LOW, READ_ONLY,
+        "Requests of one connection that may be in flight before the broker stops reading from "
+        "it.",
+    ),
+    ConfigKey(
+        "kbroker.connection.unsent.bytes.max", LONG, "4194304", at_least(1), LOW, READ_ONLY,
+        "Bytes of answers that one connection may leave unread before the broker stops reading "
+        "its requests.",
+    ),
 )

@@ -293,7 +293,8 @@ KEYS: Final = (
     ),
     ConfigKey(
         "socket.listen.backlog.size", INT, "50", at_least(1), MEDIUM, READ_ONLY,
-        "Connections that the kernel may hold until they are accepted.",
+        "Connections that the kernel may hold until they are accepted; kbroker asks for 1024 at "
+        "least.",
     ),
     ConfigKey(
         "socket.receive.buffer.bytes", INT, "102400", None, HIGH, READ_ONLY,
