@@ -15,6 +15,7 @@ DEADLINE: int
 REGIONS: int
 REGIONS_POSTED: int
 CONTROL: int
+MUTE: int
 
 def install(engine: Engine, fd: int = -1) -> None: ...
 def start_poster() -> None: ...

@@ -15,6 +15,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.connection cimport (
     H_CLOSE, H_DONE, H_IO, H_NONE, H_PENDING, H_STALL, Net, Op, Reply, Request,
 )
+from kbroker.ext.connections cimport connection_mute
 from kbroker.ext.crc32c cimport crc32c_extend
 from kbroker.ext.endian cimport load_be16, load_be32, store_be16, store_be32, store_be64
 from kbroker.ext.engine cimport Engine
@@ -88,6 +89,14 @@ cdef int handle_silence(Request* request) noexcept nogil:
 cdef int handle_close(Request* request) noexcept nogil:
     request.reason = "the test says so"
     return H_CLOSE
+
+
+cdef int handle_mute(Request* request) noexcept nogil:
+    """Echo, then read nothing for as many milliseconds as the body's first 4 bytes say."""
+    cdef int outcome = handle_echo(request)
+    if request.end - request.p >= 4:
+        connection_mute(request.connection, load_be32(request.p))
+    return outcome
 
 
 cdef int handle_stall(Request* request) noexcept nogil:
@@ -294,6 +303,7 @@ cdef int handle_regions_posted(Request* request) noexcept nogil:
 ECHO, COUNT, SILENCE, CLOSE, STALL, ON_IO, STALL_ON_IO, POSTED, POSTED_ON_IO, DEADLINE, REGIONS, \
     REGIONS_POSTED = range(100, 112)
 CONTROL = 112
+MUTE = 113
 
 
 def install(engine: Engine, fd: int = -1) -> None:
@@ -314,6 +324,7 @@ def install(engine: Engine, fd: int = -1) -> None:
     net_install(net, 109, handle_deadline)
     net_install(net, 110, handle_regions)
     net_install(net, 111, handle_regions_posted)
+    net_install(net, 113, handle_mute)
 
 
 def start_poster() -> None:

@@ -151,3 +151,30 @@ def test_broken_streams_leave_nothing_behind(region_fd):
         engine.stop(1000)
         control.join(5)
         assert not control.is_alive()
+
+
+def test_the_fuzzer_sees_a_wrong_answer(monkeypatch):
+    """The canary: a neighbour whose echo is something else must be noticed."""
+    monkeypatch.setattr(handlers, "ECHO", handlers.COUNT)
+    wrong = []
+    with running_engine(SETTINGS) as engine:
+        handlers.start_poster()
+        watch_neighbour(engine, threading.Event(), wrong)
+        handlers.stop_poster()
+    assert wrong
+
+
+def test_the_fuzzer_sees_what_is_left_behind():
+    """The canary: an operation that nobody answers, and half a frame, must be noticed."""
+    with running_engine(SETTINGS) as engine:
+        with Client(engine_port(engine)) as client:
+            client.send(handlers.POSTED, 1)
+            wait_for("parked", lambda: handlers.parked() == 1, 5)
+        wait_for("closed", lambda: engine.connections() == 0, 5)
+        assert not is_all_gone(engine)
+        handlers.post_once()
+        with Client(engine_port(engine)) as client:
+            client.socket.sendall(frame(handlers.ECHO, 1, bytes(100_000))[:50_000])
+            wait_for("kept", lambda: engine.stats()["request_buffers"] == 1, 5)
+            assert not is_all_gone(engine)
+        wait_for("nothing left", lambda: is_all_gone(engine), 10)

@@ -181,6 +181,17 @@ def test_a_slow_reader_is_not_read():
         sender.join()
 
 
+def test_a_muted_connection_is_not_read_for_its_time():
+    with running_engine() as engine, Client(engine_port(engine)) as client:
+        body = struct.pack(">i", 200)
+        began = time.monotonic()
+        client.socket.sendall(frame(handlers.MUTE, 1, body) + frame(handlers.ECHO, 2))
+        assert client.receive() == (1, body)
+        client.send(handlers.ECHO, 3)
+        assert [client.receive()[0] for _ in range(2)] == [2, 3]
+        assert time.monotonic() - began >= 0.2
+
+
 # ---- the control lane -------------------------------------------------------------------------
 
 
