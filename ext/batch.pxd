@@ -116,6 +116,11 @@ ctypedef struct BatchRules:       # what of a topic's and a request's settings d
     bint zstd_allowed             # Produce version 7 and up
 
 
+ctypedef struct BadRecord:
+    int32_t index
+    int code                      # BATCH_NO_KEY or BATCH_BAD_TIMESTAMP
+
+
 ctypedef struct RecordCursor:
     const uint8_t* p
     const uint8_t* end
@@ -151,8 +156,15 @@ cdef int batch_validate_records(
     BatchInfo* info, int32_t* bad_record,
 ) noexcept nogil
 
+# The first `most` records that fail, of a batch whose structure is sound; how many they are.
+# One pass, for listing what a refused batch suffers from.
+cdef int32_t batch_bad_records(
+    const uint8_t* p, const uint8_t* end, const BatchRules* rules, const BatchInfo* info,
+    BadRecord* out, int32_t most,
+) noexcept nogil
+
 # Code of the next record at or behind index `start` that fails, its index in bad_record;
-# BATCH_OK when there is none. For listing all of a refused batch's bad records.
+# BATCH_OK when there is none. Each call walks from the first record: to list many, above.
 cdef int batch_next_bad_record(
     const uint8_t* p, const uint8_t* end, const BatchRules* rules,
     const BatchInfo* info, int32_t start, int32_t* bad_record,

@@ -204,23 +204,47 @@ cdef int judge_records(
     whole answer INVALID_TIMESTAMP, whatever the first bad record suffers from."""
     cdef RecordCursor c
     cdef Record record
-    cdef int code
-    cdef int32_t index = -1
-    cdef int32_t first
+    cdef int code = BATCH_OK
+    cdef int found
     cdef int64_t latest = NO_TIMESTAMP
-    code = batch_next_bad_record(p, end, rules, info, 0, &first)
-    bad_record[0] = first
-    if code == BATCH_OK:
-        records_init(&c, info, p, end)
-        while next_record(&c, &record) == 1:
-            latest = record.timestamp if record.timestamp > latest else latest
-        if not rules.log_append_time:
-            note_max_timestamp(info, latest)
-        return BATCH_OK
-    while code == BATCH_NO_KEY:
-        code = batch_next_bad_record(p, end, rules, info, first + 1, &index)
-        first = index
-    return BATCH_BAD_TIMESTAMP if code == BATCH_BAD_TIMESTAMP else BATCH_NO_KEY
+    records_init(&c, info, p, end)
+    while next_record(&c, &record) == 1:
+        found = judge_record(&record, rules)
+        if found != BATCH_OK:
+            if code == BATCH_OK:
+                bad_record[0] = info.count - c.left - 1
+            if code != BATCH_BAD_TIMESTAMP:
+                code = found
+        latest = record.timestamp if record.timestamp > latest else latest
+    if code == BATCH_OK and not rules.log_append_time:
+        note_max_timestamp(info, latest)
+    return code
+
+
+cdef inline int judge_record(const Record* record, const BatchRules* rules) noexcept nogil:
+    if rules.compacted and record.key.n < 0:
+        return BATCH_NO_KEY
+    if not rules.log_append_time and not timestamp_ok(record.timestamp, rules):
+        return BATCH_BAD_TIMESTAMP
+    return BATCH_OK
+
+
+cdef int32_t batch_bad_records(
+    const uint8_t* p, const uint8_t* end, const BatchRules* rules, const BatchInfo* info,
+    BadRecord* out, int32_t most,
+) noexcept nogil:
+    cdef RecordCursor c
+    cdef Record record
+    cdef int32_t found = 0
+    cdef int code
+    records_init(&c, info, p, end)
+    while found < most and next_record(&c, &record) == 1:
+        code = judge_record(&record, rules)
+        if code != BATCH_OK:
+            out[found].index = info.count - c.left - 1
+            out[found].code = code
+            found += 1
+    return found
 
 
 cdef int batch_next_bad_record(
@@ -230,14 +254,13 @@ cdef int batch_next_bad_record(
     cdef RecordCursor c
     cdef Record record
     cdef int32_t index = 0
+    cdef int code
     records_init(&c, info, p, end)
     while next_record(&c, &record) == 1:
-        bad_record[0] = index
-        if index >= start:
-            if rules.compacted and record.key.n < 0:
-                return BATCH_NO_KEY
-            if not rules.log_append_time and not timestamp_ok(record.timestamp, rules):
-                return BATCH_BAD_TIMESTAMP
+        code = judge_record(&record, rules) if index >= start else BATCH_OK
+        if code != BATCH_OK:
+            bad_record[0] = index
+            return code
         index += 1
     bad_record[0] = -1
     return BATCH_OK

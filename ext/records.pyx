@@ -7,8 +7,8 @@ from libc.stdlib cimport free, malloc
 
 from kbroker.ext.batch cimport (
     BATCH_BAD_COMPRESSION, BATCH_BAD_CRC, BATCH_BAD_RECORD, BATCH_BOMB, BATCH_EMPTY, BATCH_NO_CODEC,
-    BATCH_NO_MEMORY, BATCH_OK, BATCH_SHORT, RECORDS_OFFSET, BatchInfo, BatchRules,
-    RecordCursor, batch_crc_ok, batch_error_code, batch_error_message, batch_next_bad_record,
+    BATCH_NO_MEMORY, BATCH_OK, BATCH_SHORT, RECORDS_OFFSET, BadRecord, BatchInfo, BatchRules,
+    RecordCursor, batch_bad_records, batch_crc_ok, batch_error_code, batch_error_message,
     batch_parse, batch_set_base_offset, batch_set_leader_epoch, batch_set_timestamps,
     batch_validate, batch_validate_records, next_record, records_init,
 )
@@ -20,7 +20,7 @@ from kbroker.ext.batch_build cimport (
 from kbroker.ext.compression cimport (
     CODEC_GZIP, CODEC_LEVEL_DEFAULT, CODEC_NONE, CODEC_ZSTD, Buffer, buffer_free,
 )
-from kbroker.ext.record cimport Header, Record as RecordStruct, next_header
+from kbroker.ext.record cimport RECORD_BYTES_MIN, Header, Record as RecordStruct, next_header
 from kbroker.ext.wire cimport Slice
 
 from kbroker.ext.compression import NAMES
@@ -278,19 +278,22 @@ def bad_records(data: bytes | bytearray | memoryview, **rules: int) -> list[tupl
     cdef size_t n = view.shape[0]
     cdef BatchInfo info
     cdef BatchRules wanted
-    cdef int32_t index = -1
-    cdef int code
-    cdef list found = []
+    cdef const uint8_t* p
+    cdef BadRecord* bad
+    cdef int32_t most
     rules_from(&wanted, rules)
     if n == 0 or batch_parse(&view[0], &view[0] + n, &info) != BATCH_OK:
-        return found
-    while True:
-        code = batch_next_bad_record(
-            &view[RECORDS_OFFSET], &view[0] + info.length, &wanted, &info, index + 1, &index
-        )
-        if code == BATCH_OK:
-            return found
-        found.append((index, code))
+        return []
+    p = &view[0]
+    most = info.length // RECORD_BYTES_MIN
+    bad = <BadRecord*> malloc(most * sizeof(BadRecord))
+    if bad == NULL:
+        raise MemoryError
+    try:
+        most = batch_bad_records(p + RECORDS_OFFSET, p + info.length, &wanted, &info, bad, most)
+        return [(bad[i].index, bad[i].code) for i in range(most)]
+    finally:
+        free(bad)
 
 
 def assign(data: bytearray, base_offset: int, leader_epoch: int) -> None:

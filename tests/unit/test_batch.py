@@ -198,3 +198,14 @@ def test_batches_refuses_what_is_none() -> None:
 def test_unknown_rule_is_an_error() -> None:
     with pytest.raises(TypeError, match="nosuch"):
         records.validate(b"", nosuch=1)
+
+
+def test_a_batch_of_bad_records_only_is_judged_in_one_pass() -> None:
+    """Walking from the start for each of them would take minutes."""
+    data = records.build([(NOW + i % 2, None, None) for i in range(100_000)])
+    with pytest.raises(records.BatchError, match="key"):
+        records.validate(data, compacted=True)
+    with pytest.raises(records.BatchError, match="timestamp") as caught:
+        records.validate(data, now_ms=NOW, timestamp_after_max_ms=0)
+    assert caught.value.record == 1
+    assert len(records.bad_records(data, compacted=True)) == 100_000
