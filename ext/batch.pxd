@@ -163,13 +163,6 @@ cdef int32_t batch_bad_records(
     BadRecord* out, int32_t most,
 ) noexcept nogil
 
-# Code of the next record at or behind index `start` that fails, its index in bad_record;
-# BATCH_OK when there is none. Each call walks from the first record: to list many, above.
-cdef int batch_next_bad_record(
-    const uint8_t* p, const uint8_t* end, const BatchRules* rules,
-    const BatchInfo* info, int32_t start, int32_t* bad_record,
-) noexcept nogil
-
 cdef int16_t batch_error_code(int code) noexcept nogil
 cdef const char* batch_error_message(int code) noexcept nogil
 

@@ -247,25 +247,6 @@ cdef int32_t batch_bad_records(
     return found
 
 
-cdef int batch_next_bad_record(
-    const uint8_t* p, const uint8_t* end, const BatchRules* rules,
-    const BatchInfo* info, int32_t start, int32_t* bad_record,
-) noexcept nogil:
-    cdef RecordCursor c
-    cdef Record record
-    cdef int32_t index = 0
-    cdef int code
-    records_init(&c, info, p, end)
-    while next_record(&c, &record) == 1:
-        code = judge_record(&record, rules) if index >= start else BATCH_OK
-        if code != BATCH_OK:
-            bad_record[0] = index
-            return code
-        index += 1
-    bad_record[0] = -1
-    return BATCH_OK
-
-
 # ---- iterate
 
 cdef void records_init(

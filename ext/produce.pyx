@@ -429,7 +429,7 @@ cdef int run(Produce* produce) noexcept nogil:
     outcome = answer(produce)
     if produce.failed:
         for i in range(produce.count):
-            free(produce.results[i].bad.indexes)
+            free(produce.results[i].bad.list)
     if produce.results != on_stack:
         free(produce.results)
     return outcome

@@ -5,7 +5,7 @@ Versions: 5 log start offset; 8 record errors and an error message; 9 flexible; 
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
-from kbroker.ext.batch cimport BatchInfo, BatchRules
+from kbroker.ext.batch cimport BadRecord, BatchInfo, BatchRules
 from kbroker.ext.log_state cimport Log
 from kbroker.ext.wire cimport Cursor, Slice, Writer
 
@@ -22,9 +22,8 @@ ctypedef struct ProduceTopic:
 
 # Records of a batch that are refused for what they are, not for how they are written.
 ctypedef struct BadRecords:
-    int32_t* indexes                # malloc'ed; NULL: none
+    BadRecord* list                 # malloc'ed; NULL: none
     int32_t count
-    int code                        # of the first: the reason given for each
 
 # What became of one partition; written by execute, read by the response and by the wait.
 ctypedef struct PartitionResult:

@@ -1,8 +1,8 @@
 """Reading and writing Produce; see produce_wire.pxd."""
-from libc.stdlib cimport realloc
+from libc.stdlib cimport malloc
 from libc.string cimport strlen
 
-from kbroker.ext.batch cimport BATCH_OK, batch_error_message, batch_next_bad_record
+from kbroker.ext.batch cimport batch_bad_records, batch_error_message
 from kbroker.ext.wire cimport (
     cursor_init,
     get_array,
@@ -101,33 +101,24 @@ cdef uint32_t response_bytes_max(uint32_t request_bytes, const PartitionResult* 
 
 cdef void bad_records_find(const uint8_t* records, const uint8_t* end, const BatchRules* rules,
                            const BatchInfo* info, BadRecords* out) noexcept nogil:
-    cdef int32_t capacity = 0
-    cdef int32_t index = -1
-    cdef int32_t* grown
-    cdef int code = batch_next_bad_record(records, end, rules, info, 0, &index)
-    out.code = code
-    while code != BATCH_OK and out.count < BAD_RECORDS_LISTED_MAX:
-        if out.count == capacity:
-            capacity = max(16, capacity * 2)
-            grown = <int32_t*>realloc(out.indexes, <size_t>capacity * sizeof(int32_t))
-            if grown == NULL:
-                return
-            out.indexes = grown
-        out.indexes[out.count] = index
-        out.count += 1
-        code = batch_next_bad_record(records, end, rules, info, index + 1, &index)
+    cdef int32_t most = min(info.count, BAD_RECORDS_LISTED_MAX)
+    out.list = <BadRecord*>malloc(<size_t>most * sizeof(BadRecord))
+    out.count = 0
+    if out.list != NULL:
+        out.count = batch_bad_records(records, end, rules, info, out.list, most)
 
 
 cdef void put_bad_records(Writer* w, bint flexible, const BadRecords* bad) noexcept nogil:
-    cdef const char* text = batch_error_message(bad.code)
-    cdef int32_t length = <int32_t>strlen(text)
-    cdef int32_t i
+    cdef const char* text
+    cdef int32_t i, length
     if flexible:
         put_compact_array(w, bad.count)
     else:
         put_array(w, bad.count)
     for i in range(bad.count):
-        put_i32(w, bad.indexes[i])
+        text = batch_error_message(bad.list[i].code)
+        length = <int32_t>strlen(text)
+        put_i32(w, bad.list[i].index)
         if flexible:
             put_compact_string(w, <const uint8_t*>text, length)
             put_no_tags(w)
