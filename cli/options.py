@@ -21,6 +21,8 @@ __all__ = [
     "key_values",
     "open_cluster",
     "output_option",
+    "reachable",
+    "stop_command",
 ]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -37,6 +39,12 @@ def default_data_dir() -> Path:
         return Path("/var/lib/kbroker")
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "kbroker" / "data"
+
+
+def stop_command(place: Path) -> str:
+    """What to type to end the broker of a data directory."""
+    default = place.absolute() == default_data_dir().absolute()
+    return "kbroker stop" if default else f"kbroker stop --data-dir {place}"
 
 
 def data_dir_option(command: Decorated) -> Decorated:

@@ -13,7 +13,12 @@ from pathlib import Path
 import click
 
 from kbroker import runfile
-from kbroker.cli.options import data_dir_option, default_data_dir, key_values
+from kbroker.cli.options import (
+    data_dir_option,
+    default_data_dir,
+    key_values,
+    stop_command,
+)
 
 _FIRST_PORT = 9092
 _PORTS_TRIED = 100
@@ -74,7 +79,8 @@ def start(
     place = _settle(config_file, chosen)
     _refuse_second(place)
     _make_directory(place)
-    command = [sys.executable, "-m", "kbroker.server"]
+    # -P: a folder `kbroker` where the user stands is not the broker.
+    command = [sys.executable, "-P", "-m", "kbroker.server"]
     if config_file is not None:
         command += ["--config", str(config_file)]
     for name, value in chosen.items():
@@ -166,7 +172,8 @@ def _refuse_second(place: Path) -> None:
     if info is not None:
         at = ", ".join(info.listeners)
         raise click.ClickException(
-            f"{place} is served already, by process {info.pid} at {at}; `kbroker stop` ends it"
+            f"{place} is served already, by process {info.pid} at {at};"
+            f" `{stop_command(place)}` ends it"
         )
 
 
@@ -216,7 +223,8 @@ def _detached(command: list[str], place: Path, timeout_s: float) -> int:
         time.sleep(_POLL_S)
     for listener in info.listeners:
         click.echo(f"listening on {listener}")
-    click.echo(f"pid {info.pid}, data in {place}, log in {log_file}; `kbroker stop` ends it")
+    click.echo(f"pid {info.pid}, data in {place}, log in {log_file}")
+    click.echo(f"`{stop_command(place)}` ends it")
     return 0
 
 

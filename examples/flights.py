@@ -113,7 +113,7 @@ def find_or_start_broker() -> str:
     if info is None:
         found = "on the data of last time" if DATA_DIR.exists() else "on an empty data directory"
         told = f"started a broker {found}, {DATA_DIR.relative_to(ROOT)}"
-        start = [sys.executable, "-m", "kbroker.cli", "start", "--detach", "--data-dir"]
+        start = [sys.executable, "-P", "-m", "kbroker.cli", "start", "--detach", "--data-dir"]
         ended = subprocess.run([*start, str(DATA_DIR)], check=False, stdout=subprocess.DEVNULL)
         if ended.returncode:
             raise SystemExit(ended.returncode)
