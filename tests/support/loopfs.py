@@ -38,7 +38,8 @@ class LoopFilesystem:
         trace: TracebackType | None,
     ) -> None:
         if os.path.ismount(self.path):
-            self.unmount()
+            # Lazily: a broker that a failed test has left running must not keep it mounted.
+            subprocess.run(["umount", "--lazy", self.path], check=True)
         self.image.unlink()
 
     def mount(self) -> None:
