@@ -84,8 +84,12 @@ def send_and_leave(port: int, data: bytes, timeout_s: float = 0.5) -> None:
 
 
 @pytest.fixture
-def broker(start_kbroker: StartBroker) -> BrokerProcess:
-    return start_kbroker({"connections.max.idle.ms": str(IDLE_MS)})
+def broker(start_kbroker: StartBroker) -> Iterator[BrokerProcess]:
+    """A broker that drops silent connections; in a debug build no object may outlive its stop."""
+    started = start_kbroker({"connections.max.idle.ms": str(IDLE_MS)}, hooks=True)
+    yield started
+    assert started.stop() == 0
+    assert "test hook: live objects {}" in started.log_text()
 
 
 def real_frames() -> list[bytes]:
