@@ -92,7 +92,7 @@ CRAFTED = tuple(crafted(0))
 
 # Where kbroker's answer is another one on purpose, and why.
 CODEC = "UNSUPPORTED_COMPRESSION_TYPE, where Kafka has an internal error (-1)"
-GARBAGE = "stored unread: a compressed batch is decompressed only where a topic's settings ask for it"
+GARBAGE = "stored unread: a compressed batch is decompressed only where settings ask for it"
 HEADER = "refused by the header's timestamps, records unread, so none of them is named"
 DELTAS = "INVALID_RECORD, where Kafka stores offsets that no reader can make sense of"
 DIFFERS = {

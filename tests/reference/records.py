@@ -184,7 +184,7 @@ def judge(data: bytes, rules: Rules) -> int:
     is appended, in Kafka's order."""
     fields = judge_frame(data, rules)
     (base_offset, length, _, _, crc, attributes, last_delta, base_timestamp, max_timestamp,
-     producer_id, producer_epoch, base_sequence, count) = fields  # fmt: skip
+     producer_id, _, base_sequence, count) = fields  # fmt: skip
     codec = attributes & 7
     if base_offset != 0:
         raise RefusedError(INVALID_RECORD, "base offset")
