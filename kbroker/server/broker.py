@@ -30,7 +30,7 @@ from kbroker.files import DirectoryLock
 from kbroker.metadata import registration
 from kbroker.metadata.builders import Listener
 from kbroker.metadata.features import SUPPORTED
-from kbroker.metadata.store import MetadataStore
+from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.server import journal
 from kbroker.server.control import ControlThread
@@ -88,7 +88,10 @@ class Broker:
             publish.offer_topic(services, topic)
         table = registry.table()
         self._tell_versions(data_plane, store, table)
-        self._control = ControlThread(data_plane, Dispatcher(services, table), self._clock)
+        dispatcher = Dispatcher(services, table)
+        self._control = ControlThread(
+            data_plane, dispatcher, self._clock, store.snapshot_when_due
+        )
         self._upkeep = Upkeep(self.config, logs, self._clock)
         data_plane.engine.start()
         self._serving = True
@@ -107,13 +110,25 @@ class Broker:
 
     def _open_store(self) -> MetadataStore:
         wanted = self.config.node_id if "node.id" in self.config.static else None
-        store = MetadataStore(self.directory, self._clock, node_id=wanted)
+        store = MetadataStore(
+            self.directory,
+            self._clock,
+            node_id=wanted,
+            snapshot_interval_ms=self.config.integer("metadata.log.max.snapshot.interval.ms"),
+            snapshot_bytes=self._snapshot_bytes(),
+        )
         store.open()
         self.config.adopt_node_id(store.meta.node_id)
         image = store.image
         node = ("broker", str(store.meta.node_id))
         self.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
         return store
+
+    def _snapshot_bytes(self) -> int:
+        """Bytes of metadata between snapshots where they are set; the store's own are fewer than
+        Apache Kafka's, so that a start reads less."""
+        name = "metadata.log.max.record.bytes.between.snapshots"
+        return self.config.integer(name) if name in self.config.static else SNAPSHOT_MIN_BYTES
 
     def _make_data_plane(self) -> DataPlane:
         config = self.config

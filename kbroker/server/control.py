@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kbroker.api.dispatch import Dispatcher
@@ -27,11 +28,19 @@ _TICK_MS: Final = 1000
 class ControlThread:
     """The thread and its loop."""
 
-    def __init__(self, data_plane: DataPlane, dispatcher: Dispatcher, clock: Clock) -> None:
+    def __init__(
+        self,
+        data_plane: DataPlane,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        chores: Callable[[], object],
+    ) -> None:
+        """`chores` is called about once a second, between requests."""
         self._data_plane = data_plane
         self._engine = data_plane.engine
         self._dispatcher = dispatcher
         self._clock = clock
+        self._chores = chores
         self._stopping = False
         self._journal_failed = False
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -58,6 +67,7 @@ class ControlThread:
                 return
             if self._clock.monotonic_ms() >= next_tick_ms:
                 self._pass_on()
+                self._do_chores()
                 next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
 
     def _answer(self, request: Request) -> None:
@@ -77,6 +87,12 @@ class ControlThread:
             request.close()
         else:
             request.respond(body)
+
+    def _do_chores(self) -> None:
+        try:
+            self._chores()
+        except Exception:
+            _LOG.exception("a chore of the control thread failed")
 
     def _pass_on(self) -> None:
         """Log lines of the data plane, and the end of the journal where it came to one."""
