@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kbroker.cli.options import data_dir_option, default_data_dir
+from kbroker.cli.options import data_dir_option
+from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes
 
 if TYPE_CHECKING:

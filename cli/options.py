@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbroker import runfile
+from kbroker.cli.places import default_data_dir
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -17,34 +17,15 @@ if TYPE_CHECKING:
 __all__ = [
     "bootstrap_option",
     "data_dir_option",
-    "default_data_dir",
     "key_values",
     "open_cluster",
     "output_option",
     "reachable",
-    "stop_command",
 ]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _DEFAULT_ADDRESS = "127.0.0.1:9092"
-
-
-def default_data_dir() -> Path:
-    """Where a broker keeps its data unless told: a service's place for root, else the user's."""
-    told = os.environ.get("KBROKER_DATA_DIR")
-    if told:
-        return Path(told)
-    if os.geteuid() == 0:
-        return Path("/var/lib/kbroker")
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "kbroker" / "data"
-
-
-def stop_command(place: Path) -> str:
-    """What to type to end the broker of a data directory."""
-    default = place.absolute() == default_data_dir().absolute()
-    return "kbroker stop" if default else f"kbroker stop --data-dir {place}"
 
 
 def data_dir_option(command: Decorated) -> Decorated:

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from kbroker import __version__, runfile
-from kbroker.cli.options import data_dir_option, default_data_dir, output_option, reachable
+from kbroker.cli.options import data_dir_option, output_option, reachable
+from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes, human_time, print_json
 
 _POLL_S = 0.02

@@ -12,9 +12,10 @@ import pytest
 
 from kbroker import runfile
 from kbroker.cli import root
-from kbroker.cli.options import default_data_dir, key_values, reachable
+from kbroker.cli.launch import Wish, listener_settings, plain_wish
+from kbroker.cli.options import key_values, reachable
+from kbroker.cli.places import default_data_dir, stop_command
 from kbroker.cli.render import Column, human_bytes, human_time, print_rows
-from kbroker.cli.start import _listener_settings
 from kbroker.cli.when import parse_time_ms
 from tests.support.waits import free_ports
 
@@ -131,17 +132,25 @@ def test_a_second_start_is_refused_with_the_pid(capsys: Captured, tmp_path: Path
 
 
 def test_listener_options_become_kafkas_settings() -> None:
-    assert _listener_settings((), ()) == {}
-    assert _listener_settings(("0.0.0.0:9092",), ("broker.example",)) == {
+    assert listener_settings((), ()) == {}
+    assert listener_settings(("0.0.0.0:9092",), ("broker.example",)) == {
         "listeners": "PLAINTEXT://0.0.0.0:9092",
         "advertised.listeners": "PLAINTEXT://broker.example:9092",
     }
-    assert _listener_settings(("127.0.0.1:0", "INTERNAL://[::1]:7", "h"), ()) == {
+    assert listener_settings(("127.0.0.1:0", "INTERNAL://[::1]:7", "h"), ()) == {
         "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://[::1]:7,PLAINTEXT_3://h:9092",
         "listener.security.protocol.map": (
             "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,PLAINTEXT_3:PLAINTEXT"
         ),
     }
+
+
+def test_a_plain_start_is_read_without_click() -> None:
+    words = ["--set", "a=b=c", "--set=d=e", "-D", "x", "--listen", "h:1", "--advertise=i"]
+    assert plain_wish(words) == Wish([], ["a=b=c", "d=e"], ["x"], ["h:1"], ["i"])
+    assert plain_wish([]) == Wish()
+    for odd in (["--detach"], ["--help"], ["--set"], ["x"], ["-D=x"], ["--sets", "x"]):
+        assert plain_wish(odd) is None
 
 
 def test_default_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +162,8 @@ def test_default_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_data_dir() == Path("/var/lib/kbroker")
     monkeypatch.setenv("KBROKER_DATA_DIR", "/y")
     assert default_data_dir() == Path("/y")
+    assert stop_command(Path("/y")) == "kbroker stop"
+    assert stop_command(Path("/z")) == "kbroker stop --data-dir /z"
 
 
 def test_reachable_and_key_values() -> None:

@@ -1,0 +1,209 @@
+"""From the options of `kbroker start` to a broker: settings, data directory, hand over.
+
+Free of click, so that a broker in the foreground starts without it: `plain_wish` reads options
+that need no explaining, and what it cannot read goes through `kbroker.cli.start`, which can.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kbroker import runfile
+from kbroker.cli.places import default_data_dir, stop_command
+from kbroker.errors import OperatorError
+
+__all__ = [
+    "FIRST_PORT",
+    "UsageError",
+    "Wish",
+    "listener_settings",
+    "plain_wish",
+    "prepare",
+    "serve",
+    "server_command",
+]
+
+FIRST_PORT = 9092
+_PORTS_TRIED = 100
+
+
+class UsageError(ValueError):
+    """An option that cannot be; option is its name, or empty."""
+
+    def __init__(self, text: str, option: str = "") -> None:
+        super().__init__(text)
+        self.option = option
+
+
+@dataclass(slots=True)
+class Wish:
+    """What the options of `kbroker start` say."""
+
+    config: list[str] = field(default_factory=list)
+    set: list[str] = field(default_factory=list)
+    data_dir: list[str] = field(default_factory=list)
+    listen: list[str] = field(default_factory=list)
+    advertise: list[str] = field(default_factory=list)
+
+
+_OPTIONS = {
+    "--config": "config",
+    "--set": "set",
+    "--data-dir": "data_dir",
+    "-D": "data_dir",
+    "--listen": "listen",
+    "--advertise": "advertise",
+}
+
+
+def plain_wish(words: Sequence[str]) -> Wish | None:
+    """The wish of a start in the foreground; None where a word is not an option with a value."""
+    wish = Wish()
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        name = _OPTIONS.get(option)
+        following = value if equals else next(rest, None)
+        if name is None or following is None or (equals and not option.startswith("--")):
+            return None
+        getattr(wish, name).append(following)
+    return wish
+
+
+def prepare(wish: Wish) -> tuple[Path, list[str]]:
+    """The data directory, made and free, and the arguments of `kbroker.server`.
+
+    The broker checks all settings itself. Only a file is looked into here, so that a start
+    without one costs nothing. Raises UsageError or OperatorError.
+    """
+    chosen: dict[str, str] = {}
+    for pair in wish.set:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{pair!r}: write KEY=VALUE", "--set")
+        chosen[key.strip()] = value.strip()
+    if wish.data_dir:
+        chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
+    chosen.update(listener_settings(wish.listen, wish.advertise))
+    config_file = Path(wish.config[-1]) if wish.config else None
+    place = _settle(config_file, chosen)
+    _refuse_second(place)
+    _make_directory(place)
+    arguments = ["--config", str(config_file)] if config_file else []
+    for name, value in chosen.items():
+        arguments += ["--set", f"{name}={value}"]
+    return place, arguments
+
+
+def serve(arguments: list[str]) -> int:
+    """Becomes the broker; returns its exit status when it has stopped."""
+    try:
+        from kbroker.server.__main__ import main
+
+        return main(arguments)
+    except KeyboardInterrupt:  # before the broker takes its signals
+        return 130
+
+
+def _settle(config_file: Path | None, chosen: dict[str, str]) -> Path:
+    """Adds to `chosen` what neither file nor options say; gives the data directory."""
+    told = dict(chosen)
+    if config_file is not None:
+        from kbroker.config import load_config
+
+        options = [f"{name}={value}" for name, value in chosen.items()]
+        told = load_config(config_file, options).static
+    if not {"log.dirs", "log.dir"} & told.keys():
+        chosen["log.dirs"] = told["log.dirs"] = str(default_data_dir())
+    if "listeners" not in told:
+        chosen["listeners"] = f"PLAINTEXT://127.0.0.1:{_free_port()}"
+    return Path(told.get("log.dirs") or told["log.dir"])
+
+
+def listener_settings(listen: Sequence[str], advertise: Sequence[str]) -> dict[str, str]:
+    """--listen and --advertise as Kafka's settings."""
+    if len(advertise) > max(1, len(listen)):
+        raise UsageError("more --advertise than --listen; give one for each, in order")
+    settings: dict[str, str] = {}
+    names = [_listener_name(text, at) for at, text in enumerate(listen)]
+    if listen:
+        settings["listeners"] = ",".join(
+            _with_name(text, name, "--listen") for text, name in zip(listen, names, strict=True)
+        )
+        own = [name for name in names if name not in ("PLAINTEXT", "SSL")]
+        if own:
+            mapped = ["PLAINTEXT:PLAINTEXT", *(f"{name}:PLAINTEXT" for name in own)]
+            settings["listener.security.protocol.map"] = ",".join(mapped)
+    if advertise:
+        told = zip(advertise, names or ["PLAINTEXT"], strict=False)
+        settings["advertised.listeners"] = ",".join(
+            _with_name(text.rpartition("://")[2], name, "--advertise") for text, name in told
+        )
+    return settings
+
+
+def _listener_name(text: str, at: int) -> str:
+    name, found, _ = text.partition("://")
+    if found:
+        return name.upper()
+    return "PLAINTEXT" if at == 0 else f"PLAINTEXT_{at + 1}"
+
+
+def _with_name(text: str, name: str, option: str) -> str:
+    """NAME://HOST:PORT, with Kafka's port where none is given."""
+    from kbroker.client.address import parse_address
+
+    try:
+        address = parse_address(text, to_bind=option == "--listen")
+    except ValueError as error:
+        raise UsageError(str(error), option) from error
+    return f"{name}://{address}"
+
+
+def _free_port() -> int:
+    """The first free port from 9092 on; the broker binds it a moment later."""
+    import socket
+
+    for port in range(FIRST_PORT, FIRST_PORT + _PORTS_TRIED):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    last = FIRST_PORT + _PORTS_TRIED - 1
+    raise OperatorError(f"ports {FIRST_PORT} to {last} are taken; give --listen")
+
+
+def _refuse_second(place: Path) -> None:
+    info = runfile.running(place)
+    if info is not None:
+        at = ", ".join(info.listeners)
+        raise OperatorError(
+            f"{place} is served already, by process {info.pid} at {at};"
+            f" `{stop_command(place)}` ends it"
+        )
+
+
+def _make_directory(place: Path) -> None:
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot create {place}: {error.strerror}; choose a data directory with --data-dir"
+        ) from error
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise OperatorError(
+            f"the data directory {place} is not writable; choose another with --data-dir"
+        )
+
+
+def server_command(arguments: list[str]) -> list[str]:
+    """The command of a broker process of its own. -P: a folder `kbroker` where the user stands
+    is not the broker."""
+    return [sys.executable, "-P", "-m", "kbroker.server", *arguments]
