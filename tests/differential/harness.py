@@ -96,9 +96,9 @@ class Script:
 
         wait_for(f"{name} is gone", is_gone, 15)
 
-    def until_known(self, name: str) -> None:
-        """Waits until a topic that a request created by the way has its leaders."""
-        wire.wait_for_topic(self.broker.port, name)
+    def until_known(self, name: str, partitions: int = 1) -> None:
+        """Waits until so many partitions of a topic have their leaders."""
+        wire.wait_for_topic(self.broker.port, name, partitions)
 
     def until_coordinator(self, kind: int) -> None:
         """Waits until the internal topic behind a kind of coordinator is there, if it comes."""

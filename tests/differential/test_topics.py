@@ -200,6 +200,8 @@ def test_create_partitions(s: Script, version: int) -> None:
     grow(to(topic, 9), validate_only=True)
     grow(to(other, 5), to(other, 6))
     grow()
+    for name in (topic, other):
+        s.until_known(name, 4)
     describe(s, topic, other)
 
 

@@ -54,9 +54,7 @@ def produce(port: int, topic: str, data: bytes, partition: int = 0) -> dict[str,
     body = {
         "acks": -1,
         "timeout": 10_000,
-        "topic_data": [
-            {"name": topic, "partition_data": [{"index": partition, "records": data}]}
-        ],
+        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": data}]}],
     }
     answer = wire.call_once(port, PRODUCE, 9, body)
     (part,) = answer["responses"][0]["partition_responses"]
