@@ -82,6 +82,8 @@ cdef int check_frame(
     if p[MAGIC_OFFSET] < 2:
         return BATCH_OLD_MAGIC
     if length < RECORDS_OFFSET:
+        if rules.from_client and n == length and load_i64(p + BASE_OFFSET_OFFSET) != 0:
+            return BATCH_BAD_BASE_OFFSET
         return BATCH_BAD_LENGTH
     read_header(p, out)
     if out.compression == CODEC_ZSTD and not rules.zstd_allowed:
