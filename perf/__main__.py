@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -73,8 +74,10 @@ def main() -> None:
         measured = lifecycle.measure(chosen(systems.BY_NAME, told.system or LIFE_SYSTEMS))
         measured += gil.measure() if whole else []
     save(results, measured)
-    command = "make bench" if whole and not told.quick else "python -m perf"
-    text = report.report(results, measured, missing, command)
+    command = " ".join(("python -m perf", *sys.argv[1:])) if sys.argv[1:] else "make bench"
+    rounds = 1 if told.quick else told.rounds
+    taken = f"medians of {rounds} rounds of {told.seconds:g} s, all in one sitting"
+    text = report.report(results, measured, missing, f"`{command}`", taken)
     print(text)
     if whole and not told.quick:
         report.replace_in_readme(text)

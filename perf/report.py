@@ -111,12 +111,13 @@ def machine() -> str:
 
 
 def report(
-    results: Results, measured: Sequence[Measured], missing: Mapping[str, str], command: str
+    results: Results, measured: Sequence[Measured], missing: Mapping[str, str], command: str,
+    taken: str,
 ) -> str:
     """What stands between the marker comments."""
     systems = [name for name in PEERS if name not in missing]
     parts = [
-        f"`{command}` on {machine()}; medians, one sitting. "
+        f"{command} on {machine()}; {taken}. "
         "[perf/README.md](perf/README.md) says what the rows send and how to read them.",
         "\n".join(targets_table(results)),
         "Beside others:",
