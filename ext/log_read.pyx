@@ -32,6 +32,7 @@ from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.segment cimport (
     FIND_BATCH,
     FIND_BROKEN,
+    FIND_MISLED,
     FIND_NONE,
     Found,
     Hint,
@@ -142,16 +143,23 @@ cdef int next_start(Log* log, int64_t offset, const Position* bound, Start* star
     return code
 
 
-cdef void mend(Log* log, Start* start) noexcept nogil:
-    """The index led astray: write it anew, and begin at the first byte."""
+cdef int find_without_index(Log* log, int64_t offset, Start* start,
+                            Found* found) noexcept nogil:
+    """The index led astray: begin at the first byte. When that does better, write it anew; else it
+    is the segment that is damaged."""
     cdef IndexLimits limits
+    cdef int code
+    start.hint.position = 0
+    start.hint.entry_offset = -1
+    code = segment_find(start.segment, &start.hint, offset, found)
+    if code != FIND_BATCH and code != FIND_NONE:
+        return code
     pthread_mutex_lock(&log.lock)
     log_index_limits(log, &limits)
     if log_find_segment(log, start.segment.base_offset) >= 0:
         segment_rebuild_indexes(start.segment, &limits)
     pthread_mutex_unlock(&log.lock)
-    start.hint.position = 0
-    start.hint.entry_offset = -1
+    return code
 
 
 # ---- read
@@ -163,11 +171,10 @@ cdef int find_first(Log* log, int64_t offset, const Position* bound, Start* star
     cdef int code
     while start.segment != NULL:
         code = segment_find(start.segment, &start.hint, offset, found)
+        if code == FIND_MISLED:
+            code = find_without_index(log, offset, start, found)
         if code == FIND_BATCH:
             return LOG_OK
-        if code == FIND_BROKEN and start.hint.entry_offset >= 0:
-            mend(log, start)
-            continue
         if code != FIND_NONE:
             segment_unref(start.segment)
             start.segment = NULL

@@ -34,6 +34,7 @@ from kbroker.ext.segment cimport (
     FIND_BATCH,
     FIND_BROKEN,
     FIND_ERROR,
+    FIND_MISLED,
     FIND_NONE,
     Found,
     Hint,
@@ -231,7 +232,8 @@ cdef void log_end_position(const Log* log, Position* out) noexcept nogil:
 
 
 cdef int find_in(Log* log, Segment* s, int64_t offset, Found* found) noexcept nogil:
-    """FIND_*; an index that lies is written anew and the search begins at the first byte."""
+    """FIND_*. When the index leads astray the search begins at the first byte; and when that does
+    better, the index is written anew."""
     cdef Hint hint
     cdef IndexLimits limits
     cdef int code
@@ -239,13 +241,15 @@ cdef int find_in(Log* log, Segment* s, int64_t offset, Found* found) noexcept no
         return FIND_ERROR
     segment_hint(s, offset, &hint)
     code = segment_find(s, &hint, offset, found)
-    if code != FIND_BROKEN or hint.entry_offset < 0:
+    if code != FIND_MISLED:
         return code
-    log_index_limits(log, &limits)
-    segment_rebuild_indexes(s, &limits)
     hint.position = 0
     hint.entry_offset = -1
-    return segment_find(s, &hint, offset, found)
+    code = segment_find(s, &hint, offset, found)
+    if code == FIND_BATCH or code == FIND_NONE:
+        log_index_limits(log, &limits)
+        segment_rebuild_indexes(s, &limits)
+    return code
 
 
 cdef int log_locate(Log* log, int64_t offset, Position* out) noexcept nogil:

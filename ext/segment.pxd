@@ -25,7 +25,8 @@ cdef enum:
 cdef enum:
     FIND_NONE = 0                       # every batch lies below the offset
     FIND_BATCH = 1
-    FIND_BROKEN = 2                     # the walk met something that is no batch, or the index lies
+    FIND_BROKEN = 2                     # the walk met something that is no batch
+    FIND_MISLED = 3                     # the hint's index entry leads to no batch, or to another
     FIND_ERROR = -1
 
 ctypedef struct Segment:

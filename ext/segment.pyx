@@ -344,7 +344,9 @@ cdef int segment_find(Segment* s, const Hint* hint, int64_t offset, Found* out) 
         return FIND_BATCH
     if code == WALK_ERROR:
         return FIND_ERROR
-    return FIND_NONE if code == WALK_END else FIND_BROKEN
+    if code == WALK_END:
+        return FIND_NONE
+    return FIND_MISLED if first and hint.entry_offset >= 0 else FIND_BROKEN
 
 
 cdef int segment_rebuild_indexes(Segment* s, const IndexLimits* limits) noexcept nogil:

@@ -24,6 +24,7 @@ ctypedef struct Walk:
     int64_t buffer_at
     int64_t filled
     int64_t room
+    int64_t reading         # bytes of the next read
     BatchInfo info
 
 # Walk [start, end) of fd. room: bytes to read at a time, 0 for what suits headers.

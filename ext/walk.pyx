@@ -15,7 +15,7 @@ from kbroker.ext.posix cimport pread
 
 cdef enum:
     HEADERS_BYTES = 16384       # read at a time while batches are small
-    SPARSE_BYTES = 512          # and when the last one was larger than that
+    SPARSE_BYTES = 512          # at first, and when the last one was larger than that
 
 
 cdef int64_t read_fully(int fd, void* out, int64_t n, int64_t at) noexcept nogil:
@@ -40,6 +40,7 @@ cdef int walk_init(Walk* w, int fd, int64_t start, int64_t end, int64_t room) no
     w.next = start
     w.end = end
     w.room = room if room > 0 else HEADERS_BYTES
+    w.reading = SPARSE_BYTES if room <= 0 else room
     w.buffer = <uint8_t*> malloc(w.room)
     return 0 if w.buffer != NULL else WALK_NO_MEMORY
 
@@ -59,7 +60,6 @@ cdef bint fill(Walk* w, int64_t at, int64_t bytes) noexcept nogil:
 
 
 cdef int walk_next(Walk* w) noexcept nogil:
-    cdef int64_t reading = w.room
     cdef int64_t left
     cdef const uint8_t* p
     cdef int code
@@ -70,10 +70,9 @@ cdef int walk_next(Walk* w) noexcept nogil:
     if left < RECORDS_OFFSET:
         return WALK_TORN
     if w.at < w.buffer_at or w.at + RECORDS_OFFSET > w.buffer_at + w.filled:
-        if w.room == HEADERS_BYTES and w.info.length > HEADERS_BYTES:
-            reading = SPARSE_BYTES
-        if not fill(w, w.at, reading):
+        if not fill(w, w.at, w.reading):
             return WALK_ERROR
+        w.reading = min(4 * w.reading, w.room)
         if w.filled < RECORDS_OFFSET:
             return WALK_TORN
     p = w.buffer + (w.at - w.buffer_at)
@@ -81,6 +80,8 @@ cdef int walk_next(Walk* w) noexcept nogil:
     if code != BATCH_OK:
         return WALK_TORN
     w.next = w.at + w.info.length
+    if w.info.length > HEADERS_BYTES and w.room == HEADERS_BYTES:
+        w.reading = SPARSE_BYTES
     return WALK_BATCH
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
+from kbroker.errors import DiskError
 from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -96,6 +97,8 @@ class Upkeep:
                     continue
                 try:
                     do()
+                except DiskError as error:
+                    _LOG.error("%s failed: %s", name, error)  # a full disk is told in one line
                 except Exception:
                     _LOG.exception("%s failed", name)
                 due[index] = self._clock.monotonic_ms() + max(period, 1)

@@ -61,11 +61,12 @@ def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, round
     need_loop()
     with LoopFilesystem(tmp_path, 64) as disk:
         filler = disk.path / "filler"
-        settings = {"log.segment.bytes": "1048576", "log.retention.bytes": "-1"}
+        settings = {"log.segment.bytes": "1048576", "log.retention.check.interval.ms": "300",
+                    "log.segment.delete.delay.ms": "0"}  # fmt: skip
         broker = start_kbroker(settings, data_dir=disk.path / "data")
         wire.create_topic(broker.port, topic)
         acked: dict[int, int] = {}
-        number = 0
+        number, half_bytes = 0, disk.free_bytes() // 2
         with WireConnection(broker.port) as connection:
             for _ in range(rounds):
                 fill(disk, filler)
@@ -82,8 +83,10 @@ def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, round
                 filler.unlink()
                 acked |= wait_for("produce works again", lambda: retried(connection, topic), 30)
                 make_room(connection, topic, max(acked))
+                wait_for("old segments are gone", lambda: disk.free_bytes() > half_bytes, 30)
                 acked = {o: n for o, n in acked.items() if o >= max(acked)}
         assert broker.stop() == 0
+        assert "Traceback" not in broker.log_text()
 
 
 def retried(connection: WireConnection, topic: str) -> dict[int, int]:

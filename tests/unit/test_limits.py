@@ -1,6 +1,10 @@
 import re
+from pathlib import Path
+
+import pytest
 
 from kbroker import limits
+from tests.support.tree import text_of
 
 UNITS = ("_BYTES", "_COUNT", "_CHARS", "_MS")
 
@@ -12,3 +16,16 @@ def test_every_bound_is_a_positive_number_with_its_unit_last():
         assert isinstance(value, int), name
         assert value > 0, name
         assert name.endswith(UNITS), name
+
+
+@pytest.mark.parametrize(
+    ("name", "enumerator"),
+    [
+        ("STRING_LENGTH_MAX_BYTES", "STRING_BYTES_MAX"),
+        ("ARRAY_ELEMENTS_MAX_COUNT", "ARRAY_ELEMENTS_MAX"),
+        ("TAGGED_FIELDS_MAX_COUNT", "TAGGED_FIELDS_MAX"),
+    ],
+)
+def test_both_planes_keep_the_same_bound(name, enumerator):
+    found = re.search(rf"^\s+{enumerator} = (\d+)", text_of(Path("ext/wire.pxd")), re.MULTILINE)
+    assert int(found[1]) == getattr(limits, name)

@@ -227,6 +227,25 @@ class TestIndexes:
             log.close()
             assert path.read_bytes() == good
 
+    def test_a_damaged_batch_is_told_and_the_rest_is_read(self, folder):
+        """Rot in a quiet segment: the index leads around it, and stays as it is."""
+        log = open_log(folder, segment_bytes=1 << 20, index_interval_bytes=100)
+        for i in range(60):
+            log.append(batch(1, 150, 1000 + i), leader_epoch=0)
+        log.roll()
+        log.append(batch(), leader_epoch=0)
+        log.close()
+        index = (folder / f"{0:020}.index").read_bytes()
+        data = bytearray(log_file(folder).read_bytes())
+        size = len(data) // 60
+        data[30 * size : 30 * size + 61] = bytes(61)
+        log_file(folder).write_bytes(data)
+        log = open_log(folder, segment_bytes=1 << 20, index_interval_bytes=100)
+        codes = [testing_log.read(log, offset, 100, 0, True)[0] for offset in range(60)]
+        assert [offset for offset, code in enumerate(codes) if code] == [30]
+        assert codes[30] == -11
+        assert (folder / f"{0:020}.index").read_bytes() == index
+
     def test_mapped_zeros_of_a_crash_are_no_entries(self, folder):
         log = open_log(folder, segment_bytes=1 << 20, index_interval_bytes=200)
         for i in range(50):
