@@ -1,0 +1,68 @@
+"""What committed offsets and the APIs for all groups ask of a group, of whichever protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kbroker.group.outcome import CoordinatorRecord, Now
+
+
+class OffsetExpiry(Protocol):
+    """When an offset of a group is old: Kafka's rule for the group's kind and state."""
+
+    def is_expired(self, commit_ms: int, expire_ms: int, now_ms: int, retention_ms: int) -> bool:
+        """Whether an offset committed at `commit_ms` has expired (wall ms; expire_ms -1: none)."""
+
+
+class Group(Protocol):
+    """A group in a shard. What it refuses it raises as ClientError with Kafka's code."""
+
+    group_id: str
+    protocol_type: str | None
+
+    @property
+    def kind(self) -> str:
+        """"classic" or "consumer", as ListGroups spells it."""
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups spells it: "Stable", "PreparingRebalance", ..."""
+
+    def is_empty(self) -> bool:
+        """No member."""
+
+    def is_dead(self) -> bool:
+        """To be forgotten."""
+
+    def subscribed_to(self, topic: str) -> bool:
+        """Whether a member consumes the topic (its offsets may then not be deleted)."""
+
+    def validate_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool,
+        version: int,
+    ) -> None:
+        """May this member commit? `generation` is the member epoch in the new protocol."""
+
+    def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """May this member fetch offsets?"""
+
+    def validate_offset_delete(self) -> None:
+        """May offsets be deleted by an administrator?"""
+
+    def validate_delete(self) -> None:
+        """May the group be deleted by an administrator?"""
+
+    def on_offset_commit(self, member_id: str, now: Now) -> None:
+        """A member that commits is alive: moves its session timer where Kafka does."""
+
+    def offset_expiry(self) -> OffsetExpiry | None:
+        """None where offsets of this group do not expire now."""
+
+    def tombstones(self) -> Sequence[CoordinatorRecord]:
+        """The records that delete the group."""

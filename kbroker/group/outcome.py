@@ -1,0 +1,61 @@
+"""What goes in and out of a coordinator.
+
+An operation is a function of a shard, (request, reply, now) -> Outcome. It checks everything and
+changes nothing that a restart must find again: that happens by its records, which are appended as
+one batch, all or nothing, and then replayed. What lives in memory only (parked answers, timers,
+a classic group between two rebalances) it may change at once, or in `then`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kbroker.errors import ErrorCode
+from kbroker.metadata.records.schema import Record
+
+
+class Now(NamedTuple):
+    """The time of an operation: wall time for what is stored, monotonic time for timers (ms)."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+
+Response = Mapping[str, Any]
+"""An answer as kbroker.protocol encodes it: kio's field names, what is left out is the default."""
+
+Reply = Callable[[Response], None]
+"""Answers one request, exactly once, now or later. The answer leaves when every record that the
+shard had appended by then is durable."""
+
+
+class CoordinatorRecord(NamedTuple):
+    """A record of `__consumer_offsets` or `__transaction_state`; no value is a tombstone.
+
+    `version` is the value's, -1 where there is none.
+    """
+
+    key: Record
+    value: Record | None = None
+    version: int = -1
+
+
+class Outcome(NamedTuple):
+    """What an operation wants done.
+
+    records:  appended as one batch, then replayed in order.
+    response: for the request's own reply, once the records are durable; None where the reply was
+              kept to be called later, or was called already.
+    then:     called once, after the append and the replay with NONE, or with the error that kept
+              the records from being appended (nothing was replayed then). What it answers is done
+              after it. Replies that it calls wait for the records like `response`.
+    Where the append fails and there is a `response`, the request gets the error in its place.
+    """
+
+    records: Sequence[CoordinatorRecord] = ()
+    response: Response | None = None
+    then: Callable[[ErrorCode], Outcome | None] | None = None
+
+
+NOTHING: Final = Outcome()

@@ -1,0 +1,41 @@
+"""What the broker's settings say about groups, as plain numbers; taken over again when they change.
+
+Names are Kafka's keys with underscores. What a group itself may set (GROUP configs) is asked of
+`of_group`, which knows the dynamic settings of the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+GroupConfigs = Mapping[str, str]
+
+
+def _no_group_configs(group_id: str) -> GroupConfigs:
+    return {}
+
+
+@dataclass(frozen=True)
+class GroupSettings:
+    """Defaults are those of Apache Kafka 4.3; milliseconds and bytes."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = (1 << 31) - 1
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    group_consumer_max_size: int = (1 << 31) - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    configs_of: Callable[[str], GroupConfigs] = field(default=_no_group_configs, compare=False)
