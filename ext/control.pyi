@@ -1,5 +1,7 @@
 from typing import final
 
+from kbroker.ext.log import Log
+
 @final
 class Request:
     @property
@@ -21,4 +23,5 @@ class Request:
     @property
     def received_ns(self) -> int: ...
     def respond(self, body: bytes) -> None: ...
+    def respond_when(self, log: Log, offset: int, body: bytes, failed: bytes) -> None: ...
     def close(self) -> None: ...

@@ -8,6 +8,8 @@ from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from kbroker.ext.connection cimport H_CLOSE, H_DONE
+from kbroker.ext.control_wait cimport job_finish_when
+from kbroker.ext.log cimport Log
 from kbroker.ext.queue cimport job_finish, job_free_frame
 from kbroker.ext.response cimport reply_begin, reply_end
 
@@ -34,6 +36,26 @@ cdef class Request:
         reply_end(&job.op.reply, <uint32_t> length)
         self.job = NULL
         job_finish(job, H_DONE)
+
+    def respond_when(
+        self, log: Log, offset: int, body: bytes, failed: bytes
+    ) -> None:
+        """Answer with `body` once the log's high watermark is at `offset` or above, and with
+        `failed` when the log goes offline or is closed before. Where that is settled already the
+        answer leaves at once; the connection is read on meanwhile."""
+        cdef Job* job = self.job
+        cdef size_t length = len(body)
+        cdef size_t failed_length = len(failed)
+        if job == NULL:
+            raise RuntimeError("this request was answered before")
+        if length + failed_length > RESPONSE_BYTES_MAX:
+            raise ValueError(f"responses of {length} and {failed_length} bytes")
+        if job_finish_when(
+            job, (<Log?> log).core, offset, <const uint8_t*> <const char*> body, <uint32_t> length,
+            <const uint8_t*> <const char*> failed, <uint32_t> failed_length,
+        ) < 0:
+            raise MemoryError(f"no memory for responses of {length + failed_length} bytes")
+        self.job = NULL
 
     def close(self) -> None:
         """Close the connection instead of answering; after an answer this does nothing."""

@@ -11,7 +11,7 @@ from kbroker.ext.control cimport Request, request_from_job
 from kbroker.ext.counters cimport net_stats
 from kbroker.ext.listener cimport acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
-from kbroker.ext.queue cimport queue_pop
+from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_start, net_stop
 
 # Keys that the engine understands, with the value used where none is given: Apache Kafka's names
@@ -180,12 +180,17 @@ cdef class Engine:
                 raise ValueError(f"version {version} of ApiVersions")
 
     def next_request(self, timeout_ms: int = -1) -> Request | None:
-        """The next request of the control lane; None after timeout_ms, or when stopped."""
+        """The next request of the control lane; None after timeout_ms, after wake_control, or
+        when stopped."""
         cdef int64_t milliseconds = timeout_ms
         cdef Job* job
         with nogil:
             job = queue_pop(self.net, &self.net.control, milliseconds)
         return None if job == NULL else request_from_job(job, self)
+
+    def wake_control(self) -> None:
+        """From any thread: one next_request, the one in progress or else the next, gives None."""
+        queue_wake(&self.net.control)
 
     def next_log_lines(self) -> list[tuple[int, str]]:
         """(level as in logging, text) of what the data plane had to say since the last call."""

@@ -12,8 +12,11 @@ cdef void queue_destroy(JobQueue* queue) noexcept nogil
 cdef bint queue_reserve(JobQueue* queue) noexcept nogil
 cdef void queue_unreserve(JobQueue* queue) noexcept nogil
 cdef void queue_push(JobQueue* queue, Job* job) noexcept nogil
-# The oldest job; NULL after timeout_ms (-1: no timeout) or when the queue was closed.
+# The oldest job; NULL after timeout_ms (-1: no timeout), after queue_wake, or when the queue was
+# closed.
 cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogil
+# One queue_pop, the one in progress or else the next, gives NULL at once, jobs or not.
+cdef void queue_wake(JobQueue* queue) noexcept nogil
 # Wakes everybody who waits, for good.
 cdef void queue_close(JobQueue* queue) noexcept nogil
 

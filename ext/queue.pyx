@@ -87,10 +87,11 @@ cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogi
     if timeout_ms >= 0:
         until_ns = monotonic_ns() + timeout_ms * 1000000
     pthread_mutex_lock(&queue.lock)
-    while queue.head == NULL and not queue.closed:
+    while queue.head == NULL and not queue.closed and not queue.woken:
         if not sleep_until_filled(queue, until_ns):
             break
-    job = queue.head
+    job = queue.head if not queue.woken else <Job*> NULL
+    queue.woken = False
     if job != NULL:
         queue.head = job.next
         if queue.head == NULL:
@@ -103,6 +104,13 @@ cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogi
     if tell:
         net_unstall_all(net)
     return job
+
+
+cdef void queue_wake(JobQueue* queue) noexcept nogil:
+    pthread_mutex_lock(&queue.lock)
+    queue.woken = True
+    pthread_cond_signal(&queue.filled)
+    pthread_mutex_unlock(&queue.lock)
 
 
 cdef void queue_close(JobQueue* queue) noexcept nogil:

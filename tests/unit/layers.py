@@ -89,6 +89,7 @@ LAYERS = (
     "kbroker.ext.session",
     "kbroker.ext.fetch",
     "kbroker.ext.list_offsets",
+    "kbroker.ext.control_wait",
     "kbroker.ext.control",
     "kbroker.ext.server",
     "kbroker.ext.engine",
