@@ -81,7 +81,7 @@ cdef enum:                           # Kafka error code
     BATCH_BAD_COMPRESSION = -23      # 2   the records do not decompress
     BATCH_BOMB = -24                 # 87  they decompress to more than the limit
     BATCH_NO_MEMORY = -25            # -1
-    BATCH_NO_CODEC = -26             # -1  codec library not on this machine: control lane
+    BATCH_NO_CODEC = -26             # 76  codec library not on this machine
 
 
 ctypedef struct BatchInfo:

@@ -322,9 +322,9 @@ cdef int16_t batch_error_code(int code) noexcept nogil:
         return 10       # MESSAGE_TOO_LARGE
     if code == BATCH_BAD_TIMESTAMP or code == BATCH_APPEND_TIME:
         return 32       # INVALID_TIMESTAMP
-    if code == BATCH_BAD_CODEC or code == BATCH_ZSTD_TOO_EARLY:
+    if code == BATCH_BAD_CODEC or code == BATCH_ZSTD_TOO_EARLY or code == BATCH_NO_CODEC:
         return 76       # UNSUPPORTED_COMPRESSION_TYPE
-    if code == BATCH_NO_MEMORY or code == BATCH_NO_CODEC:
+    if code == BATCH_NO_MEMORY:
         return -1       # UNKNOWN_SERVER_ERROR
     return 87           # INVALID_RECORD
 

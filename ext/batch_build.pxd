@@ -1,7 +1,7 @@
 """Record batches that are made here: built from records, decompressed, put in another codec.
 
 The format is in batch.pxd, the codecs in compression.pxd. Results are BATCH_* codes; where it
-is BATCH_NO_CODEC, this machine lacks the codec's library and the work goes to Python.
+is BATCH_NO_CODEC, this machine lacks the codec's library (`codec_library` names it).
 Memory is malloc's and the caller's to free. Free of state.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t

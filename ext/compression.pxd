@@ -2,9 +2,9 @@
 
 gzip and zstd are the system's libz.so.1 and libzstd.so.1, opened when this module is loaded;
 lz4 frames and snappy are written here (compression_lz4, compression_snappy), because no
-library of theirs is on every machine. `codec_available` says whether a codec can be used
-without Python; where it cannot, CODEC_UNAVAILABLE comes back and the caller hands the work to
-the control lane, where kbroker.ext.records does it with Python's libraries.
+library of theirs is on every machine. Where a library is missing, CODEC_UNAVAILABLE comes back:
+the broker refuses what it would have to decompress, kbroker.ext.records, where tools and clients
+call it, does it with Python's libraries.
 """
 from libc.stdint cimport uint8_t
 
@@ -27,6 +27,8 @@ cdef enum:
 
 
 cdef bint codec_available(int codec) noexcept nogil
+# What to install where the codec is not available, in words for the operator.
+cdef const char* codec_library(int codec) noexcept nogil
 
 # Append the (de)compressed form of n bytes at p to `out`. `limit` bounds what is appended by
 # decompress: a bomb costs at most limit bytes. On an error `out` is as long as before.

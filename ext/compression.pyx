@@ -21,6 +21,14 @@ cdef bint codec_available(int codec) noexcept nogil:
     return codec >= CODEC_NONE and codec <= CODEC_MAX
 
 
+cdef const char* codec_library(int codec) noexcept nogil:
+    if codec == CODEC_GZIP:
+        return "gzip: libz.so.1 (package zlib1g, or zlib)"
+    if codec == CODEC_ZSTD:
+        return "zstd: libzstd.so.1 (package libzstd1, or libzstd)"
+    return ""
+
+
 cdef int codec_compress(
     int codec, int level, const uint8_t* p, size_t n, Buffer* out
 ) noexcept nogil:

@@ -24,8 +24,7 @@ from kbroker.ext.batch cimport (
     BATCH_BAD_MAGIC,
     BATCH_BAD_TIMESTAMP,
     BATCH_EMPTY,
-    BATCH_NO_KEY,
-    BATCH_BAD_TIMESTAMP,
+    BATCH_NO_CODEC,
     BATCH_NO_KEY,
     BATCH_OK,
     BATCH_OLD_MAGIC,
@@ -45,6 +44,7 @@ from kbroker.ext.batch cimport (
     batch_validate,
 )
 from kbroker.ext.broker cimport Broker, broker_of
+from kbroker.ext.compression cimport codec_available
 from kbroker.ext.connection cimport (
     H_CLOSE,
     H_DONE,
@@ -84,7 +84,12 @@ from kbroker.ext.log_state cimport (
     LOG_STORAGE_ERROR,
     Log,
 )
-from kbroker.ext.produce_codec cimport Rewritten, rewrite_batch, rewritten_free
+from kbroker.ext.produce_codec cimport (
+    Rewritten,
+    rewrite_batch,
+    rewritten_free,
+    tell_missing_codec,
+)
 from kbroker.ext.produce_wait cimport (
     durable_park,
     durable_release,
@@ -230,6 +235,15 @@ cdef inline bint is_shorter_than_any(const Slice* records) noexcept nogil:
     return load_i32(records.p + LENGTH_OFFSET) < RECORD_OVERHEAD_OF_OLD
 
 
+cdef void refuse_codec(Produce* produce, PartitionResult* result) noexcept nogil:
+    """The library that one of the two codecs needs, the batch's or the topic's, is missing."""
+    cdef int32_t codec = result.records.p[ATTRIBUTES_OFFSET + 1] & CODEC_MASK
+    if codec_available(codec):
+        codec = result.log.cfg.compression_type
+    result.message = batch_error_message(BATCH_NO_CODEC)
+    tell_missing_codec(produce.request.net, codec)
+
+
 cdef void refuse_batch(Produce* produce, PartitionResult* result, int code) noexcept nogil:
     """The batch was refused by its content. Records of the wrong kind are listed each."""
     result.error = batch_error_code(code)
@@ -241,6 +255,8 @@ cdef void refuse_batch(Produce* produce, PartitionResult* result, int code) noex
     if code == BATCH_NO_KEY or code == BATCH_BAD_TIMESTAMP:
         result.message = REJECTED
         list_bad_records(produce, result)
+    if code == BATCH_NO_CODEC:
+        refuse_codec(produce, result)
 
 
 cdef int append_or_wait(Produce* produce, Log* log, uint8_t* batch, const BatchInfo* info,

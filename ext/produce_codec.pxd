@@ -1,8 +1,9 @@
 """A batch that must be decompressed before the append; runs in the I/O pool."""
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int32_t, uint8_t
 
 from kbroker.ext.batch cimport BatchInfo, BatchRules
 from kbroker.ext.compression cimport Buffer
+from kbroker.ext.connection cimport Net
 from kbroker.ext.log_state cimport Log
 from kbroker.ext.produce_wire cimport BadRecords
 
@@ -17,3 +18,5 @@ ctypedef struct Rewritten:
 cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
                        Rewritten* out, BadRecords* bad) noexcept nogil
 cdef void rewritten_free(Rewritten* rewritten) noexcept nogil
+# After BATCH_NO_CODEC: one line a codec and start, naming the library to install.
+cdef void tell_missing_codec(Net* net, int32_t codec) noexcept nogil

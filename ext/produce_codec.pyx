@@ -5,6 +5,7 @@ Memory is bounded: a batch decompresses to at most DECOMPRESSED_BYTES_MAX, whate
 from libc.stdint cimport int32_t
 from libc.string cimport memset
 
+from kbroker.ext.atomics cimport atomic_exchange_i32
 from kbroker.ext.batch cimport (
     BATCH_BAD_TIMESTAMP,
     BATCH_NO_KEY,
@@ -14,7 +15,11 @@ from kbroker.ext.batch cimport (
     batch_validate_records,
 )
 from kbroker.ext.batch_build cimport batch_decompress, batch_recompress
-from kbroker.ext.compression cimport buffer_free
+from kbroker.ext.broker cimport broker_of
+from kbroker.ext.compression cimport buffer_free, codec_library
+from kbroker.ext.connection cimport LOG_LINE_BYTES
+from kbroker.ext.log_ring cimport LOG_ERROR, net_log_text
+from kbroker.ext.posix cimport snprintf
 from kbroker.ext.produce_wire cimport bad_records_find
 
 cdef enum:
@@ -59,3 +64,12 @@ cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, Batc
 
 cdef void rewritten_free(Rewritten* rewritten) noexcept nogil:
     buffer_free(&rewritten.buffer)
+
+
+cdef void tell_missing_codec(Net* net, int32_t codec) noexcept nogil:
+    cdef char text[LOG_LINE_BYTES]
+    if atomic_exchange_i32(&broker_of(net).told_codecs[codec], 1):
+        return
+    snprintf(text, LOG_LINE_BYTES, "produce refused: a topic's settings need a library that is not "
+             "on this machine; install it and start the broker again; %s", codec_library(codec))
+    net_log_text(net, LOG_ERROR, text)
