@@ -64,7 +64,9 @@ from kbroker.ext.sessions cimport (
     session_create,
     session_get,
     session_put,
+    session_remove,
     session_to_the_end,
+    session_unref,
 )
 from kbroker.ext.wire cimport Writer, reserve, writer_init
 
@@ -231,20 +233,26 @@ cdef void select_news(Fetch* fetch) noexcept nogil:
 
 
 cdef void open_session(Fetch* fetch) noexcept nogil:
-    """A full fetch was answered: keep its partitions for the next request."""
+    """A full fetch was answered: keep its partitions for the next request. All of them or none:
+    the client counts on what it named."""
     cdef Session* session = session_create(&fetch.broker.sessions, fetch.version >= 13,
                                            fetch.now_ms)
-    cdef SessionPartition* cached
+    cdef SessionPartition* cached = NULL
     cdef uint32_t i
     if session == NULL:
         return
     pthread_mutex_lock(&session.lock)
     for i in range(fetch.count):
         cached = session_put(session, &fetch.partitions[i].target)
-        if cached != NULL:
-            update_cached(session, &fetch.partitions[i], cached)
+        if cached == NULL:
+            break
+        update_cached(session, &fetch.partitions[i], cached)
     pthread_mutex_unlock(&session.lock)
-    fetch.session = session
+    if fetch.count == 0 or cached != NULL:
+        fetch.session = session
+        return
+    session_remove(&fetch.broker.sessions, session.id)
+    session_unref(session)
 
 
 cdef int32_t choose_what_to_tell(Fetch* fetch) noexcept nogil:

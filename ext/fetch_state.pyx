@@ -126,7 +126,7 @@ cdef void fill_from_request(Fetch* fetch, Request* request, uint32_t count) noex
 # -- sessions -------------------------------------------------------------------------------
 
 cdef bint update_session(Session* session, Request* request) noexcept nogil:
-    """With its lock held: take in what the request lists and forgets. False: no memory."""
+    """With its lock held: take in what the request lists and forgets. False: there is no room."""
     cdef int16_t version = request.api_version
     cdef Cursor c
     cdef FetchHead head
@@ -198,8 +198,10 @@ cdef Fetch* continue_session(Request* request, const Survey* survey) noexcept no
         if update_session(session, request):
             fetch = fetch_from_session(request, survey, session)
         else:
-            request.reason = b"out of memory"
+            error = FETCH_SESSION_ID_NOT_FOUND      # a full fetch, without a session, is next
     pthread_mutex_unlock(&session.lock)
+    if error == FETCH_SESSION_ID_NOT_FOUND:
+        session_remove(&broker_of(request.net).sessions, survey.head.session_id)
     if error != NONE:
         session_unref(session)
         return failed(request, survey, error)

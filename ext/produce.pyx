@@ -96,6 +96,7 @@ from kbroker.ext.produce_wait cimport (
     durable_watch,
 )
 from kbroker.ext.produce_wire cimport (
+    BAD_RECORDS_LISTED_MAX,
     PartitionResult,
     ProduceHead,
     ProduceTopic,
@@ -142,6 +143,7 @@ ctypedef struct Produce:
     bint demand                     # somebody waits for the journal
     bint failed                     # a partition has an error
     int32_t waiting                 # partitions whose batch must become durable
+    int32_t bad_left                # bad records that may still be listed
     bint transactional
     PartitionResult* results
 
@@ -227,7 +229,7 @@ cdef void list_bad_records(Produce* produce, PartitionResult* result) noexcept n
     cdef BatchInfo info
     if batch_parse(batch, batch + result.records.n, &info) == BATCH_OK and info.compression == 0:
         bad_records_find(batch + RECORDS_OFFSET, batch + info.length, &produce.rules, &info,
-                         &result.bad)
+                         &produce.bad_left, &result.bad)
 
 
 cdef inline bint is_shorter_than_any(const Slice* records) noexcept nogil:
@@ -311,7 +313,8 @@ cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept 
     if not must_decompress(result.log, records):
         append_batch(produce, result, <uint8_t*>records.p, &info)
         return
-    code = rewrite_batch(result.log, records.p, &produce.rules, &info, &rewritten, &result.bad)
+    code = rewrite_batch(result.log, records.p, &produce.rules, &info, &rewritten,
+                         &produce.bad_left, &result.bad)
     if code != BATCH_OK:
         refuse_batch(produce, result, code)
     elif rewritten.batch == NULL:
@@ -456,6 +459,7 @@ cdef int handle_produce(Request* request) noexcept nogil:
     memset(&produce, 0, sizeof(Produce))
     produce.request = request
     produce.broker = broker_of(request.net)
+    produce.bad_left = BAD_RECORDS_LISTED_MAX
     if not survey(&produce):
         request.reason = b"malformed Produce request"
         return H_CLOSE

@@ -16,7 +16,7 @@ ctypedef struct Rewritten:
 # Checks the records of the validated batch at p where the topic is compacted, and rewrites it
 # where compression.type asks for another codec. BATCH_OK or a batch error.
 cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
-                       Rewritten* out, BadRecords* bad) noexcept nogil
+                       Rewritten* out, int32_t* bad_left, BadRecords* bad) noexcept nogil
 cdef void rewritten_free(Rewritten* rewritten) noexcept nogil
 # After BATCH_NO_CODEC: one line a codec and start, naming the library to install.
 cdef void tell_missing_codec(Net* net, int32_t codec) noexcept nogil

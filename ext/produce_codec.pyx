@@ -27,7 +27,7 @@ cdef enum:
 
 
 cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* info,
-                       BadRecords* bad) noexcept nogil:
+                       int32_t* bad_left, BadRecords* bad) noexcept nogil:
     cdef Buffer records
     cdef int32_t first = -1
     cdef int code
@@ -36,18 +36,18 @@ cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* inf
     if code == BATCH_OK:
         code = batch_validate_records(records.p, records.p + records.n, rules, info, &first)
     if code == BATCH_NO_KEY or code == BATCH_BAD_TIMESTAMP:
-        bad_records_find(records.p, records.p + records.n, rules, info, bad)
+        bad_records_find(records.p, records.p + records.n, rules, info, bad_left, bad)
     buffer_free(&records)
     return code
 
 
 cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
-                       Rewritten* out, BadRecords* bad) noexcept nogil:
+                       Rewritten* out, int32_t* bad_left, BadRecords* bad) noexcept nogil:
     cdef int32_t codec = log.cfg.compression_type
     cdef int code = BATCH_OK
     memset(out, 0, sizeof(Rewritten))
     if info.compression != 0:
-        code = check_records(p, rules, info, bad)
+        code = check_records(p, rules, info, bad_left, bad)
     if code != BATCH_OK or codec < 0 or codec == info.compression:
         return code
     code = batch_recompress(p, info, codec, log.cfg.compression_level, DECOMPRESSED_BYTES_MAX,

@@ -9,6 +9,11 @@ from kbroker.ext.batch cimport BadRecord, BatchInfo, BatchRules
 from kbroker.ext.log_state cimport Log
 from kbroker.ext.wire cimport Cursor, Slice, Writer
 
+cdef enum:
+    # Of one request, all partitions together: a record of 7 bytes, or of none where it was
+    # compressed well, makes 160 bytes of answer. Kafka has no bound; nobody reads so many.
+    BAD_RECORDS_LISTED_MAX = 10000
+
 ctypedef struct ProduceHead:
     Slice transactional_id          # n = -1: null
     int16_t acks
@@ -52,6 +57,7 @@ cdef uint32_t response_bytes_max(uint32_t request_bytes, const PartitionResult* 
 cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const uint8_t* end,
                          PartitionResult* results) noexcept nogil
 
-# The bad records among those at [records, end), which are not compressed.
+# The bad records among those at [records, end), which are not compressed, `left[0]` at most; what
+# is found is taken off it.
 cdef void bad_records_find(const uint8_t* records, const uint8_t* end, const BatchRules* rules,
-                           const BatchInfo* info, BadRecords* out) noexcept nogil
+                           const BatchInfo* info, int32_t* left, BadRecords* out) noexcept nogil

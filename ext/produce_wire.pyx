@@ -37,7 +37,6 @@ cdef enum:
     RESPONSE_TOPIC_BYTES = 32       # without the name, which the request's bytes cover
     RESPONSE_FIXED_BYTES = 64
     BAD_RECORD_BYTES_MAX = 160
-    BAD_RECORDS_LISTED_MAX = 10000
 
 
 cdef void read_head(Cursor* c, int16_t version, ProduceHead* out) noexcept nogil:
@@ -100,12 +99,14 @@ cdef uint32_t response_bytes_max(uint32_t request_bytes, const PartitionResult* 
 
 
 cdef void bad_records_find(const uint8_t* records, const uint8_t* end, const BatchRules* rules,
-                           const BatchInfo* info, BadRecords* out) noexcept nogil:
-    cdef int32_t most = min(info.count, BAD_RECORDS_LISTED_MAX)
-    out.list = <BadRecord*>malloc(<size_t>most * sizeof(BadRecord))
+                           const BatchInfo* info, int32_t* left, BadRecords* out) noexcept nogil:
+    cdef int32_t most = min(info.count, left[0])
     out.count = 0
+    if most > 0:
+        out.list = <BadRecord*>malloc(<size_t>most * sizeof(BadRecord))
     if out.list != NULL:
         out.count = batch_bad_records(records, end, rules, info, out.list, most)
+        left[0] -= out.count
 
 
 cdef void put_bad_records(Writer* w, bint flexible, const BadRecords* bad) noexcept nogil:

@@ -13,6 +13,9 @@ cdef enum:
     SESSIONLESS_ID = 0
     INITIAL_EPOCH = 0
     FINAL_EPOCH = -1
+    # Of all sessions together: about a million partitions, far more than the slots of a broker on
+    # one machine hold in earnest, and little enough to give to those who ask in bad faith.
+    SESSIONS_BYTES_MAX = 134217728
 
 # What a request says of one partition.
 ctypedef struct FetchTarget:
@@ -35,8 +38,11 @@ ctypedef struct SessionPartition:
     int64_t high_watermark          # as last told to the client; -1: never
     int64_t log_start
 
+ctypedef struct SessionCache
+
 ctypedef struct Session:
     Session* chain
+    SessionCache* cache             # where its bytes are counted
     pthread_mutex_t lock
     int32_t id
     int32_t epoch                   # the next request must carry this one
@@ -56,6 +62,7 @@ ctypedef struct SessionShard:
 ctypedef struct SessionCache:
     SessionShard shards[SESSION_SHARDS]
     int64_t count                   # atomic
+    int64_t bytes                   # atomic; of all partitions of all sessions
     int64_t slots_max               # max.incremental.fetch.session.cache.slots
     int64_t eviction_ms             # a session unused for so long makes room for a new one
 
@@ -65,10 +72,13 @@ cdef void sessions_destroy(SessionCache* cache) noexcept nogil
 cdef Session* session_find(SessionCache* cache, int32_t session_id) noexcept nogil
 cdef void session_unref(Session* session) noexcept nogil
 cdef void session_remove(SessionCache* cache, int32_t session_id) noexcept nogil
-# A new session with a reference, or NULL when the cache is full of sessions in use.
+# A new session with a reference, or NULL when the cache is full of sessions in use, by their number
+# or by their bytes.
 cdef Session* session_create(SessionCache* cache, bint uses_ids, int64_t now_ms) noexcept nogil
 
 # -- with the session's lock held
+# NULL: no memory, too many partitions in this session or bytes in all. The session then lacks what
+# its client believes to be in it, and must go.
 cdef SessionPartition* session_put(Session* session, const FetchTarget* target) noexcept nogil
 cdef SessionPartition* session_get(Session* session, const FetchTarget* target) noexcept nogil
 cdef void session_forget(Session* session, const FetchTarget* target) noexcept nogil

@@ -1,7 +1,8 @@
 """The session cache; see sessions.pxd for what a session is and who may hold what.
 
 A full cache gives the place of the session that was unused for longest, if that was at least
-`eviction_ms`; else the client gets no session and fetches without one, as with Apache Kafka.
+`eviction_ms`; else the client gets no session and fetches without one, as with Apache Kafka. Full
+is a cache of too many sessions or of too many bytes; the latter bound is ours, Kafka has none.
 """
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -26,6 +27,7 @@ from kbroker.ext.wire cimport REQUEST_PARTITIONS_MAX
 cdef enum:
     BUCKETS_FIRST = 16
     EVICTION_MS = 120000
+    ALLOCATION_BYTES = 16           # what malloc adds to a partition, and its place in the buckets
 
 cdef uint64_t id_counter = 0
 
@@ -113,7 +115,7 @@ cdef void session_unref(Session* session) noexcept nogil:
     partition = session.order.next
     while partition != &session.order:
         following = partition.next
-        free(partition)
+        partition_free(session, partition)
         partition = following
     pthread_mutex_destroy(&session.lock)
     free(session.buckets)
@@ -178,7 +180,8 @@ cdef Session* session_create(SessionCache* cache, bint uses_ids, int64_t now_ms)
     cdef Session* session
     cdef SessionShard* shard
     cdef Session** bucket
-    if atomic_load_i64(&cache.count) >= cache.slots_max and not evict(cache, now_ms):
+    if (atomic_load_i64(&cache.count) >= cache.slots_max
+            or atomic_load_i64(&cache.bytes) >= SESSIONS_BYTES_MAX) and not evict(cache, now_ms):
         return NULL
     session = <Session*>calloc(1, sizeof(Session))
     if session == NULL:
@@ -187,6 +190,7 @@ cdef Session* session_create(SessionCache* cache, bint uses_ids, int64_t now_ms)
     if session.buckets == NULL:
         free(session)
         return NULL
+    session.cache = cache
     session.mask = BUCKETS_FIRST - 1
     session.order.next = session.order.previous = &session.order
     session.id = draw_id(cache)
@@ -251,15 +255,32 @@ cdef void session_to_the_end(Session* session, SessionPartition* partition) noex
     append_in_order(session, partition)
 
 
-cdef SessionPartition* partition_new(const FetchTarget* target) noexcept nogil:
-    cdef size_t name_bytes = <size_t>target.name_length if target.name != NULL else 0
-    cdef SessionPartition* partition
-    partition = <SessionPartition*>malloc(sizeof(SessionPartition) + name_bytes)
+cdef inline size_t partition_bytes(const FetchTarget* target) noexcept nogil:
+    return sizeof(SessionPartition) + (<size_t>target.name_length if target.name != NULL else 0)
+
+
+cdef void uncount(Session* session, const FetchTarget* target) noexcept nogil:
+    atomic_add_i64(&session.cache.bytes,
+                   -<int64_t>(partition_bytes(target) + ALLOCATION_BYTES))
+
+
+cdef void partition_free(Session* session, SessionPartition* partition) noexcept nogil:
+    uncount(session, &partition.target)
+    free(partition)
+
+
+cdef SessionPartition* partition_new(Session* session, const FetchTarget* target) noexcept nogil:
+    cdef size_t bytes = partition_bytes(target)
+    cdef SessionPartition* partition = NULL
+    if atomic_add_i64(&session.cache.bytes, bytes + ALLOCATION_BYTES) <= SESSIONS_BYTES_MAX:
+        partition = <SessionPartition*>malloc(bytes)
     if partition == NULL:
+        uncount(session, target)
         return NULL
     partition.target = target[0]
     if target.name != NULL:
-        memcpy(<uint8_t*>partition + sizeof(SessionPartition), target.name, name_bytes)
+        memcpy(<uint8_t*>partition + sizeof(SessionPartition), target.name,
+               <size_t>target.name_length)
         partition.target.name = <uint8_t*>partition + sizeof(SessionPartition)
     partition.hash = target_hash(target)
     partition.high_watermark = -1
@@ -268,8 +289,7 @@ cdef SessionPartition* partition_new(const FetchTarget* target) noexcept nogil:
 
 
 cdef SessionPartition* session_put(Session* session, const FetchTarget* target) noexcept nogil:
-    """Add the partition, or take over what the request changed of it. NULL: no memory, or as many
-    partitions as a request may have."""
+    """Add the partition, or take over what the request changed of it."""
     cdef SessionPartition* partition = session_get(session, target)
     if partition != NULL:
         partition.target.offset = target.offset
@@ -277,7 +297,8 @@ cdef SessionPartition* session_put(Session* session, const FetchTarget* target) 
         partition.target.current_leader_epoch = target.current_leader_epoch
         partition.target.last_fetched_epoch = target.last_fetched_epoch
         return partition
-    partition = partition_new(target) if session.count < REQUEST_PARTITIONS_MAX else NULL
+    if session.count < REQUEST_PARTITIONS_MAX:
+        partition = partition_new(session, target)
     if partition == NULL:
         return NULL
     if session.count > session.mask:
@@ -301,4 +322,4 @@ cdef void session_forget(Session* session, const FetchTarget* target) noexcept n
     take_from_order(partition)
     session.count -= 1
     session.generation += 1
-    free(partition)
+    partition_free(session, partition)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.reference.crafted_batches import GZIP, Batch, Record
 from tests.support import messages
 from tests.support.processes import BrokerProcess
-from tests.support.wire import API_VERSIONS, FETCH, PRODUCE, WireConnection, call_once
+from tests.support.wire import (
+    API_VERSIONS,
+    FETCH,
+    PRODUCE,
+    WireConnection,
+    call_once,
+    create_topic,
+)
 
 GROWTH_BYTES_MAX = 64 << 20
+SESSIONS_BYTES_MAX = 128 << 20  # ext/sessions.pxd
+BAD_RECORDS_LISTED_MAX = 10_000  # ext/produce_wire.pxd
+FETCH_SESSION_ID_NOT_FOUND, INVALID_RECORD = 70, 87
+PARTITIONS, BAD_RECORDS = 30, 4_000
 
 
 def fetch_v4(name: bytes, partitions: int) -> bytes:
@@ -62,3 +75,53 @@ def test_is_refused_at_no_cost(kbroker: BrokerProcess, what: str) -> None:
             connection.wait_closed()
     assert resident_bytes(kbroker) - before < GROWTH_BYTES_MAX + len(body)
     assert call_once(kbroker.port, API_VERSIONS, 0)["error_code"] == 0
+
+
+def test_sessions_of_all_clients_together_are_bounded(
+    start_kbroker: Callable[..., BrokerProcess],
+) -> None:
+    """Past the bound a fetch is answered without a session; a session that would grow ends."""
+    broker = start_kbroker()
+    call_once(broker.port, API_VERSIONS, 0)
+    before = resident_bytes(broker)
+    ids = [full_fetch(broker.port, part * 100_000) for part in range(20)]
+    assert ids[0] != 0 and ids[-1] == 0
+    assert resident_bytes(broker) - before < SESSIONS_BYTES_MAX + GROWTH_BYTES_MAX
+    more = struct.pack(">iiiibiii", -1, 0, 0, 1 << 20, 0, ids[0], 1, 1)
+    more += struct.pack(">h", 5) + b"other" + struct.pack(">i", 50_000)
+    more += b"".join(struct.pack(">iqqi", i, 0, 0, 1) for i in range(50_000)) + bytes(4)
+    assert fetch_v7(broker.port, more)[:2] == (FETCH_SESSION_ID_NOT_FOUND, 0)
+    # It has gone, and what it held is there for others.
+    assert full_fetch(broker.port, 0, 50_000) != 0
+
+
+def full_fetch(port: int, first: int, count: int = 100_000) -> int:
+    """The session id that a full fetch of so many partitions gets."""
+    error, session_id = fetch_v7(port, fetch_v7_session(b"topic", range(first, first + count)))
+    assert error == 0
+    return session_id
+
+
+def fetch_v7(port: int, body: bytes) -> tuple[int, int]:
+    """(error, session id) of the answer."""
+    with WireConnection(port) as connection:
+        connection.send_bytes(messages.request_frame(FETCH, 7, body, 1))
+        error, session_id = struct.unpack_from(">hi", connection.receive_frame(), 8)
+    return error, session_id
+
+
+def test_bad_records_of_a_request_are_listed_up_to_a_bound(
+    start_kbroker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """All are refused; the list stops where an answer would be many times its request."""
+    broker = start_kbroker()
+    create_topic(broker.port, topic, PARTITIONS, {"cleanup.policy": "compact"})
+    data = Batch(records=[Record(b"")] * BAD_RECORDS, codec=GZIP).encode()
+    partitions = [{"index": index, "records": data} for index in range(PARTITIONS)]
+    body = {"acks": -1, "timeout": 9000,
+            "topic_data": [{"name": topic, "partition_data": partitions}]}  # fmt: skip
+    answer = call_once(broker.port, PRODUCE, 9, body)
+    parts = answer["responses"][0]["partition_responses"]
+    assert {part["error_code"] for part in parts} == {INVALID_RECORD}
+    listed = [len(part["record_errors"]) for part in parts]
+    assert sum(listed) == BAD_RECORDS_LISTED_MAX and listed[:2] == [BAD_RECORDS] * 2
