@@ -25,6 +25,7 @@ ROOT: Commands = {
     "stop": ("process", "stop", "Stop the broker of a data directory."),
     "status": ("process", "status", "Show the broker of a data directory."),
     "topic": ("", "TOPIC", "List, describe, create, change and delete topics."),
+    "group": ("", "GROUP", "List, describe, reset and delete consumer groups."),
     "produce": ("produce", "produce", "Send records from standard input or a file."),
     "consume": ("consume", "consume", "Print records of a topic."),
     "config": ("", "CONFIG", "Show, check and explain the broker's settings."),
@@ -41,6 +42,15 @@ TOPIC: Commands = {
     "trim": ("topic_offsets", "trim", "Delete the oldest records of a topic."),
     "offsets": ("topic_offsets", "offsets", "Show first and next offsets, or those at a time."),
 }
+GROUP: Commands = {
+    "list": ("group", "list_all", "List groups."),
+    "describe": ("group", "describe", "Show a group's offsets, lag and who reads what."),
+    "members": ("group", "members", "Show a group's members and their partitions."),
+    "lag": ("group", "lag", "Show how many records groups have still to read."),
+    "reset": ("group_reset", "reset", "Move a group's committed offsets (also: seek)."),
+    "delete": ("group_delete", "delete", "Delete groups with their offsets."),
+    "offset-delete": ("group_delete", "offset_delete", "Delete some offsets of a group."),
+}
 CONFIG: Commands = {
     "show": ("config", "show", "Show the settings a broker would run with."),
     "validate": ("config", "validate", "Check a server.properties file."),
@@ -50,8 +60,14 @@ LOG: Commands = {
     "dump": ("log", "dump", "Print the batches or records of segment files."),
     "verify": ("log", "verify", "Check segment files and their indexes."),
 }
-_GROUPS = {"TOPIC": TOPIC, "CONFIG": CONFIG, "LOG": LOG}
-_ALIASES = {"topics": "topic", "configs": "config", "logs": "log"}
+_GROUPS = {"TOPIC": TOPIC, "GROUP": GROUP, "CONFIG": CONFIG, "LOG": LOG}
+_ALIASES = {
+    "topics": "topic",
+    "groups": "group",
+    "seek": "reset",
+    "configs": "config",
+    "logs": "log",
+}
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -19,6 +19,18 @@ __all__ = [
     "error_name",
 ]
 
+# Where brokers say what helps nobody.
+_HELP: dict[int, str] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (
+        "there is none here; `kbroker topic list` shows those there are"
+    ),
+    ErrorCode.GROUP_ID_NOT_FOUND: (
+        "there is none here; `kbroker group list` shows those there are"
+    ),
+    ErrorCode.NON_EMPTY_GROUP: "it has members; stop its consumers first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members subscribe to the topic; stop them first",
+}
+
 _BY_CODE = {int(code): code for code in ErrorCode}
 
 
@@ -57,9 +69,7 @@ class BrokerError(CallError):
     def __init__(self, code: int, subject: str = "", message: str | None = None) -> None:
         self.code = code
         self.name, self.retriable, own = _lookup(code)
-        said = message or own
-        if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # brokers say what helps nobody
-            said = "there is none here; `kbroker topic list` shows those there are"
+        said = _HELP.get(code) or message or own
         text = ": ".join(part for part in (subject, said) if part)
         super().__init__(f"{text} ({self.name})" if text else self.name)
 

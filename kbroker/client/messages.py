@@ -26,6 +26,11 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.FETCH: (12, 17),
     ApiKey.LIST_OFFSETS: (6, 10),
     ApiKey.METADATA: (9, 13),
+    ApiKey.OFFSET_COMMIT: (8, 9),
+    ApiKey.OFFSET_FETCH: (7, 9),
+    ApiKey.FIND_COORDINATOR: (3, 6),
+    ApiKey.DESCRIBE_GROUPS: (5, 6),
+    ApiKey.LIST_GROUPS: (3, 5),
     ApiKey.API_VERSIONS: (0, 4),
     ApiKey.CREATE_TOPICS: (5, 7),
     ApiKey.DELETE_TOPICS: (4, 6),
@@ -34,8 +39,11 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DESCRIBE_CONFIGS: (3, 4),
     ApiKey.DESCRIBE_LOG_DIRS: (2, 4),
     ApiKey.CREATE_PARTITIONS: (2, 3),
+    ApiKey.DELETE_GROUPS: (2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
+    ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
 }
 
 

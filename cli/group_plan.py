@@ -1,0 +1,78 @@
+"""Offsets that groups shall have: fitted to the logs, and in files as Kafka's tool writes them.
+
+A file is CSV without a heading: `topic,partition,offset`, or `group,topic,partition,offset` where
+it is about several groups. kafka-consumer-groups writes it with --export and reads it with
+--from-file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+__all__ = ["Plan", "clamp", "read_plan", "write_plan"]
+
+Partition = tuple[str, int]
+Plan = dict[str, dict[Partition, int]]
+
+
+def clamp(
+    wanted: Mapping[Partition, int], bounds: Mapping[Partition, tuple[int, int]]
+) -> tuple[dict[Partition, int], list[str]]:
+    """Offsets within (first, next) of their logs, and a line about each that was not."""
+    offsets, moved = {}, []
+    for key, offset in wanted.items():
+        low, high = bounds[key]
+        offsets[key] = min(max(offset, low), high)
+        if offset != offsets[key]:
+            where = "beyond the end" if offset > high else "before the first record"
+            moved.append(f"{key[0]}-{key[1]}: {offset} is {where}, {offsets[key]} taken")
+    return offsets, moved
+
+
+def write_plan(path: Path, plan: Plan, *, with_group: bool) -> None:
+    """Writes a file of offsets; `-` is standard output."""
+    out = io.StringIO()
+    lines = csv.writer(out, lineterminator="\n")
+    for group, offsets in plan.items():
+        for (topic, index), offset in sorted(offsets.items()):
+            lines.writerow([*([group] if with_group else []), topic, index, offset])
+    if str(path) == "-":
+        click.echo(out.getvalue(), nl=False)
+    else:
+        path.write_text(out.getvalue())
+
+
+def read_plan(path: Path, groups: Sequence[str]) -> Plan:
+    """The offsets of a file for these groups, or for those it names where none are given."""
+    text = sys.stdin.read() if str(path) == "-" else path.read_text()
+    plan: Plan = {}
+    for number, line in enumerate(csv.reader(io.StringIO(text)), 1):
+        if not line:
+            continue
+        where = f"{path}, line {number}"
+        if len(line) not in (3, 4):
+            raise click.ClickException(
+                f"{where}: write topic,partition,offset or group,topic,partition,offset"
+            )
+        if len(line) == 3 and len(groups) != 1:
+            raise click.ClickException(f"{where} names no group: give exactly one GROUP")
+        group = line[0] if len(line) == 4 else groups[0]
+        topic, index, offset = line[-3:]
+        plan.setdefault(group, {})[topic, _number(index, where)] = _number(offset, where)
+    for group in groups:
+        if group not in plan:
+            raise click.ClickException(f"{path} has no offsets for group {group!r}")
+    return {group: plan[group] for group in groups or plan}
+
+
+def _number(text: str, where: str) -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit()):
+        raise click.ClickException(f"{where}: {text!r} is not a number")
+    return int(digits)

@@ -1,0 +1,87 @@
+"""Where groups are coordinated, and asking there.
+
+A coordinator is looked up for each call, and the call is made again while the coordinator loads
+its state or has moved elsewhere, within the cluster's time limit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
+
+from kbroker.client.cluster import Cluster
+from kbroker.client.connection import Connection
+from kbroker.client.errors import check
+from kbroker.errors import ErrorCode
+from kbroker.protocol import ApiKey
+
+__all__ = ["ask_coordinators", "check_coordinator", "find_coordinators", "subject_of"]
+
+T = TypeVar("T")
+
+_KEY_TYPE_GROUP = 0
+_PASSING = frozenset({
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+})  # fmt: skip
+
+
+def find_coordinators(cluster: Cluster, groups: Collection[str]) -> dict[str, int]:
+    """The node that coordinates each group."""
+    wanted = list(dict.fromkeys(groups))
+    return cluster.retry(lambda: _find_coordinators(cluster, wanted))
+
+
+def _find_coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[str, int]:
+    connection = cluster.any_connection()
+    if connection.version_of(ApiKey.FIND_COORDINATOR) >= 4:
+        values = {"key_type": _KEY_TYPE_GROUP, "coordinator_keys": groups}
+        answers = connection.call(ApiKey.FIND_COORDINATOR, values).coordinators if groups else ()
+        told = [(answer.key, answer) for answer in answers]
+    else:
+        told = [
+            (group, connection.call(ApiKey.FIND_COORDINATOR, {"key": group, "key_type": 0}))
+            for group in groups
+        ]
+    for group, answer in told:
+        check(answer.error_code, subject_of(group), answer.error_message)
+    return {group: int(answer.node_id) for group, answer in told}
+
+
+def ask_coordinators(
+    cluster: Cluster,
+    groups: Collection[str],
+    ask: Callable[[Connection, int, list[str]], Iterator[tuple[str, T]]],
+) -> dict[str, T]:
+    """What `ask` tells of each group, in their order.
+
+    ask(connection, node, its groups) is called at each coordinator, and again for the groups that
+    it has told nothing of when it raised an error that passes.
+    """
+    left = list(dict.fromkeys(groups))
+    found: dict[str, T] = {}
+
+    def attempt() -> None:
+        by_node: dict[int, list[str]] = defaultdict(list)
+        for group, node_id in _find_coordinators(cluster, left).items():
+            by_node[node_id].append(group)
+        for node_id, names in by_node.items():
+            for group, told in ask(cluster.connection(node_id), node_id, names):
+                found[group] = told
+                left.remove(group)
+
+    if left:
+        cluster.retry(attempt)
+    return {group: found[group] for group in dict.fromkeys(groups)}
+
+
+def check_coordinator(group: str, code: int) -> None:
+    """Raises for the errors after which the coordinator is looked for again."""
+    if code in _PASSING:
+        check(code, subject_of(group))
+
+
+def subject_of(group: str) -> str:
+    return f"group {group!r}"
