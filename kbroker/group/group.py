@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from kbroker.group.outcome import CoordinatorRecord, Now
+
+
+CommitCheck = Callable[[str, bytes, int], None]
+"""(topic, topic id, partition): may the member, whose epoch is behind, commit for it? Raises
+ClientError, which refuses the whole commit, where the partition was given to it later or is not
+its own (KIP-1251)."""
 
 
 class OffsetExpiry(Protocol):
@@ -46,8 +52,11 @@ class Group(Protocol):
         *,
         transactional: bool,
         version: int,
-    ) -> None:
-        """May this member commit? `generation` is the member epoch in the new protocol."""
+    ) -> CommitCheck | None:
+        """May this member commit? `generation` is the member epoch in the new protocol.
+
+        A check that is returned is asked for every partition.
+        """
 
     def validate_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """May this member fetch offsets?"""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kbroker.group.group import Group
+from kbroker.group.migration import ClassicSide, ConsumerSide
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome
 from kbroker.group.settings import GroupSettings
 from kbroker.group.timers import Timers
@@ -29,6 +30,8 @@ class Shard:
         self.topics = topics
         self.groups: dict[str, Group] = {}
         self.timers = Timers()
+        self.classic: ClassicSide | None = None
+        self.consumer: ConsumerSide | None = None
         self._replayers: dict[type[Record], Replayer] = {}
         self._on_loaded: list[Loaded] = []
 
