@@ -339,8 +339,8 @@ cdef struct NetSettings:
     int64_t queued_request_bytes_max
     int64_t buffer_cache_bytes_max
     int64_t request_bytes_max
-    int64_t connections_max
-    int64_t connections_per_ip_max
+    int64_t connections_max         # atomic: may change while the engine runs
+    int64_t connections_per_ip_max  # under addresses_lock, may change
     int64_t idle_ms_max
     int64_t in_flight_max
     int64_t unsent_bytes_max        # above it a connection is not read
@@ -379,6 +379,6 @@ cdef struct Net:
     int64_t connections             # atomic
     uint64_t next_connection_id     # atomic
     pthread_mutex_t addresses_lock
-    void* addresses                 # connections per address, when limited
+    void* addresses                 # connections and limits per address, under its lock
     void (*auth_free)(void* auth) noexcept nogil
     void* broker                    # of the handlers: registry, journal, purgatory

@@ -234,6 +234,10 @@ cdef class DataPlane:
         """After a watermark moved by other hands than the data plane's, or the log went away."""
         log_wake(log.core)
 
+    def limit_connections(self, most, per_ip, overrides):
+        """As Engine.limit_connections."""
+        self.engine.limit_connections(most, per_ip, overrides)
+
     def counts(self):
         """(topics, partitions, fetch sessions) of now."""
         return (self.broker.registry.topics_count, self.broker.registry.partitions_count,

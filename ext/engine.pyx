@@ -3,13 +3,15 @@ import os
 import socket
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
 
+from kbroker.ext.addresses cimport ADDRESS_BYTES, addresses_limit
 from kbroker.ext.api_versions cimport api_versions_put
 from kbroker.ext.atomics cimport atomic_load_i64
 from kbroker.ext.connection cimport API_KEYS_MAX, Job, LogLine, NET_THREADS_MAX, NetSettings
 from kbroker.ext.control cimport Request, request_from_job
 from kbroker.ext.counters cimport net_stats
-from kbroker.ext.listener cimport acceptor_stop
+from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_start, net_stop
@@ -132,6 +134,27 @@ cdef class Engine:
             raise ValueError("too many listeners")
         listening.detach()
         return bound
+
+    def limit_connections(self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]) -> None:
+        """From now on: the most open connections, of one address, and of single addresses, which
+        are given as the 16 bytes of IPv6 or IPv4-mapped IPv6. What is open stays open."""
+        cdef int count = <int> len(overrides)
+        cdef const uint8_t* addresses = NULL
+        cdef int64_t* limits = <int64_t*> calloc(max(count, 1), sizeof(int64_t))
+        if limits == NULL:
+            raise MemoryError("no memory for limits of connections")
+        joined = b"".join(address for address, _ in overrides)
+        if len(joined) != count * ADDRESS_BYTES:
+            free(limits)
+            raise ValueError("an address has 16 bytes")
+        addresses = <const uint8_t*> <const char*> joined
+        for index, (_, limit) in enumerate(overrides):
+            limits[index] = limit
+        done = addresses_limit(self.net, per_ip, addresses, limits, count)
+        free(limits)
+        acceptor_limit(self.net, most)
+        if not done:
+            raise MemoryError("no memory for limits of connections")
 
     def start(self) -> None:
         """Start all threads and accept connections."""

@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from kbroker.ext.addresses cimport addresses_enter
 from kbroker.ext.atomics cimport (
-    atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_i64,
+    atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_i64, atomic_store_i64,
 )
 from kbroker.ext.connection cimport Connection, LISTENERS_MAX
 from kbroker.ext.connections cimport connection_discard, connection_new, connection_place
@@ -35,11 +35,11 @@ cdef enum Accepted:
 
 cdef bint is_full(Net* net) noexcept nogil:
     """At max.connections; whoever closes next writes to the acceptor's eventfd."""
-    if atomic_load_i64(&net.connections) < net.settings.connections_max:
+    if atomic_load_i64(&net.connections) < atomic_load_i64(&net.settings.connections_max):
         return False
     atomic_exchange_i32(&net.acceptor_full, 1)
     atomic_fence()
-    return atomic_load_i64(&net.connections) >= net.settings.connections_max
+    return atomic_load_i64(&net.connections) >= atomic_load_i64(&net.settings.connections_max)
 
 
 cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address) noexcept nogil:
@@ -48,8 +48,8 @@ cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address) 
         close(fd)
         return
     if not addresses_enter(net, connection.address):
-        net_log(net, LOG_WARNING, "refused a connection: max.connections.per.ip is %ld",
-                net.settings.connections_per_ip_max, 0)
+        net_log(net, LOG_WARNING, "refused a connection: its address has as many as "
+                "max.connections.per.ip allows", 0, 0)
         connection_discard(connection)
         return
     connection_place(net, connection)
@@ -121,6 +121,12 @@ cdef void* acceptor_main(void* argument) noexcept nogil:
             drain_event(net)
             polled[0].revents = 0
     return NULL
+
+
+cdef void acceptor_limit(Net* net, int64_t connections_max) noexcept nogil:
+    cdef uint64_t one = 1
+    atomic_store_i64(&net.settings.connections_max, connections_max)
+    write(net.acceptor_event_fd, &one, sizeof(one))
 
 
 cdef int acceptor_start(Net* net) noexcept nogil:

@@ -44,13 +44,16 @@ class StorePort(Protocol):
 
 
 class DataPlanePort(Protocol):
-    """The data plane's table of topics (kbroker.ext.data_plane.DataPlane)."""
+    """What the data plane is told (kbroker.ext.data_plane.DataPlane)."""
 
     def add_topic(
         self, name: str, topic_id: bytes, logs: Sequence[Any], *, internal: bool = False
     ) -> None: ...
     def remove_topic(self, name: str) -> bool: ...
     def wake(self, log: Any) -> None: ...
+    def limit_connections(
+        self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]
+    ) -> None: ...
 
 
 class Services:

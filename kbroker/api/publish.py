@@ -7,13 +7,20 @@ out, its partition answers KAFKA_STORAGE_ERROR until the next start.
 
 from __future__ import annotations
 
+import logging
+import socket
 from collections.abc import Iterable
+from typing import Final
 
 from kbroker.api.context import Services
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.topic import log_config
+from kbroker.config.types import ConfigError
 from kbroker.metadata.image import Topic
 from kbroker.storage.manager import PartitionSpec
+
+_LOG: Final = logging.getLogger("kbroker.api")
+_MAPPED: Final = socket.AI_V4MAPPED | socket.AI_ALL
 
 
 def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
@@ -77,4 +84,27 @@ def reload_broker_settings(services: Services) -> None:
     image = services.image
     node = ("broker", str(services.config.node_id))
     services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
+    limit_connections(services)
     configure_topics(services, list(image.topics))
+
+
+def limit_connections(services: Services) -> None:
+    """Give the data plane its limits of connections; a host without an address has none."""
+    config = services.config
+    overrides = []
+    try:
+        wanted = config.connection_overrides()
+    except ConfigError as error:  # written by another version
+        _LOG.error("%s", error)
+        wanted = {}
+    for host, count in wanted.items():
+        try:
+            found = socket.getaddrinfo(host, None, socket.AF_INET6, flags=_MAPPED)
+        except (OSError, UnicodeError) as error:
+            _LOG.error("max.connections.per.ip.overrides: no address of %s: %s", host, error)
+            continue
+        hosts = {str(address[0]).partition("%")[0] for *_, address in found}
+        overrides += [(socket.inet_pton(socket.AF_INET6, one), count) for one in hosts]
+    services.data_plane.limit_connections(
+        config.integer("max.connections"), config.integer("max.connections.per.ip"), overrides
+    )

@@ -9,6 +9,7 @@ owns it, others are handed plain values.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,9 @@ SYNONYMS: Final[tuple[tuple[str, ...], ...]] = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
+# What Apache Kafka takes for a host, an IPv6 address among them.
+_HOST: Final = re.compile(r"[a-zA-Z0-9\-%._:]+")
+_COUNT: Final = re.compile(r"[0-9]{1,10}")
 _FLUSH_SYNONYMS: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 
@@ -110,6 +114,10 @@ class BrokerConfig:
             raise ConfigError("log.roll.ms: must be at least 1")
         if self.roll_jitter_ms() < 0:
             raise ConfigError("log.roll.jitter.ms: must be at least 0")
+        if not self.connection_overrides() and self.integer("max.connections.per.ip") == 0:
+            raise ConfigError(
+                "max.connections.per.ip: can be 0 only where overrides for single hosts are set"
+            )
         if self.retention_ms() == 0:
             raise ConfigError("log.retention.ms: must be -1 for no limit, or at least 1")
         buffer_bytes = self.integer("log.cleaner.dedupe.buffer.size")
@@ -215,6 +223,17 @@ class BrokerConfig:
     def flush_ms(self) -> int:
         """log.flush.interval.ms, else log.flush.scheduler.interval.ms."""
         return self._first_set("log.flush.interval.ms", ("log.flush.scheduler.interval.ms", 1))
+
+    def connection_overrides(self) -> dict[str, int]:
+        """max.connections.per.ip.overrides: host to most connections. Raises ConfigError."""
+        name = "max.connections.per.ip.overrides"
+        overrides = {}
+        for entry in filter(None, (part.strip() for part in self.string(name).split(","))):
+            host, colon, count = entry.rpartition(":")
+            if not colon or not _HOST.fullmatch(host) or not _COUNT.fullmatch(count.strip()):
+                raise ConfigError(f"{name}: {entry} is not host:count")
+            overrides[host.strip()] = int(count)
+        return overrides
 
     def _first_set(self, name: str, *others: tuple[str, int]) -> int:
         for other, factor in ((name, 1), *others):

@@ -128,12 +128,14 @@ KEYS: Final = (
     ),
     ConfigKey(
         "max.connection.creation.rate", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
-        "Most new connections in a second; more of them wait.",
+        "Most new connections in a second. kbroker does not count them: max.connections and "
+        "max.connections.per.ip bound what one client can take.",
+        effective=False,
     ),
     ConfigKey(
         "max.connections", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
         "Most connections that are open at a time. At the limit a new one waits until another "
-        "closes.",
+        "closes. What is open above a limit that was lowered stays open.",
     ),
     ConfigKey(
         "max.connections.per.ip", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -141,7 +143,8 @@ KEYS: Final = (
     ),
     ConfigKey(
         "max.connections.per.ip.overrides", STRING, "", None, MEDIUM, CLUSTER_WIDE,
-        "Limits for single hosts in place of max.connections.per.ip, as host:count pairs.",
+        "Limits for single hosts in place of max.connections.per.ip, as host:count pairs. Names "
+        "are resolved when the setting is taken over.",
     ),
     ConfigKey(
         "max.incremental.fetch.session.cache.slots", INT, "1000", at_least(0), MEDIUM, READ_ONLY,
@@ -175,11 +178,12 @@ KEYS: Final = (
     ConfigKey(
         "num.io.threads", INT, "8", at_least(1), HIGH, CLUSTER_WIDE,
         "Threads for requests that may block or take long, such as cold reads and "
-        "recompression.",
+        "recompression. A change while the broker runs takes effect at its next start.",
     ),
     ConfigKey(
         "num.network.threads", INT, "3", at_least(1), HIGH, CLUSTER_WIDE,
-        "Threads that read from, work for and write to connections.",
+        "Threads that read from, work for and write to connections. A change while the broker "
+        "runs takes effect at its next start.",
     ),
     ConfigKey(
         "num.replica.alter.log.dirs.threads", INT, None, None, HIGH, READ_ONLY,

@@ -88,6 +88,7 @@ class Broker:
         for topic in store.image.topics.values():
             publish.offer_topic(services, topic)
         table = registry.table()
+        publish.limit_connections(services)
         self._tell_versions(data_plane, store, table)
         dispatcher = Dispatcher(services, table)
         self._control = ControlThread(

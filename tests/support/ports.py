@@ -87,6 +87,7 @@ class FakeDataPlane:
         self.topics: dict[str, list] = {}
         self.internal: set[str] = set()
         self.woken: list[FakeLog] = []
+        self.limits: tuple[int, int, list[tuple[bytes, int]]] | None = None
 
     def add_topic(self, name, topic_id, logs, *, internal=False) -> None:
         assert len(topic_id) == 16
@@ -99,3 +100,6 @@ class FakeDataPlane:
 
     def wake(self, log) -> None:
         self.woken.append(log)
+
+    def limit_connections(self, most, per_ip, overrides) -> None:
+        self.limits = most, per_ip, overrides

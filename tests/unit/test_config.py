@@ -85,6 +85,18 @@ def test_dynamic_settings_win_over_static_ones_and_defaults():
     assert config.integer("num.io.threads") == 4
 
 
+def test_limits_of_single_hosts_are_read_as_kafka_reads_them():
+    name = "max.connections.per.ip.overrides"
+    config = BrokerConfig({name: "10.0.0.1:5, ::1:7,build.example.com:0"})
+    assert config.connection_overrides() == {"10.0.0.1": 5, "::1": 7, "build.example.com": 0}
+    for text in ("10.0.0.1", "a b:5", "host:-1", "host:many"):
+        with pytest.raises(ConfigError, match=f"{name}: .* is not host:count"):
+            BrokerConfig({name: text})
+    with pytest.raises(ConfigError, match="can be 0 only where"):
+        BrokerConfig({"max.connections.per.ip": "0"})
+    BrokerConfig({"max.connections.per.ip": "0", name: "10.0.0.1:5"})
+
+
 def test_times_in_several_units_take_the_finest_that_is_set():
     assert BrokerConfig({}).retention_ms() == 168 * 3_600_000
     assert BrokerConfig({"log.retention.minutes": "5"}).retention_ms() == 300_000

@@ -6,6 +6,7 @@ import resource
 import struct
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -280,6 +281,32 @@ def test_at_max_connections_the_next_one_waits():
         assert clients[2].receive() == (2, b"")
         for client in clients:
             client.socket.close()
+
+
+LOOPBACK = bytes(10) + b"\xff\xff" + bytes([127, 0, 0, 1])
+MANY = 2**31 - 1
+
+
+def test_limits_of_connections_change_while_the_engine_runs():
+    """What is open counts against a limit that comes later; a limit that goes lets who waits in."""
+    with running_engine() as engine, ExitStack() as clients:
+
+        def connect() -> Client:
+            return clients.enter_context(Client(engine_port(engine)))
+
+        for _ in range(2):
+            assert connect().call(handlers.ECHO, 1) == b""
+        engine.limit_connections(MANY, 2, [])
+        assert connect().is_closed()
+        engine.limit_connections(MANY, 0, [(LOOPBACK, 3), (bytes(16), 0)])
+        assert connect().call(handlers.ECHO, 1) == b""
+        assert connect().is_closed()
+        engine.limit_connections(3, MANY, [])
+        waiting = connect()
+        waiting.send(handlers.ECHO, 5)
+        assert engine.connections() == 3
+        engine.limit_connections(4, MANY, [])
+        assert waiting.receive() == (5, b"")
 
 
 def test_without_descriptors_the_acceptor_waits_and_recovers():

@@ -12,7 +12,14 @@ from tests.reference.crafted_batches import batch, values_of
 from tests.support import messages, wire
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
-from tests.support.wire import API_VERSIONS, FETCH, METADATA, PRODUCE, WireConnection
+from tests.support.wire import (
+    API_VERSIONS,
+    FETCH,
+    INCREMENTAL_ALTER_CONFIGS,
+    METADATA,
+    PRODUCE,
+    WireConnection,
+)
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -305,6 +312,24 @@ def answers_with(broker: BrokerProcess, limit: int) -> bool:
         for connection in held:
             connection.close()
     return True
+
+
+def test_limits_of_connections_change_while_the_broker_runs(start_kbroker: StartBroker) -> None:
+    """Dynamic in Kafka too, where the broker has connections of its own. They outlive a start."""
+    broker = start_kbroker()
+    with WireConnection(broker.port) as admin:
+        for settings, limit in (
+            ({"max.connections.per.ip": "4"}, 3),
+            ({"max.connections.per.ip.overrides": "localhost:6,10.9.8.7:1"}, 5),
+        ):
+            configs = [{"name": name, "value": value, "config_operation": 0}
+                       for name, value in settings.items()]  # fmt: skip
+            resource = {"resource_type": 4, "resource_name": "", "configs": configs}
+            answer = admin.call(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+            assert answer["responses"][0]["error_code"] == 0, answer
+            wait_for(f"{limit} more connections", lambda n=limit: answers_with(broker, n), 15)
+    broker.restart()
+    wait_for("the limit of before", lambda: answers_with(broker, 6), 15)
 
 
 def test_idle_connections_are_closed(start_target: StartBroker) -> None:
