@@ -16,7 +16,7 @@ from kbroker.ext.batch cimport (
     batch_set_timestamps,
 )
 from kbroker.ext.epochs cimport epochs_assign, epochs_latest
-from kbroker.ext.index cimport index_clear, index_full, index_load
+from kbroker.ext.index cimport index_clear, index_full, index_load, index_touch
 from kbroker.ext.journal cimport (
     JOURNAL_OK,
     JOURNAL_STALL,
@@ -159,11 +159,13 @@ cdef int64_t log_roll_jitter(Log* log) noexcept nogil:
     return <int64_t> (next_random(log) >> 1) % most if most > 0 else 0
 
 
-cdef int clear_leftovers(Segment* s) noexcept nogil:
-    """Files of this name may be left of a roll that failed: nothing of them is in the log."""
+cdef int make_empty(Segment* s) noexcept nogil:
+    """Files of this name may be left of a roll that failed: nothing of them is in the log. Indexes
+    are there from the start, for Kafka rebuilds one that is missing; empty, they cost an inode."""
     if ftruncate(s.fd, 0) != 0:
         return errno
     return index_clear(&s.offsets) or index_clear(&s.times) \
+        or index_touch(&s.offsets) or index_touch(&s.times) \
         or txn_index_truncate(s, s.base_offset)
 
 
@@ -179,7 +181,7 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
         error[0] = log_disk_error(log, error[0])
         segment_unref(s)
         return NULL
-    error[0] = clear_leftovers(s)
+    error[0] = make_empty(s)
     if error[0]:
         error[0] = log_disk_error(log, error[0])
         segment_unref(s)

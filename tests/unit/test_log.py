@@ -178,8 +178,20 @@ class TestSegments:
     def test_an_idle_partition_costs_next_to_nothing(self, folder):
         log = open_log(folder)
         log.close()
-        assert sorted(os.listdir(folder)) == ["0" * 20 + ".log"]
-        assert (folder / ("0" * 20 + ".log")).stat().st_size == 0
+        names = [f"{0:020}.{kind}" for kind in ("index", "log", "timeindex")]
+        assert sorted(os.listdir(folder)) == names
+        assert [(folder / name).stat().st_blocks for name in names] == [0, 0, 0]
+
+    def test_an_empty_one_has_its_indexes_where_kafka_looks_for_them(self, folder):
+        log = open_log(folder)
+        for _ in range(2):
+            stem = folder / f"{log.log_end_offset:020}"
+            assert stem.with_suffix(".index").stat().st_size == 0
+            assert stem.with_suffix(".timeindex").stat().st_size == 0
+            log.append(batch(2), leader_epoch=0)
+            log.roll()
+        log.close()
+        assert stem.with_suffix(".timeindex").stat().st_size == 12
 
     def test_many_are_closed_with_one_sync(self, tmp_path):
         logs = [open_log(tmp_path / f"topic-{i}", index_interval_bytes=50) for i in range(3)]
