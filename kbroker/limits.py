@@ -29,6 +29,10 @@ PRODUCER_ID_BLOCK_COUNT: Final = 1_000
 # Partitions that one request may bring into being, as in Apache Kafka.
 PARTITIONS_PER_REQUEST_MAX_COUNT: Final = 10_000
 
+# Member ids of one classic group that were given out and not joined with yet (KIP-394). Apache
+# Kafka has no bound but their session timeout; a group's real members join within a round trip.
+PENDING_MEMBERS_MAX_COUNT: Final = 10_000
+
 assert TOPIC_NAME_LENGTH_MAX_CHARS + len("-99999") <= FILE_NAME_LENGTH_MAX_BYTES, (
     "the folder of a partition has room for five digits after the longest topic name"
 )

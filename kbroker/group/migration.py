@@ -70,8 +70,8 @@ class ClassicSide(Protocol):
 class ConsumerSide(Protocol):
     """Where classic members of a consumer group are served; sets itself as `shard.consumer`.
 
-    Requests are kio's entities; answers are in the outcomes, whole. What is refused is raised as
-    ClientError. Group id, session timeout and version of the request were judged before.
+    Requests are those of kbroker.group.classic; answers are in the outcomes, whole. What is
+    refused is raised as ClientError. Group id, session timeout and version were judged before.
     """
 
     def classic_join(self, group: Group, request: Any, client: Client, now: Now) -> Outcome: ...

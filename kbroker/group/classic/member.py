@@ -1,0 +1,90 @@
+"""A member of a classic group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from kbroker.errors import BugError
+from kbroker.group.classic.requests import Protocols
+from kbroker.group.outcome import Reply
+from kbroker.group.timers import Action
+
+
+class Identity(NamedTuple):
+    """What does not change in a member's life; the host as Java writes an address."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class Member:
+    """A member; it is itself the name of its session timer.
+
+    `is_new`: it waits for the answer to its first JoinGroup, and cannot send heartbeats, as it
+    does not know its id. `join` and `sync` are the parked answers.
+    """
+
+    __slots__ = (
+        "assignment", "expire", "identity", "is_new", "join", "member_id", "protocols",
+        "rebalance_timeout_ms", "session_timeout_ms", "sync",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        identity: Identity,
+        protocols: Protocols,
+        session_timeout_ms: int,
+        rebalance_timeout_ms: int,
+        assignment: bytes = b"",
+    ) -> None:
+        self.identity = identity
+        self.member_id = identity.member_id
+        self.protocols = protocols
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.assignment = assignment
+        self.is_new = False
+        self.join: Reply | None = None
+        self.sync: Reply | None = None
+        self.expire: Action | None = None
+
+    def __repr__(self) -> str:
+        return f"Member({self.member_id!r}, instance={self.instance_id!r})"
+
+    @property
+    def instance_id(self) -> str | None:
+        """`group.instance.id` of a static member."""
+        return self.identity.instance_id
+
+    @property
+    def waits(self) -> bool:
+        """An answer of it is parked, so that its silence says nothing."""
+        return not self.is_new and (self.join is not None or self.sync is not None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member sent with a protocol that it supports."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise BugError(f"member {self.member_id} does not support protocol {protocol}")
+
+    def protocol_names(self) -> frozenset[str]:
+        """The protocols that it supports."""
+        return frozenset(name for name, _ in self.protocols)
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The candidate that it prefers."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def renamed(self, member_id: str) -> Member:
+        """The same static member under a new id, with nothing parked and no timer."""
+        return Member(
+            self.identity._replace(member_id=member_id),
+            self.protocols,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.assignment,
+        )

@@ -1,0 +1,65 @@
+"""Requests of the classic protocol as the coordinator takes them, whatever version they came in.
+
+Times are milliseconds. A member id is empty where the client has none yet; `instance_id` is
+`group.instance.id` (KIP-345), None for a dynamic member.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""Name and metadata of each protocol that a member supports, the preferred one first."""
+
+
+class JoinRequest(NamedTuple):
+    """JoinGroup. `client_host` is written as Java writes an address: "/127.0.0.1"."""
+
+    version: int
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    reason: str | None = None
+
+
+class SyncRequest(NamedTuple):
+    """SyncGroup; protocol type and name are None where the client does not tell them."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: tuple[tuple[str, bytes], ...] = ()
+    """Member id and assignment; from the leader only."""
+
+
+class HeartbeatRequest(NamedTuple):
+    """Heartbeat."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None = None
+
+
+class LeavingMember(NamedTuple):
+    """Who leaves: a member, or, where `member_id` is empty, whoever holds the instance id."""
+
+    member_id: str
+    instance_id: str | None = None
+    reason: str | None = None
+
+
+class LeaveRequest(NamedTuple):
+    """LeaveGroup."""
+
+    group_id: str
+    members: tuple[LeavingMember, ...]

@@ -1,0 +1,150 @@
+"""A shard driven by hand: a clock that only the test moves, a log that is a list, every answer
+counted. What `kbroker.group.runtime` does with logs and connections is done here with neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Response
+from kbroker.group.settings import GroupSettings
+from kbroker.group.shard import Shard
+from kbroker.group.topics import TopicInfo
+
+WALL_MS = 1_700_000_000_000
+
+Operation = Callable[[Any, Callable[[Response], None], Now], Outcome]
+
+
+class FakeTopics:
+    """The topics of a cluster: name to number of partitions."""
+
+    def __init__(self, partitions: Mapping[str, int] | None = None) -> None:
+        self._topics: dict[str, TopicInfo] = {}
+        self.version = 0
+        for name, count in (partitions or {}).items():
+            self.set(name, count)
+
+    def set(self, name: str, partitions: int) -> None:
+        """Create a topic or change its partitions; none deletes it."""
+        self.version += 1
+        if not partitions:
+            del self._topics[name]
+            return
+        known = self._topics.get(name)
+        topic_id = known.topic_id if known else self.version.to_bytes(16, "big")
+        self._topics[name] = TopicInfo(name, topic_id, partitions)
+
+    def by_name(self, name: str) -> TopicInfo | None:
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> TopicInfo | None:
+        found = (info for info in self._topics.values() if info.topic_id == topic_id)
+        return next(found, None)
+
+    def names(self) -> Iterable[str]:
+        return self._topics.keys()
+
+
+class Answer:
+    """The answer to one request: may come once, never twice."""
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+        self.told: Callable[[Answer], None] | None = None
+
+    def __call__(self, response: Response) -> None:
+        assert self.response is None, f"answered twice: {self.response}, {response}"
+        self.response = response
+        if self.told is not None:
+            self.told(self)
+
+    @property
+    def came(self) -> bool:
+        return self.response is not None
+
+    @property
+    def error(self) -> ErrorCode:
+        return ErrorCode(self["error_code"])
+
+    def __getitem__(self, name: str) -> Any:
+        assert self.response is not None, "not answered yet"
+        return self.response.get(name, 0 if name == "error_code" else None)
+
+    def __repr__(self) -> str:
+        return f"Answer({self.response})"
+
+
+class Coordinator:
+    """One shard with its log, `rooms` built on it in the order given."""
+
+    def __init__(
+        self,
+        *rooms: Callable[[Shard], Any],
+        settings: GroupSettings | None = None,
+        topics: FakeTopics | None = None,
+        now_ms: int = 1_000_000,
+        log: Iterable[CoordinatorRecord] = (),
+    ) -> None:
+        """The `log` is replayed first, as at a start."""
+        self.topics = topics or FakeTopics()
+        self.shard = Shard(0, settings or GroupSettings(), self.topics)
+        self.rooms = [room(self.shard) for room in rooms]
+        self.now_ms = now_ms
+        self.log: list[CoordinatorRecord] = []
+        self.append_error = ErrorCode.NONE
+        for record in log:
+            self.log.append(record)
+            self.shard.replay(record)
+        for outcome in self.shard.loaded(self.now):
+            self.apply(outcome, None)
+
+    @property
+    def now(self) -> Now:
+        return Now(WALL_MS + self.now_ms, self.now_ms)
+
+    def configure(self, **changes: Any) -> None:
+        """Change settings while running."""
+        self.shard.settings = replace(self.shard.settings, **changes)
+
+    def ask(self, operation: Operation, request: Any, answer: Answer | None = None) -> Answer:
+        """Send a request."""
+        answer = answer or Answer()
+        try:
+            outcome = operation(request, answer, self.now)
+        except ClientError as error:
+            outcome = Outcome(response={"error_code": error.code})
+        self.apply(outcome, answer)
+        return answer
+
+    def apply(self, outcome: Outcome, answer: Answer | None) -> None:
+        """Append, replay, answer: the contract of `Outcome`."""
+        error = self.append_error if outcome.records else ErrorCode.NONE
+        if not error:
+            self.log.extend(outcome.records)
+            for record in outcome.records:
+                self.shard.replay(record)
+        if outcome.response is not None and answer is not None:
+            answer({"error_code": error} if error else outcome.response)
+        if outcome.then is not None:
+            after = outcome.then(error)
+            if after is not None:
+                assert after.response is None
+                self.apply(after, None)
+
+    def pass_ms(self, duration_ms: int) -> None:
+        """Let time go by; timers fire at their moments."""
+        end_ms = self.now_ms + duration_ms
+        while (due_ms := self.shard.timers.next_ms()) is not None and due_ms <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            action = self.shard.timers.pop_due(self.now_ms)
+            if action is not None:
+                self.apply(action(self.now), None)
+        self.now_ms = end_ms
+
+    def settle(self) -> None:
+        """Fire what is due at this moment."""
+        self.pass_ms(0)
