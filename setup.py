@@ -4,11 +4,12 @@ Environment:
     KBROKER_DEBUG=1          bounds assertions and object counters (macro KBROKER_DEBUG)
     KBROKER_SANITIZE=1       AddressSanitizer and UBSan, implies KBROKER_DEBUG
     KBROKER_TEST=1           also compile `ext/testing*.pyx`, which are never shipped
-    KBROKER_BUILD_JOBS=N     compilers at a time, 2 unless told
+    KBROKER_BUILD_JOBS=N     compilers at a time, one for each processor unless told
 """
 
 import os
 import platform
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -22,7 +23,7 @@ ROOMS = {"kbroker": "kbroker", "kbroker.ext": "ext", "kbroker.cli": "cli"}
 SANITIZE = os.environ.get("KBROKER_SANITIZE") == "1"
 DEBUG = SANITIZE or os.environ.get("KBROKER_DEBUG") == "1"
 TEST = os.environ.get("KBROKER_TEST") == "1"
-JOBS = int(os.environ.get("KBROKER_BUILD_JOBS", "2"))
+JOBS = int(os.environ.get("KBROKER_BUILD_JOBS", "0")) or len(os.sched_getaffinity(0))
 
 # The oldest processor of each architecture; faster instructions are picked at run time.
 BASELINE = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
@@ -90,6 +91,7 @@ def extensions() -> list[Extension]:
     """One extension per `.pyx`, all in C++."""
     compile_args, link_args = compiler_flags()
     headers = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "ext" / "c").glob("*.h"))
+    depends = [*headers, "setup.py"]  # the flags are there
     modules = []
     for source in sorted((ROOT / "ext").rglob("*.pyx")):
         if source.stem.startswith("testing") and not TEST:
@@ -101,7 +103,7 @@ def extensions() -> list[Extension]:
                 [str(path)],
                 language="c++",
                 include_dirs=["ext/c"],
-                depends=headers,
+                depends=depends,
                 define_macros=[("KBROKER_DEBUG", "1")] if DEBUG else [],
                 extra_compile_args=compile_args,
                 extra_link_args=link_args,
@@ -116,17 +118,28 @@ def extensions() -> list[Extension]:
 
 
 class BuildExt(build_ext):
-    """Keep the variants apart: what one compiled must never be linked into another."""
+    """Keep the variants apart: what one compiled must never be linked into another.
+
+    In place, `pip install -e` and `build_ext --inplace` alike, each variant has its own folder for
+    what it compiled, from which it is copied into the tree: so neither does what the other has
+    done, and going back to a variant costs a copy. setuptools has an editable install compile
+    everything in a temporary folder, every time.
+    """
 
     def finalize_options(self) -> None:
         super().finalize_options()
         variant = "asan" if SANITIZE else "debug" if DEBUG else "release"
         self.parallel = JOBS
         self.build_temp = os.path.join(self.build_temp, variant)
-        if self.inplace:
-            stamp = ROOT / "build" / "variant"
-            self.force = self.force or not stamp.exists() or stamp.read_text() != variant
-            stamp.write_text(variant)
+        if self.inplace or self.editable_mode:
+            kept = ROOT / "build" / f"{sys.implementation.cache_tag}-{variant}"
+            self.build_lib, self.build_temp = str(kept), str(kept / "objects")
+
+    def copy_extensions_to_source(self) -> None:
+        """As setuptools, but an extension of another variant is replaced though it is younger."""
+        force, self.force = self.force, True
+        super().copy_extensions_to_source()
+        self.force = force
 
 
 os.chdir(ROOT)

@@ -1,5 +1,6 @@
 """The four codecs by their number, and Python's face of them."""
 
+from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.compression_library cimport (
     gzip_available, gzip_compress, gzip_decompress, zstd_available, zstd_compress,
     zstd_decompress,
@@ -94,9 +95,9 @@ def compress(
     """As a batch of Kafka holds it. Raises CodecError."""
     cdef int codec = NAMES.index(name)
     cdef int wanted = CODEC_LEVEL_DEFAULT if level is None else level
-    cdef const uint8_t[::1] view = data
-    cdef size_t n = view.shape[0]
-    cdef const uint8_t* p = &view[0] if n else NULL
+    cdef Borrowed view = Borrowed(data)
+    cdef const uint8_t* p = view.p
+    cdef size_t n = view.n
     cdef Buffer out
     cdef int code
     out.p = NULL
@@ -109,9 +110,9 @@ def compress(
 def decompress(name: str, data: bytes | bytearray | memoryview, limit: int) -> bytes:
     """The other way; CodecError where there are more than `limit` bytes."""
     cdef int codec = NAMES.index(name)
-    cdef const uint8_t[::1] view = data
-    cdef size_t n = view.shape[0]
-    cdef const uint8_t* p = &view[0] if n else NULL
+    cdef Borrowed view = Borrowed(data)
+    cdef const uint8_t* p = view.p
+    cdef size_t n = view.n
     cdef size_t most = limit
     cdef Buffer out
     cdef int code

@@ -2,6 +2,8 @@
 
 from libc.stddef cimport size_t
 
+from kbroker.ext.borrowed cimport Borrowed
+
 cdef extern from "crc32c.h":
     ctypedef uint32_t (*crc32c_fn)(uint32_t raw, const uint8_t* p, size_t n) noexcept nogil
     ctypedef struct crc32c_way:
@@ -50,9 +52,9 @@ cdef const char* crc32c_impl() noexcept nogil:
 
 def checksum(data: bytes | bytearray | memoryview, crc: int = 0) -> int:
     """CRC-32C of a buffer, or of what has the checksum `crc` followed by it."""
-    cdef const uint8_t[::1] view = data
-    cdef size_t n = view.shape[0]
-    cdef const uint8_t* p = &view[0] if n else NULL
+    cdef Borrowed view = Borrowed(data)
+    cdef const uint8_t* p = view.p
+    cdef size_t n = view.n
     cdef uint32_t before = crc
     cdef uint32_t after
     if n < GIL_RELEASE_BYTES_MIN:

@@ -198,9 +198,11 @@ class Entry(NamedTuple):
 
 def files(directory):
     """Paths of the journal files in a log directory; empty after a clean stop."""
-    return sorted(
+    found = [
         os.path.join(directory, name) for name in os.listdir(directory) if _NAME.fullmatch(name)
-    )
+    ]
+    found.sort()
+    return found
 
 
 def remove(directory):

@@ -17,6 +17,7 @@ from kbroker.ext.batch_build cimport (
     builder_finish,
     builder_free, builder_init,
 )
+from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.compression cimport (
     CODEC_GZIP, CODEC_LEVEL_DEFAULT, CODEC_NONE, CODEC_ZSTD, Buffer, buffer_free,
 )
@@ -83,31 +84,31 @@ cdef tuple header_objects(const RecordStruct* record):
 def batches(data: bytes | bytearray | memoryview, check_crc: bool = True) -> list[Batch]:
     """The whole batches at the beginning of a buffer; a part of one at its end is left out, as
     the answer to a Fetch may hold one."""
-    cdef const uint8_t[::1] view = data
-    cdef size_t n = view.shape[0]
+    cdef Borrowed view = Borrowed(data)
+    cdef size_t n = view.n
     cdef size_t at = 0
     cdef BatchInfo info
     cdef int code
     cdef list found = []
     while at < n:
-        code = batch_parse(&view[at], &view[0] + n, &info)
+        code = batch_parse(view.p + at, view.p + n, &info)
         if code == BATCH_SHORT:
             break
         if code != BATCH_OK:
             raise BatchError(code)
-        if check_crc and not batch_crc_ok(&view[at], &info):
+        if check_crc and not batch_crc_ok(view.p + at, &info):
             raise BatchError(BATCH_BAD_CRC)
         found.append(batch_object(at, &info))
         at += info.length
     return found
 
 
-cdef int parse_one(const uint8_t[::1] view, size_t at, BatchInfo* info) except -1:
+cdef int parse_one(Borrowed view, size_t at, BatchInfo* info) except -1:
     """The whole batch at `at`, or BatchError."""
-    cdef size_t n = view.shape[0]
+    cdef size_t n = view.n
     cdef int code = BATCH_SHORT
     if at < n:
-        code = batch_parse(&view[at], &view[0] + n, info)
+        code = batch_parse(view.p + at, view.p + n, info)
     if code != BATCH_OK:
         raise BatchError(BATCH_EMPTY if code == BATCH_SHORT else code)
     return 0
@@ -119,7 +120,7 @@ cdef int parse_one(const uint8_t[::1] view, size_t at, BatchInfo* info) except -
 DECOMPRESSED_BYTES_MAX = 100 * 1024 * 1024
 
 
-cdef bytes plain_records(const uint8_t[::1] view, size_t at, const BatchInfo* info, object limit):
+cdef bytes plain_records(Borrowed view, size_t at, const BatchInfo* info, object limit):
     """The record section of a compressed batch, by ext's codecs or else by Python's."""
     cdef Buffer out
     cdef size_t most = limit
@@ -127,14 +128,14 @@ cdef bytes plain_records(const uint8_t[::1] view, size_t at, const BatchInfo* in
     out.p = NULL
     out.n = out.room = 0
     with nogil:
-        code = batch_decompress(&view[at], info, most, &out)
+        code = batch_decompress(view.p + at, info, most, &out)
     try:
         if code == BATCH_OK:
             return out.p[:out.n] if out.n else b""
     finally:
         buffer_free(&out)
     if code == BATCH_NO_CODEC:
-        packed = bytes(view[at + RECORDS_OFFSET:at + info.length])
+        packed = view.p[at + RECORDS_OFFSET:at + info.length]
         return python_decompress(info.compression, packed, limit)
     raise BatchError(code)
 
@@ -171,13 +172,13 @@ def records(
 ) -> list[Record]:
     """The records of the batch that begins at `position`, decompressed to at most `limit`
     bytes. The checksum is not looked at: see `batches`."""
-    cdef const uint8_t[::1] view = data
+    cdef Borrowed view = Borrowed(data)
     cdef size_t at = position
     cdef BatchInfo info
     cdef bytes plain
     parse_one(view, at, &info)
     if info.compression == CODEC_NONE:
-        return record_objects(&info, &view[at] + RECORDS_OFFSET, &view[at] + info.length)
+        return record_objects(&info, view.p + at + RECORDS_OFFSET, view.p + at + info.length)
     plain = plain_records(view, at, &info, limit)
     return record_objects(&info, <const uint8_t*> plain, <const uint8_t*> plain + len(plain))
 
@@ -234,9 +235,9 @@ cdef void rules_from(BatchRules* rules, dict given):
 def validate(data: bytes | bytearray | memoryview, **rules: int) -> Batch:
     """What the broker checks before it appends a batch. Raises BatchError. The answer's
     max_timestamp is what must be stored."""
-    cdef const uint8_t[::1] view = data
-    cdef size_t n = view.shape[0]
-    cdef const uint8_t* p = &view[0] if n else <const uint8_t*> b""
+    cdef Borrowed view = Borrowed(data)
+    cdef size_t n = view.n
+    cdef const uint8_t* p = view.p
     cdef BatchInfo info
     cdef BatchRules wanted
     cdef int32_t bad_record
@@ -255,7 +256,7 @@ def validate_records(
     data: bytes | bytearray | memoryview, limit: int = DECOMPRESSED_BYTES_MAX, **rules: int
 ) -> Batch:
     """What `validate` leaves out for a compressed batch: its records, decompressed."""
-    cdef const uint8_t[::1] view = data
+    cdef Borrowed view = Borrowed(data)
     cdef BatchInfo info
     cdef BatchRules wanted
     cdef int32_t bad_record
@@ -274,17 +275,17 @@ def validate_records(
 
 def bad_records(data: bytes | bytearray | memoryview, **rules: int) -> list[tuple[int, int]]:
     """Index and code of every record that a batch of sound structure is refused for."""
-    cdef const uint8_t[::1] view = data
-    cdef size_t n = view.shape[0]
+    cdef Borrowed view = Borrowed(data)
+    cdef size_t n = view.n
     cdef BatchInfo info
     cdef BatchRules wanted
     cdef const uint8_t* p
     cdef BadRecord* bad
     cdef int32_t most
     rules_from(&wanted, rules)
-    if n == 0 or batch_parse(&view[0], &view[0] + n, &info) != BATCH_OK:
+    if n == 0 or batch_parse(view.p, view.p + n, &info) != BATCH_OK:
         return []
-    p = &view[0]
+    p = view.p
     most = info.length // RECORD_BYTES_MIN
     bad = <BadRecord*> malloc(most * sizeof(BadRecord))
     if bad == NULL:
@@ -298,19 +299,19 @@ def bad_records(data: bytes | bytearray | memoryview, **rules: int) -> list[tupl
 
 def assign(data: bytearray, base_offset: int, leader_epoch: int) -> None:
     """Set the two fields that the checksum does not cover, as an append does."""
-    cdef uint8_t[::1] view = data
-    if view.shape[0] < RECORDS_OFFSET:
+    cdef Borrowed view = Borrowed(data, True)
+    if view.n < RECORDS_OFFSET:
         raise BatchError(BATCH_EMPTY)
-    batch_set_base_offset(&view[0], base_offset)
-    batch_set_leader_epoch(&view[0], leader_epoch)
+    batch_set_base_offset(view.p, base_offset)
+    batch_set_leader_epoch(view.p, leader_epoch)
 
 
 def set_timestamps(data: bytearray, log_append_time: bool, max_timestamp: int) -> None:
     """Set timestamp type and max timestamp, and the checksum with them."""
-    cdef uint8_t[::1] view = data
+    cdef Borrowed view = Borrowed(data, True)
     cdef BatchInfo info
     parse_one(view, 0, &info)
-    batch_set_timestamps(&view[0], &info, log_append_time, max_timestamp)
+    batch_set_timestamps(view.p, &info, log_append_time, max_timestamp)
 
 
 # ---- build
@@ -393,7 +394,7 @@ def recompress(
     limit: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytes:
     """The batch at the beginning of `data` with its records in another codec."""
-    cdef const uint8_t[::1] view = data
+    cdef Borrowed view = Borrowed(data)
     cdef BatchInfo info
     cdef Buffer out
     cdef int number = NAMES.index(codec)
@@ -409,10 +410,10 @@ def recompress(
     out.p = NULL
     out.n = out.room = 0
     with nogil:
-        code = batch_wrap(&view[0], p, n, number, wanted, &out)
+        code = batch_wrap(view.p, p, n, number, wanted, &out)
     try:
         if code == BATCH_NO_CODEC:
-            return python_wrap(bytes(view[:RECORDS_OFFSET]), number, plain, level)
+            return python_wrap(view.p[:RECORDS_OFFSET], number, plain, level)
         if code != BATCH_OK:
             raise BatchError(code)
         return out.p[:out.n]
@@ -423,7 +424,7 @@ def recompress(
 def python_wrap(header: bytes, codec: int, plain: bytes, level: int | None) -> bytes:
     """As batch_wrap, by Python's libraries."""
     cdef bytearray batch
-    cdef uint8_t[::1] view
+    cdef Borrowed view
     if codec == CODEC_GZIP:
         import zlib
         gzip = zlib.compressobj(-1 if level is None else level, wbits=31)
@@ -434,6 +435,6 @@ def python_wrap(header: bytes, codec: int, plain: bytes, level: int | None) -> b
         batch = bytearray(header + zstd.compress(plain))
     else:
         raise BatchError(BATCH_NO_CODEC)
-    view = batch
-    batch_seal(&view[0], len(batch), codec)
+    view = Borrowed(batch, True)
+    batch_seal(view.p, len(batch), codec)
     return bytes(batch)

@@ -2,6 +2,8 @@
 
 from libc.stdlib cimport free, malloc
 
+from kbroker.ext.borrowed cimport Borrowed
+
 
 cdef object slice_object(Slice s):
     if s.n < 0:
@@ -12,14 +14,12 @@ cdef object slice_object(Slice s):
 cdef class Reader:
     """A Cursor over a buffer. Reads after an error give zeros; look at `bad`."""
 
-    cdef const uint8_t[::1] data
+    cdef Borrowed data
     cdef Cursor cursor
 
     def __init__(self, data: bytes | bytearray | memoryview):
-        cdef size_t n
-        self.data = data
-        n = self.data.shape[0]
-        cursor_init(&self.cursor, &self.data[0] if n else NULL, n)
+        self.data = Borrowed(data)
+        cursor_init(&self.cursor, self.data.p, self.data.n)
 
     @property
     def bad(self) -> bool:
@@ -52,11 +52,11 @@ cdef class Reader:
 INTEGERS = frozenset(
     ("int8", "int16", "uint16", "int32", "uint32", "int64", "uvarint", "varint", "varlong")
 )
-SPANS = frozenset(
+SPANS = frozenset([
     f"{compact}{nullable}{kind}"
     for compact in ("", "compact_") for nullable in ("", "nullable_")
     for kind in ("string", "bytes")
-)
+])
 ARRAYS = frozenset(("array", "nullable_array", "compact_array", "compact_nullable_array"))
 
 

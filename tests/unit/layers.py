@@ -24,6 +24,7 @@ LAYERS = (
     "kbroker.ext.posix",
     "kbroker.ext.clock",
     "kbroker.ext.sockets",
+    "kbroker.ext.borrowed",
     "kbroker.ext.wire",
     "kbroker.ext.record",
     "kbroker.ext.crc32c",
