@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
+from kbroker.ext.atomics cimport atomic_load_i64
 from kbroker.ext.epochs cimport epochs_at, epochs_end_offset, epochs_latest
 from kbroker.ext.index cimport offset_index_beyond
 from kbroker.ext.log_state cimport (
@@ -154,6 +155,8 @@ cdef int find_without_index(Log* log, int64_t offset, Start* start,
     code = segment_find(start.segment, &start.hint, offset, found)
     if code != FIND_BATCH and code != FIND_NONE:
         return code
+    if code == FIND_BATCH and found.last_offset >= atomic_load_i64(&log.leo):
+        return FIND_BROKEN              # a batch whose offsets are damaged, not the index
     pthread_mutex_lock(&log.lock)
     log_index_limits(log, &limits)
     if log_find_segment(log, start.segment.base_offset) >= 0:

@@ -1,0 +1,200 @@
+"""The fold of `__consumer_offsets` as Python sees it (see offsets_fold.pxd).
+
+The GIL is held to make at most OTHERS_MAX records, or as many rows as were asked for, at a time.
+Strings are made once and shared by all rows that name them.
+"""
+import os
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
+
+from kbroker.ext.batch cimport BATCH_OK, RECORDS_OFFSET, BatchInfo, batch_parse
+from kbroker.ext.byte_table cimport TableItem
+from kbroker.ext.compression cimport CODEC_OK, buffer_free, buffer_put
+from kbroker.ext.offsets_fold cimport (
+    FOLD_MORE, FOLD_NO_CODEC, FOLD_OK, NO_TOPIC_ID, PROBLEMS_MAX, Commit, Entry, Fold, Other,
+    Pending, fold_free, fold_init, fold_open, fold_open_plain, fold_problem, fold_records,
+)
+
+from kbroker.ext.records import DECOMPRESSED_BYTES_MAX as _LIMIT
+from kbroker.ext.records import BatchError, python_decompress
+
+cdef enum:
+    OTHERS_KEPT_BYTES_MAX = 4 << 20
+    METADATA_SHARED_MAX = 10000     # different ones remembered at a time
+
+
+cdef class OffsetsFold:
+    """Batches in, in the order of the log; what holds in the end out."""
+
+    def __cinit__(self, *_, **__):
+        self.fold = <Fold*> calloc(1, sizeof(Fold))
+        if self.fold == NULL:
+            raise MemoryError("no memory for the fold of a partition")
+        fold_init(self.fold, int.from_bytes(os.urandom(8), "big"))
+        self.names = []
+        self.ids = {NO_TOPIC_ID: None}
+        self.metadata = {}
+
+    def __dealloc__(self):
+        if self.fold != NULL:
+            fold_free(self.fold)
+            free(self.fold)
+
+    @property
+    def records_read(self):
+        return self.fold.records
+
+    @property
+    def problem_count(self):
+        return self.fold.problems_count
+
+    @property
+    def problems(self):
+        """(offset, what is wrong in words) of the first of them, at most 100."""
+        cdef Fold* fold = self.fold
+        cdef int64_t i
+        return [(fold.problems[i].offset, (<bytes> fold.problems[i].reason).decode())
+                for i in range(min(fold.problems_count, <int64_t> PROBLEMS_MAX))]
+
+    def feed(self, data, size_t limit=_LIMIT):
+        """Fold the whole batches at the beginning of a buffer, whose checksums are not looked
+        at, each decompressed to at most `limit` bytes: the records among them that are no commits
+        of offsets, in order, each (offset, key, value or None)."""
+        cdef const uint8_t[::1] view = data
+        cdef size_t n = view.shape[0]
+        cdef size_t at = 0
+        cdef BatchInfo info
+        cdef int code
+        cdef list found = []
+        while at < n and batch_parse(&view[at], &view[0] + n, &info) == BATCH_OK:
+            with nogil:
+                code = fold_open(self.fold, &view[at], &info, limit)
+            if code == FOLD_NO_CODEC:
+                code = self.decompress(&view[at], &info)
+            while code == FOLD_OK or code == FOLD_MORE:
+                with nogil:
+                    code = fold_records(self.fold)
+                found += self.take_others()
+                if code == FOLD_OK:
+                    break
+            self.check(code)
+            at += info.length
+        self.done = True
+        return found
+
+    cdef int check(self, int code) except -1:
+        if code < 0:
+            raise MemoryError("no memory for the offsets of a partition")
+        return 0
+
+    cdef int decompress(self, const uint8_t* p, const BatchInfo* info) except -1:
+        """Of a batch that fold_open said FOLD_NO_CODEC for: by Python's libraries."""
+        cdef Fold* fold = self.fold
+        cdef bytes plain
+        try:
+            plain = python_decompress(
+                info.compression, p[RECORDS_OFFSET:info.length], _LIMIT)
+        except BatchError:
+            fold_problem(fold, info.base_offset, "the records do not decompress")
+            return FOLD_OK
+        if buffer_put(&fold.plain, <const uint8_t*> plain, len(plain)) != CODEC_OK:
+            raise MemoryError("no memory for the records of a batch")
+        fold_open_plain(fold, info, fold.plain.p, fold.plain.n)
+        return FOLD_OK
+
+    cdef list take_others(self):
+        cdef Fold* fold = self.fold
+        cdef const char* p = <const char*> fold.others_bytes.p
+        cdef Other* other
+        cdef list found = []
+        cdef int32_t i
+        for i in range(fold.others_count):
+            other = &fold.others[i]
+            key = PyBytes_FromStringAndSize(p + other.at, other.key_bytes)
+            value = None
+            if other.value_bytes >= 0:
+                value = PyBytes_FromStringAndSize(p + other.at + other.key_bytes,
+                                                  other.value_bytes)
+            found.append((other.offset, key, value))
+        fold.others_count = 0
+        fold.others_bytes.n = 0
+        if fold.others_bytes.room > OTHERS_KEPT_BYTES_MAX:
+            buffer_free(&fold.others_bytes)
+        return found
+
+    cdef str name(self, uint32_t number):
+        cdef TableItem* item = &self.fold.names.items[number]
+        if number >= <uint32_t> len(self.names):
+            self.names.extend([None] * (self.fold.names.count - len(self.names)))
+        found = self.names[number]
+        if found is None:
+            found = PyUnicode_DecodeUTF8(<const char*> item.p, item.n, NULL)
+            self.names[number] = found
+        return <str> found
+
+    cdef object topic_id(self, int32_t number):
+        cdef TableItem* item
+        found = self.ids.get(number)
+        if found is None and number != NO_TOPIC_ID:
+            item = &self.fold.ids.items[number]
+            found = item.p[:item.n]
+            self.ids[number] = found
+        return found
+
+    cdef str metadata_of(self, const Commit* commit):
+        """Metadata is often the same for many commits, and then one object."""
+        if commit.metadata == NULL:
+            return ""
+        raw = commit.metadata[:commit.metadata_bytes]
+        found = self.metadata.get(raw)
+        if found is None:
+            if len(self.metadata) == METADATA_SHARED_MAX:
+                self.metadata.clear()
+            found = self.metadata[raw] = raw.decode()
+        return found
+
+    cdef tuple row(self, const Entry* entry, const Commit* commit):
+        return (
+            self.name(entry.group), self.name(entry.topic), entry.partition, commit.offset,
+            commit.leader_epoch, self.metadata_of(commit), commit.commit_timestamp,
+            commit.expire_timestamp, self.topic_id(commit.topic_id), commit.record_offset,
+        )
+
+    def rows(self, int32_t most=1000):
+        """When done: at most so many of the commits that hold, each once; empty after the last.
+        (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, expire
+        timestamp or -1, topic id or None, offset of the record)."""
+        cdef Fold* fold = self.fold
+        cdef list found = []
+        cdef Entry* entry
+        self.wants_done()
+        while self.next_entry < fold.keys.count and len(found) < most:
+            entry = &fold.entries[self.next_entry]
+            self.next_entry += 1
+            if entry.live:
+                found.append(self.row(entry, &entry.commit))
+        return found
+
+    def pending(self, int32_t most=1000):
+        """When done: likewise the commits of transactions that are open at the end, each
+        (producer id, row)."""
+        cdef Fold* fold = self.fold
+        cdef list found = []
+        cdef Pending* pending
+        self.wants_done()
+        while self.next_pending < fold.pairs.count and len(found) < most:
+            pending = &fold.pendings[self.next_pending]
+            self.next_pending += 1
+            if pending.live:
+                entry = &fold.entries[pending.entry]
+                found.append((pending.producer_id, self.row(entry, &pending.commit)))
+        return found
+
+    cdef int wants_done(self) except -1:
+        if not self.done:
+            raise RuntimeError("commits are known when the whole log was read")
+        return 0
