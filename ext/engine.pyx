@@ -15,6 +15,7 @@ from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_start, net_stop
+from kbroker.ext.sockets cimport thread_name
 
 # Keys that the engine understands, with the value used where none is given: Apache Kafka's names
 # and defaults, then kbroker's own. Bytes, milliseconds, counts; -1 leaves the choice to the system.
@@ -40,6 +41,11 @@ DEFAULTS = {
 # when a few hundred clients come back at once.
 BACKLOG_MIN = 1024
 FRAME_BYTES_MAX = 256 * 1024 * 1024 - 4     # the largest request buffer, see memory.pxd
+
+
+def name_thread(name: str) -> None:
+    """Name the calling thread, in at most 15 ASCII characters, for `top -H`."""
+    thread_name(name.encode("ascii"))
 
 
 def bind(host: str, port: int, settings: dict[str, int]) -> socket.socket:

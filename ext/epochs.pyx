@@ -1,6 +1,6 @@
 """Leader epoch cache and checkpoint (see epochs.pxd)."""
-from libc.errno cimport EILSEQ, errno
-from libc.stdint cimport int32_t, int64_t
+from libc.errno cimport EFBIG, EILSEQ, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc, strtoll
 from libc.string cimport memset
 
@@ -9,19 +9,16 @@ from kbroker.ext.posix cimport (
     ENOMEM,
     O_CLOEXEC,
     O_CREAT,
-    O_RDONLY,
     O_TRUNC,
     O_WRONLY,
     close,
-    fstat,
     fsync,
     open,
     rename,
     snprintf,
-    stat_t,
     write,
 )
-from kbroker.ext.walk cimport read_fully
+from kbroker.ext.walk cimport read_whole
 
 cdef enum:
     PATH_BYTES = 4096
@@ -157,35 +154,20 @@ cdef bint parse(EpochCache* c, const char* text) noexcept nogil:
 
 cdef int epochs_load(EpochCache* c, const char* dir) noexcept nogil:
     cdef char path[PATH_BYTES]
-    cdef stat_t status
-    cdef char* text = NULL
-    cdef int64_t got = -1
-    cdef int error = 0
+    cdef uint8_t* text
+    cdef int64_t n
+    cdef int error
     c.count = 0
     snprintf(path, PATH_BYTES, "%s/leader-epoch-checkpoint", dir)
-    cdef int fd = open(path, O_RDONLY | O_CLOEXEC, 0)
-    if fd < 0:
-        return 0 if errno == ENOENT else errno
-    if fstat(fd, &status) != 0:
-        error = errno
-    elif status.st_size > FILE_BYTES_MAX:
+    error = read_whole(path, FILE_BYTES_MAX, &text, &n)
+    if error == ENOENT:
+        return 0
+    if error == 0 and not parse(c, <const char*> text):
+        c.count = 0
         error = EILSEQ
-    else:
-        text = <char*> malloc(status.st_size + 1)
-        if text == NULL:
-            error = ENOMEM
-        else:
-            got = read_fully(fd, text, status.st_size, 0)
-            error = <int> -got if got < 0 else 0
-    close(fd)
-    if error == 0:
-        text[got] = 0
-        if not parse(c, text):
-            c.count = 0
-            error = EILSEQ
     free(text)
     c.dirty = error != 0
-    return error
+    return EILSEQ if error == EFBIG else error
 
 
 cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:

@@ -8,9 +8,8 @@ from kbroker.ext.wire cimport (
     Slice,
     cursor_fail,
     cursor_init,
-    get_array,
-    get_compact_array,
     get_compact_string,
+    get_count,
     get_i8,
     get_i32,
     get_i64,
@@ -18,9 +17,8 @@ from kbroker.ext.wire cimport (
     get_tag_count,
     get_uuid,
     get_uvarint,
-    put_array,
-    put_compact_array,
     put_compact_string,
+    put_count,
     put_i16,
     put_i32,
     put_i64,
@@ -47,12 +45,6 @@ cdef enum:
     ABORTED_BYTES = 17
 
 
-cdef inline int32_t read_count(Cursor* c, int16_t version, size_t bytes_min) noexcept nogil:
-    if version >= FLEXIBLE:
-        return get_compact_array(c, bytes_min)
-    return get_array(c, bytes_min)
-
-
 cdef void fetch_read_head(Cursor* c, int16_t version, FetchHead* out) noexcept nogil:
     out.replica_id = get_i32(c) if version < 15 else -1
     out.max_wait_ms = get_i32(c)
@@ -61,7 +53,7 @@ cdef void fetch_read_head(Cursor* c, int16_t version, FetchHead* out) noexcept n
     out.isolation = get_i8(c)
     out.session_id = get_i32(c) if version >= 7 else 0
     out.session_epoch = get_i32(c) if version >= 7 else -1
-    out.topics_count = read_count(c, version, TOPIC_BYTES_MIN)
+    out.topics_count = get_count(c, version >= FLEXIBLE, TOPIC_BYTES_MIN)
 
 
 cdef void read_topic_key(Cursor* c, int16_t version, FetchTarget* out) noexcept nogil:
@@ -85,7 +77,7 @@ cdef void read_topic_key(Cursor* c, int16_t version, FetchTarget* out) noexcept 
 cdef int32_t fetch_read_topic(Cursor* c, int16_t version, FetchTarget* out) noexcept nogil:
     """Name or id into `out`; returns the number of partitions that follow."""
     read_topic_key(c, version, out)
-    return read_count(c, version, PARTITION_BYTES_MIN)
+    return get_count(c, version >= FLEXIBLE, PARTITION_BYTES_MIN)
 
 
 cdef void fetch_read_partition(Cursor* c, int16_t version, FetchTarget* out) noexcept nogil:
@@ -101,13 +93,13 @@ cdef void fetch_read_partition(Cursor* c, int16_t version, FetchTarget* out) noe
 
 
 cdef int32_t fetch_read_forgotten_count(Cursor* c, int16_t version) noexcept nogil:
-    return read_count(c, version, TOPIC_BYTES_MIN) if version >= 7 else 0
+    return get_count(c, version >= FLEXIBLE, TOPIC_BYTES_MIN) if version >= 7 else 0
 
 
 cdef int32_t fetch_read_forgotten_topic(Cursor* c, int16_t version,
                                         FetchTarget* out) noexcept nogil:
     read_topic_key(c, version, out)
-    return read_count(c, version, 4)
+    return get_count(c, version >= FLEXIBLE, 4)
 
 
 cdef void fetch_end_struct(Cursor* c, int16_t version) noexcept nogil:
@@ -152,10 +144,7 @@ cdef void fetch_put_head(Writer* w, int16_t version, int16_t error, int32_t sess
     if version >= 7:
         put_i16(w, error)
         put_i32(w, session_id)
-    if version >= FLEXIBLE:
-        put_compact_array(w, topics_count)
-    else:
-        put_array(w, topics_count)
+    put_count(w, version >= FLEXIBLE, topics_count)
 
 
 cdef void fetch_put_topic(Writer* w, int16_t version, const FetchTarget* target,
@@ -166,18 +155,12 @@ cdef void fetch_put_topic(Writer* w, int16_t version, const FetchTarget* target,
         put_compact_string(w, target.name, target.name_length)
     else:
         put_string(w, target.name, target.name_length)
-    if version >= FLEXIBLE:
-        put_compact_array(w, partitions_count)
-    else:
-        put_array(w, partitions_count)
+    put_count(w, version >= FLEXIBLE, partitions_count)
 
 
 cdef void put_aborted(Writer* w, int16_t version, const FetchPartition* p) noexcept nogil:
     cdef int32_t i
-    if version >= FLEXIBLE:
-        put_compact_array(w, p.aborted_count)
-    else:
-        put_array(w, p.aborted_count)
+    put_count(w, version >= FLEXIBLE, p.aborted_count)
     for i in range(p.aborted_count):
         put_i64(w, p.aborted[i].producer_id)
         put_i64(w, p.aborted[i].first_offset)

@@ -8,9 +8,6 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from kbroker.ext.connection cimport Connection, Job, Net, Request
 
-cdef enum:
-    FRAME_HEADER_BYTES_MIN = 10
-
 cdef enum FrameResult:
     FRAME_TAKEN = 0         # handled, or the connection was closed
     FRAME_STALLED           # keep it and offer it again after net_unstall_all

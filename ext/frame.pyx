@@ -1,5 +1,5 @@
 """A frame becomes a request (see frame.pxd)."""
-from libc.stdint cimport int16_t, int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence
@@ -9,83 +9,45 @@ from kbroker.ext.connection cimport (
     JobQueue, NetThread,
 )
 from kbroker.ext.connections cimport connection_fail, connection_stall
-from kbroker.ext.endian cimport load_be32, load_i16
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
+from kbroker.ext.wire cimport Cursor, cursor_init, get_i16, get_i32, skip_tags, take
 
 cdef enum:
     REASON_BYTES = 128
-    TAGS_MAX = 10000
-
-
-cdef uint8_t* read_varint(uint8_t* p, uint8_t* end, uint32_t* value) noexcept nogil:
-    """Unsigned varint of at most 5 bytes; NULL when it does not end."""
-    cdef uint32_t result = 0
-    cdef int shift = 0
-    while p < end and shift < 35:
-        result |= <uint32_t> (p[0] & 0x7f) << shift
-        p += 1
-        if not (p - 1)[0] & 0x80:
-            value[0] = result
-            return p
-        shift += 7
-    return NULL
-
-
-cdef uint8_t* skip_tags(uint8_t* p, uint8_t* end) noexcept nogil:
-    """Tagged fields of a header: nothing in them is known; NULL when they do not fit."""
-    cdef uint32_t count = 0
-    cdef uint32_t tag = 0
-    cdef uint32_t size = 0
-    p = read_varint(p, end, &count)
-    if p == NULL or count > TAGS_MAX:
-        return NULL
-    while count > 0:
-        p = read_varint(p, end, &tag)
-        if p == NULL:
-            return NULL
-        p = read_varint(p, end, &size)
-        if p == NULL or size > <uint64_t> (end - p):
-            return NULL
-        p += size
-        count -= 1
-    return p
 
 
 cdef int frame_parse_header(Net* net, Request* request, uint8_t* frame,
                             uint32_t length) noexcept nogil:
-    cdef uint8_t* p = frame + FRAME_HEADER_BYTES_MIN
-    cdef uint8_t* end = frame + length
-    cdef Api* api
-    if length < FRAME_HEADER_BYTES_MIN:
-        return -1
+    cdef Cursor c
+    cursor_init(&c, frame, length)
     request.frame = frame
-    request.end = end
-    request.api_key = load_i16(frame)
-    request.api_version = load_i16(frame + 2)
-    request.correlation_id = <int32_t> load_be32(frame + 4)
-    request.client_id_length = load_i16(frame + 8)
+    request.end = frame + length
+    request.api_key = get_i16(&c)
+    request.api_version = get_i16(&c)
+    request.correlation_id = get_i32(&c)
+    request.client_id_length = get_i16(&c)
     request.client_id = NULL
     request.flexible = False
-    if request.client_id_length > 0 and request.client_id_length > end - p:
-        return -1
     if request.client_id_length >= 0:
-        request.client_id = <const char*> p
-        p += request.client_id_length
+        request.client_id = <const char*> take(&c, <size_t> request.client_id_length)
     else:
-        request.client_id_length = 0
+        request.client_id_length = 0        # any length below 0 says null, as with Kafka
+    if c.bad:
+        return -1
     if 0 <= request.api_key < API_KEYS_MAX:
-        api = &net.apis[request.api_key]
-        request.flexible = api.first_flexible >= 0 and request.api_version >= api.first_flexible
+        request.flexible = is_flexible(&net.apis[request.api_key], request.api_version)
     if request.flexible:
-        p = skip_tags(p, end)
-        if p == NULL and is_unknown_api_versions(net, request):
-            p = end
-        if p == NULL:
+        skip_tags(&c)
+        if c.bad and not is_unknown_api_versions(net, request):
             return -1
-    request.p = p
+    request.p = <uint8_t*> c.p
     return 0
+
+
+cdef inline bint is_flexible(const Api* api, int16_t version) noexcept nogil:
+    return api.first_flexible >= 0 and version >= api.first_flexible
 
 
 cdef bint is_unknown_api_versions(Net* net, Request* request) noexcept nogil:

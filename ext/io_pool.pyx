@@ -4,7 +4,7 @@ A worker takes a job, calls the handler that asked for the pool again, and sends
 A handler that stalls here has its job put aside until net_unstall_all. The count of unstalls, read
 before the handler is called, tells whether that came between its refusal and the putting aside.
 """
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_exchange_i64, atomic_fence, atomic_load_i64,
@@ -13,10 +13,10 @@ from kbroker.ext.connection cimport H_CLOSE, H_CONTROL, H_IO, H_STALL, Job, NET_
 from kbroker.ext.frame cimport job_handle
 from kbroker.ext.network cimport turn_begin, turn_end
 from kbroker.ext.posix cimport (
-    pthread_create, pthread_join, pthread_mutex_lock, pthread_mutex_unlock,
+    pthread_create, pthread_join, pthread_mutex_lock, pthread_mutex_unlock, snprintf,
 )
 from kbroker.ext.queue cimport job_finish, queue_close, queue_pop, queue_push
-from kbroker.ext.sockets cimport thread_name
+from kbroker.ext.sockets cimport THREAD_NAME_BYTES, thread_name
 
 
 cdef bint put_aside(Net* net, Job* job, int64_t unstalls) noexcept nogil:
@@ -65,10 +65,13 @@ cdef void settle(Net* net, Job* job, int outcome) noexcept nogil:
 
 cdef void* worker_main(void* argument) noexcept nogil:
     cdef Net* net = <Net*> argument
-    cdef uint64_t* turns = &net.io_turns[atomic_add_i32(&net.io_next, 1) - 1]
+    cdef int32_t index = atomic_add_i32(&net.io_next, 1) - 1
+    cdef uint64_t* turns = &net.io_turns[index]
+    cdef char name[THREAD_NAME_BYTES]
     cdef Job* job
     cdef int outcome
-    thread_name("kbroker-io")
+    snprintf(name, THREAD_NAME_BYTES, "kbroker-io-%d", <int> index)
+    thread_name(name)
     while True:
         job = queue_pop(net, &net.io, -1)
         if job == NULL:

@@ -67,6 +67,7 @@ from kbroker.ext.posix cimport (
     strdup,
     timespec_t,
 )
+from kbroker.ext.sockets cimport thread_name
 
 cdef enum:
     GROUP_MAGIC = 0x4B424A47        # "KBJG"
@@ -293,8 +294,7 @@ cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept n
     if code == 0:
         code = write_group(journal, group, sequence)
     code = settle_owners(journal, which, code)
-    journal.flush_ns_last = monotonic_ns() - began
-    journal.flush_ns_total += journal.flush_ns_last
+    journal.flush_ns_total += monotonic_ns() - began
     pthread_mutex_lock(&journal.lock)
     if code and not journal.failed:
         journal.failed = code
@@ -335,6 +335,7 @@ cdef void* journal_flusher(void* argument) noexcept nogil:
     cdef Journal* journal = <Journal*>argument
     cdef int which
     cdef uint64_t sequence
+    thread_name("kbroker-flush")
     while True:
         pthread_mutex_lock(&journal.lock)
         sleep_until_due(journal)

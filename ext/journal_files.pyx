@@ -59,6 +59,7 @@ from kbroker.ext.posix cimport (
     timespec_t,
     unlink,
 )
+from kbroker.ext.sockets cimport thread_name
 
 cdef enum:
     FIRST_FILE_BYTES = 16777216
@@ -371,6 +372,7 @@ cdef bint wait_for_work(Journal* journal) noexcept nogil:
 cdef void* journal_checkpointer(void* argument) noexcept nogil:
     cdef Journal* journal = <Journal*>argument
     cdef JournalFile* file
+    thread_name("kbroker-chkpt")
     pthread_mutex_lock(&journal.lock)
     while journal.stopping < 2:
         file = oldest(journal, False)

@@ -91,7 +91,6 @@ ctypedef struct Journal:
     # statistics, written by the flusher alone
     int64_t groups_written
     int64_t bytes_written
-    int64_t flush_ns_last
     int64_t flush_ns_total
 
 # A promise of room, held from the decision to append until the batch is in the segment.

@@ -144,7 +144,7 @@ cdef int hold(Log* log, Segment* s, Segment** out) noexcept nogil:
     return LOG_OK
 
 
-cdef int start_by_time(Log* log, const Search* wanted, Segment** out, int64_t* position,
+cdef int start_by_time(Log* log, Search* wanted, Segment** out, int64_t* position,
                        int64_t* end) noexcept nogil:
     """The first segment that reaches the timestamp, held, and where in it to begin."""
     cdef Segment* s
@@ -153,6 +153,7 @@ cdef int start_by_time(Log* log, const Search* wanted, Segment** out, int64_t* p
     cdef int32_t i
     cdef int code = log_usable(log)
     out[0] = NULL
+    wanted.from_offset = log.log_start
     if code != LOG_OK:
         return code
     for i in range(log.count):
@@ -164,24 +165,6 @@ cdef int start_by_time(Log* log, const Search* wanted, Segment** out, int64_t* p
         end[0] = s.size
         return hold(log, s, out)
     return LOG_OK
-
-
-cdef int log_offset_for_timestamp(Log* log, int64_t timestamp,
-                                  TimestampOffset* out) noexcept nogil:
-    cdef Search wanted
-    cdef Segment* s
-    cdef int64_t position = 0
-    cdef int64_t end = 0
-    out.offset = -1
-    out.timestamp = -1
-    out.leader_epoch = -1
-    wanted.timestamp = timestamp
-    wanted.exactly = False
-    pthread_mutex_lock(&log.lock)
-    wanted.from_offset = log.log_start
-    cdef int code = start_by_time(log, &wanted, &s, &position, &end)
-    pthread_mutex_unlock(&log.lock)
-    return search_held(s, position, end, &wanted, out) if code == LOG_OK else code
 
 
 cdef int start_at_max(Log* log, Search* wanted, Segment** out, int64_t* position,
@@ -205,17 +188,33 @@ cdef int start_at_max(Log* log, Search* wanted, Segment** out, int64_t* position
     return hold(log, best, out)
 
 
-cdef int log_offset_of_max_timestamp(Log* log, TimestampOffset* out) noexcept nogil:
-    cdef Search wanted
+cdef int find(Log* log, Search* wanted, TimestampOffset* out) noexcept nogil:
     cdef Segment* s
     cdef int64_t position = 0
     cdef int64_t end = 0
+    cdef int code
     out.offset = -1
     out.timestamp = -1
     out.leader_epoch = -1
+    pthread_mutex_lock(&log.lock)
+    if wanted.exactly:
+        code = start_at_max(log, wanted, &s, &position, &end)
+    else:
+        code = start_by_time(log, wanted, &s, &position, &end)
+    pthread_mutex_unlock(&log.lock)
+    return search_held(s, position, end, wanted, out) if code == LOG_OK else code
+
+
+cdef int log_offset_for_timestamp(Log* log, int64_t timestamp,
+                                  TimestampOffset* out) noexcept nogil:
+    cdef Search wanted
+    wanted.timestamp = timestamp
+    wanted.exactly = False
+    return find(log, &wanted, out)
+
+
+cdef int log_offset_of_max_timestamp(Log* log, TimestampOffset* out) noexcept nogil:
+    cdef Search wanted
     wanted.exactly = True
     wanted.from_offset = -1
-    pthread_mutex_lock(&log.lock)
-    cdef int code = start_at_max(log, &wanted, &s, &position, &end)
-    pthread_mutex_unlock(&log.lock)
-    return search_held(s, position, end, &wanted, out) if code == LOG_OK else code
+    return find(log, &wanted, out)

@@ -19,12 +19,12 @@ from kbroker.ext.network cimport (
     thread_may_sleep, thread_run_posts, turn_begin, turn_end,
 )
 from kbroker.ext.output cimport thread_flush
-from kbroker.ext.posix cimport EINTR, close, errno
+from kbroker.ext.posix cimport EINTR, close, errno, snprintf
 from kbroker.ext.response cimport flush_later, thread_free_caches
 from kbroker.ext.sockets cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP,
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, epoll_create1, epoll_ctl, epoll_event_t, epoll_wait, eventfd,
-    thread_name,
+    THREAD_NAME_BYTES, thread_name,
 )
 from kbroker.ext.timer cimport wheel_advance, wheel_init, wheel_wait_ms
 
@@ -173,7 +173,9 @@ cdef bint thread_turn(NetThread* thread, epoll_event_t* events) noexcept nogil:
 cdef void* thread_main(void* argument) noexcept nogil:
     cdef NetThread* thread = <NetThread*> argument
     cdef epoll_event_t events[EVENTS_MAX]
-    thread_name("kbroker-net")
+    cdef char name[THREAD_NAME_BYTES]
+    snprintf(name, THREAD_NAME_BYTES, "kbroker-net-%d", <int> thread.index)
+    thread_name(name)
     turn_begin(&thread.turns)
     while thread_turn(thread, events):
         pass

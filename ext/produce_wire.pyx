@@ -5,20 +5,18 @@ from libc.string cimport strlen
 from kbroker.ext.batch cimport batch_bad_records, batch_error_message
 from kbroker.ext.wire cimport (
     cursor_init,
-    get_array,
-    get_compact_array,
     get_compact_nullable_bytes,
     get_compact_nullable_string,
     get_compact_string,
+    get_count,
     get_i16,
     get_i32,
     get_nullable_bytes,
     get_nullable_string,
     get_string,
     get_uuid,
-    put_array,
-    put_compact_array,
     put_compact_string,
+    put_count,
     put_i16,
     put_i32,
     put_i64,
@@ -46,10 +44,7 @@ cdef void read_head(Cursor* c, int16_t version, ProduceHead* out) noexcept nogil
         out.transactional_id = get_nullable_string(c)
     out.acks = get_i16(c)
     out.timeout_ms = get_i32(c)
-    if version >= FLEXIBLE:
-        out.topics_count = get_compact_array(c, TOPIC_BYTES_MIN)
-    else:
-        out.topics_count = get_array(c, TOPIC_BYTES_MIN)
+    out.topics_count = get_count(c, version >= FLEXIBLE, TOPIC_BYTES_MIN)
 
 
 cdef void read_topic(Cursor* c, int16_t version, ProduceTopic* out) noexcept nogil:
@@ -62,10 +57,7 @@ cdef void read_topic(Cursor* c, int16_t version, ProduceTopic* out) noexcept nog
         out.name = get_compact_string(c)
     else:
         out.name = get_string(c)
-    if version >= FLEXIBLE:
-        out.partitions_count = get_compact_array(c, PARTITION_BYTES_MIN)
-    else:
-        out.partitions_count = get_array(c, PARTITION_BYTES_MIN)
+    out.partitions_count = get_count(c, version >= FLEXIBLE, PARTITION_BYTES_MIN)
 
 
 cdef void read_partition(Cursor* c, int16_t version, int32_t* partition,
@@ -112,10 +104,7 @@ cdef void bad_records_find(const uint8_t* records, const uint8_t* end, const Bat
 cdef void put_bad_records(Writer* w, bint flexible, const BadRecords* bad) noexcept nogil:
     cdef const char* text
     cdef int32_t i, length
-    if flexible:
-        put_compact_array(w, bad.count)
-    else:
-        put_array(w, bad.count)
+    put_count(w, flexible, bad.count)
     for i in range(bad.count):
         text = batch_error_message(bad.list[i].code)
         length = <int32_t>strlen(text)
@@ -155,10 +144,7 @@ cdef void put_topic(Writer* w, int16_t version, const ProduceTopic* topic) noexc
         put_compact_string(w, topic.name.p, topic.name.n)
     else:
         put_string(w, topic.name.p, topic.name.n)
-    if version >= FLEXIBLE:
-        put_compact_array(w, topic.partitions_count)
-    else:
-        put_array(w, topic.partitions_count)
+    put_count(w, version >= FLEXIBLE, topic.partitions_count)
 
 
 cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const uint8_t* end,
@@ -171,10 +157,7 @@ cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const 
     cdef int32_t _i, _j
     cursor_init(&c, body, <size_t>(end - body))
     read_head(&c, version, &head)
-    if version >= FLEXIBLE:
-        put_compact_array(w, head.topics_count)
-    else:
-        put_array(w, head.topics_count)
+    put_count(w, version >= FLEXIBLE, head.topics_count)
     for _i in range(head.topics_count):
         read_topic(&c, version, &topic)
         put_topic(w, version, &topic)

@@ -31,7 +31,6 @@ ctypedef struct Registry:
     pthread_mutex_t lock            # writers
     uint32_t topics_count
     int64_t partitions_count
-    int64_t version                 # atomic: grows with every change
     # Waits until no reader can hold what was unlinked before.
     void (*synchronize)(void* argument) noexcept nogil
     void* synchronize_argument

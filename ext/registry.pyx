@@ -10,7 +10,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from kbroker.ext.atomics cimport atomic_add_i64, atomic_load_ptr, atomic_store_ptr
+from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
 from kbroker.ext.endian cimport load_le32, load_le64
 from kbroker.ext.log_state cimport log_ref, log_unref
 from kbroker.ext.posix cimport (
@@ -191,7 +191,6 @@ cdef int registry_init(Registry* registry) noexcept nogil:
     registry.table = table_new(SLOTS_FIRST)
     registry.topics_count = 0
     registry.partitions_count = 0
-    registry.version = 0
     registry.synchronize = NULL
     registry.synchronize_argument = NULL
     pthread_mutex_init(&registry.lock, NULL)
@@ -242,7 +241,6 @@ cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_leng
     else:
         exchange(<TopicTable*>registry.table, old, topic)
         registry.partitions_count -= old.partitions_count
-    atomic_add_i64(&registry.version, 1)
     pthread_mutex_unlock(&registry.lock)
     if old != NULL:
         wait_for_readers(registry)
@@ -262,8 +260,7 @@ cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t lengt
         slot_replace(table.by_id, table.mask, hash_id(topic.id), topic, TOMBSTONE)
         registry.topics_count -= 1
         registry.partitions_count -= topic.partitions_count
-        atomic_add_i64(&registry.version, 1)
-    pthread_mutex_unlock(&registry.lock)
+        pthread_mutex_unlock(&registry.lock)
     if topic == NULL:
         return False
     wait_for_readers(registry)

@@ -1,6 +1,6 @@
 """Producer snapshots (see snapshots.pxd)."""
 from libc.errno cimport errno
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 
 from kbroker.ext.crc32c cimport crc32c
@@ -16,11 +16,9 @@ from kbroker.ext.posix cimport (
     O_TRUNC,
     O_WRONLY,
     close,
-    fstat,
     fsync,
     open,
     snprintf,
-    stat_t,
     unlink,
     write,
 )
@@ -34,7 +32,7 @@ from kbroker.ext.producers cimport (
     producers_expire,
     producers_take,
 )
-from kbroker.ext.walk cimport read_fully
+from kbroker.ext.walk cimport read_whole
 
 cdef enum:
     PATH_BYTES = 4096
@@ -178,22 +176,14 @@ cdef int load_all(const uint8_t* p, int64_t n, Producers* producers) noexcept no
 cdef int snapshot_read(const char* dir, int64_t offset, Producers* producers, int64_t now_ms,
                        int64_t expiration_ms) noexcept nogil:
     cdef char path[PATH_BYTES]
-    cdef stat_t status
-    cdef uint8_t* buffer = NULL
-    cdef int64_t got
-    cdef int error = 0
+    cdef uint8_t* buffer
+    cdef int64_t n
+    cdef int error
     producers_clear(producers)
     path_of(dir, offset, path)
-    cdef int fd = open(path, O_RDONLY | O_CLOEXEC, 0)
-    if fd < 0:
-        return errno
-    if fstat(fd, &status) != 0:
-        error = errno
-    else:
-        buffer = <uint8_t*> malloc(status.st_size + 1)
-        got = -ENOMEM if buffer == NULL else read_fully(fd, buffer, status.st_size, 0)
-        error = <int> -got if got < 0 else load_all(buffer, got, producers)
-    close(fd)
+    error = read_whole(path, INT64_MAX, &buffer, &n)
+    if error == 0:
+        error = load_all(buffer, n, producers)
     free(buffer)
     if error:
         producers_clear(producers)

@@ -97,6 +97,8 @@ cdef extern from "threads.h" nogil:
     int cond_init_monotonic(pthread_cond_t* condition) noexcept
     # At most 15 characters, shown by top -H.
     void thread_name(const char* name) noexcept
+    enum:
+        THREAD_NAME_BYTES
     # Blocks every signal in this thread and what it starts: signals are the control plane's.
     void signals_block(void* old) noexcept
     void signals_restore(const void* old) noexcept

@@ -37,3 +37,6 @@ cdef int walk_crc(Walk* w) noexcept nogil
 cdef const uint8_t* walk_bytes(Walk* w, int64_t most) noexcept nogil
 # pread until n bytes are there: n, fewer at the end of the file, or minus errno.
 cdef int64_t read_fully(int fd, void* out, int64_t n, int64_t at) noexcept nogil
+# All of a file of at most `most` bytes, a NUL behind it: 0 or an errno, EFBIG for a longer one.
+# `out` is malloc'ed, NULL after an error.
+cdef int read_whole(const char* path, int64_t most, uint8_t** out, int64_t* n) noexcept nogil

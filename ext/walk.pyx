@@ -1,5 +1,5 @@
 """Walk the record batches of a file (see walk.pxd)."""
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EFBIG, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
@@ -11,7 +11,16 @@ from kbroker.ext.batch cimport (
     batch_parse,
 )
 from kbroker.ext.crc32c cimport crc32c_extend
-from kbroker.ext.posix cimport pread
+from kbroker.ext.posix cimport (
+    ENOMEM,
+    O_CLOEXEC,
+    O_RDONLY,
+    close,
+    fstat,
+    open,
+    pread,
+    stat_t,
+)
 
 cdef enum:
     HEADERS_BYTES = 16384       # read at a time while batches are small
@@ -31,6 +40,33 @@ cdef int64_t read_fully(int fd, void* out, int64_t n, int64_t at) noexcept nogil
             return -errno
         done += got
     return done
+
+
+cdef int read_whole(const char* path, int64_t most, uint8_t** out, int64_t* n) noexcept nogil:
+    cdef stat_t status
+    cdef int error = 0
+    cdef int fd = open(path, O_RDONLY | O_CLOEXEC, 0)
+    out[0] = NULL
+    n[0] = 0
+    if fd < 0:
+        return errno
+    if fstat(fd, &status) != 0:
+        error = errno
+    elif status.st_size > most:
+        error = EFBIG
+    else:
+        out[0] = <uint8_t*> malloc(status.st_size + 1)
+        error = ENOMEM if out[0] == NULL else 0
+    if error == 0:
+        n[0] = read_fully(fd, out[0], status.st_size, 0)
+        error = <int> -n[0] if n[0] < 0 else 0
+    close(fd)
+    if error:
+        free(out[0])
+        out[0] = NULL
+    else:
+        out[0][n[0]] = 0
+    return error
 
 
 cdef int walk_init(Walk* w, int fd, int64_t start, int64_t end, int64_t room) noexcept nogil:

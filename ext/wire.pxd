@@ -255,6 +255,13 @@ cdef inline int32_t get_compact_nullable_array(
     return array_count(c, <int64_t> get_uvarint(c) - 1, element_bytes_min, True)
 
 
+cdef inline int32_t get_count(Cursor* c, bint flexible, size_t element_bytes_min) noexcept nogil:
+    """Of an array in the form of the message's version: compact where it is flexible."""
+    if flexible:
+        return get_compact_array(c, element_bytes_min)
+    return get_array(c, element_bytes_min)
+
+
 cdef inline uint32_t get_tag_count(Cursor* c) noexcept nogil:
     """Number of tagged fields that follow; each is a tag, a size and size bytes."""
     cdef uint32_t n = get_uvarint(c)
@@ -408,6 +415,13 @@ cdef inline void put_array(Writer* w, int32_t n) noexcept nogil:
 
 cdef inline void put_compact_array(Writer* w, int32_t n) noexcept nogil:
     put_uvarint(w, <uint32_t> n + 1)
+
+
+cdef inline void put_count(Writer* w, bint flexible, int32_t n) noexcept nogil:
+    if flexible:
+        put_compact_array(w, n)
+    else:
+        put_array(w, n)
 
 
 cdef inline void put_no_tags(Writer* w) noexcept nogil:

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <time.h>
 
-enum { SIGNAL_SET_BYTES = sizeof(sigset_t) };
+enum { SIGNAL_SET_BYTES = sizeof(sigset_t), THREAD_NAME_BYTES = 16 };
 
 static inline int cond_init_monotonic(pthread_cond_t *condition) {
     pthread_condattr_t attributes;

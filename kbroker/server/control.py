@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kbroker.api.dispatch import Dispatcher
 from kbroker.clock import Clock
+from kbroker.ext.engine import name_thread
 
 if TYPE_CHECKING:
     from kbroker.ext.control import Request
@@ -57,6 +58,7 @@ class ControlThread:
         self._pass_on()
 
     def _run(self) -> None:
+        name_thread("kbroker-control")
         next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
         while True:
             wait_ms = max(next_tick_ms - self._clock.monotonic_ms(), 0)

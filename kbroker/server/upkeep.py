@@ -14,6 +14,7 @@ from typing import Final
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
+from kbroker.ext.engine import name_thread
 from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -88,6 +89,7 @@ class Upkeep:
             self._thread.join()
 
     def _run(self) -> None:
+        name_thread("kbroker-upkeep")
         now_ms = self._clock.monotonic_ms()
         due = [now_ms + min(self._first_ms, period) for _, period, _ in self._tasks]
         while not self._stopping.wait(max(min(due) - self._clock.monotonic_ms(), 0) / 1000):

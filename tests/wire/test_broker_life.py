@@ -218,6 +218,15 @@ def test_a_topic_made_by_a_metadata_request_can_be_written_to(tmp_path):
         assert produce(port, "a", batch(b"1"))["error_code"] == 0
 
 
+def test_threads_have_names_for_top(start_kbroker: Callable[..., KbrokerProcess]) -> None:
+    broker = start_kbroker({"num.network.threads": "2", "num.io.threads": "1"})
+    tasks = Path(f"/proc/{broker.pid}/task").glob("*/comm")
+    assert {path.read_text().strip() for path in tasks} >= {
+        "kbroker-accept", "kbroker-net-0", "kbroker-net-1", "kbroker-io-0", "kbroker-flush",
+        "kbroker-chkpt", "kbroker-control", "kbroker-upkeep",
+    }  # fmt: skip
+
+
 def test_a_signal_stops_the_process_with_everything_flushed(
     start_kbroker: Callable[..., KbrokerProcess],
 ):
