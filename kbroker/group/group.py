@@ -7,7 +7,6 @@ from typing import Protocol
 
 from kbroker.group.outcome import CoordinatorRecord, Now
 
-
 CommitCheck = Callable[[str, bytes, int], None]
 """(topic, topic id, partition): may the member, whose epoch is behind, commit for it? Raises
 ClientError, which refuses the whole commit, where the partition was given to it later or is not

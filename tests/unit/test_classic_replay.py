@@ -152,18 +152,6 @@ def test_offsets_of_a_rebalancing_or_unreadable_group_do_not_expire() -> None:
     assert c.group.subscribed_to("anything")
 
 
-def test_a_simple_group_has_no_protocol_and_can_be_joined() -> None:
-    c = Classic()
-    group = c.room.simple_group("g")
-    assert (group.is_empty(), group.protocol_type) == (True, None)
-    expiry = group.offset_expiry()
-    assert expiry is not None
-    assert expiry.is_expired(0, -1, 100, 100)
-    assert not group.subscribed_to("t")
-    c.stable(1)
-    assert c.group is group
-
-
 def test_described() -> None:
     c = Classic()
     names = c.completing(1)

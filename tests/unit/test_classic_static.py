@@ -1,4 +1,4 @@
-"""Static members of the classic protocol (KIP-345): takeover, fencing, restarts without rebalance."""
+"""Static members of the classic protocol (KIP-345): takeover, fencing, restarts in silence."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class Joins:
         return ErrorCode.NONE
 
     def join(self, request: JoinRequest, reply: Reply, now: Now) -> Outcome:
-        """Join a classic group. One that does not exist, or is an empty group of the other
-        protocol, is founded by a member that has no id yet."""
+        """Join a classic group. One that does not exist, or is an empty group of another kind (of
+        the new protocol, or of offsets alone), is founded by a member that has no id yet."""
         found = self._shard.groups.get(request.group_id)
         if isinstance(found, ClassicGroup):
             return self._join_group(found, request, reply, now)
@@ -57,8 +57,8 @@ class Joins:
             return _refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         group = ClassicGroup(request.group_id, self._shard.timers, now.wall_ms)
         outcome = self._join_group(group, request, reply, now)
-        tombstones = [] if found is None else found.tombstones()
-        return self._founded(group, tombstones, outcome)
+        other = found is not None and found.kind != group.kind
+        return self._founded(group, found.tombstones() if found and other else [], outcome)
 
     def _founded(
         self, group: ClassicGroup, tombstones: Sequence[CoordinatorRecord], outcome: Outcome

@@ -70,7 +70,7 @@ class ClassicProtocol:
             return heartbeat(group, request, now)
         if not request.group_id:
             return ANSWERS[ErrorCode.INVALID_GROUP_ID]
-        if group is None:
+        if group is None or group.is_empty():
             return ANSWERS[ErrorCode.UNKNOWN_MEMBER_ID]
         return self._other_room().classic_heartbeat(group, request, now)
 
@@ -81,18 +81,11 @@ class ClassicProtocol:
         group = self._shard.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return leave(self._rebalance, group, request, now)
-        if group is None:
+        if group is None or group.is_empty():
             unknown = [answer(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members]
             return Outcome(response={"members": unknown})
         members = [(member.member_id, member.instance_id) for member in request.members]
         return self._other_room().classic_leave(group, members, now)
-
-    def simple_group(self, group_id: str) -> ClassicGroup:
-        """The group of one who commits offsets without ever joining: empty, of no protocol type,
-        and known by its offsets alone."""
-        group = ClassicGroup(group_id, self._shard.timers)
-        self._shard.groups[group_id] = group
-        return group
 
     def unload(self) -> None:
         """The shard is given up: everybody who waits is to look for another coordinator."""

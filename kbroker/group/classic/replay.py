@@ -63,7 +63,8 @@ class GroupRecords:
         assert isinstance(key, GroupMetadataKey)
         groups = self._shard.groups
         if value is None:
-            if isinstance(groups.get(key.group), ClassicGroup):
+            found = groups.get(key.group)
+            if found is not None and found.kind == ClassicGroup.kind:
                 del groups[key.group]
             return
         assert isinstance(value, GroupMetadataValue)
