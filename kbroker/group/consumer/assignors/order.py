@@ -1,0 +1,70 @@
+"""The order in which Java's HashMap and HashSet hand out their keys.
+
+Apache Kafka's assignors walk over hash tables, and what is walked over first is served first. So
+that a group gets the same assignment from both brokers, whoever computes the next one, members,
+topics and partitions are put into that order here. A table of n entries has a power of two of
+buckets; an entry lies in bucket `(hash ^ hash >>> 16) & (buckets - 1)`, behind those that came
+before it; buckets are walked in order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kbroker.group.partition import java_string_hash
+
+_BUCKETS_MIN: Final = 16
+_INT_MASK: Final = 0xFFFFFFFF
+
+
+def grown_buckets(entries: int) -> int:
+    """Buckets of a table that grew by one entry after another: it doubles above 3/4."""
+    buckets = _BUCKETS_MIN
+    while entries * 4 > buckets * 3:
+        buckets *= 2
+    return buckets
+
+
+def copied_buckets(entries: int) -> int:
+    """Buckets of a HashSet made of a collection: at least entries / 0.75 + 1."""
+    return max(_BUCKETS_MIN, 1 << (int(entries / 0.75 + 1) - 1).bit_length())
+
+
+@functools.lru_cache(maxsize=100_000)
+def _spread_string(text: str) -> int:
+    return _spread(java_string_hash(text) & _INT_MASK)
+
+
+def _spread(value: int) -> int:
+    return value ^ value >> 16
+
+
+@functools.lru_cache(maxsize=100_000)
+def _spread_id(topic_id: bytes) -> int:
+    """Of Kafka's Uuid: the two halves, and then the two words, in exclusive or."""
+    number = int.from_bytes(topic_id, "big")
+    both = (number >> 64 ^ number) & 0xFFFFFFFFFFFFFFFF
+    return _spread((both >> 32 ^ both) & _INT_MASK)
+
+
+def string_order(texts: Sequence[str]) -> list[str]:
+    """Keys of a HashMap<String, ?> that grew in the order of `texts`."""
+    mask = grown_buckets(len(texts)) - 1
+    return sorted(texts, key=lambda text: _spread_string(text) & mask)
+
+
+def id_order(topic_ids: Iterable[bytes], buckets: int) -> list[bytes]:
+    """Keys of a table of topic ids."""
+    mask = buckets - 1
+    return sorted(topic_ids, key=lambda topic_id: _spread_id(topic_id) & mask)
+
+
+def number_order(numbers: Iterable[int]) -> list[int]:
+    """Elements of a HashSet<Integer> made of a list; small numbers stay in their order."""
+    ascending = sorted(numbers)
+    mask = copied_buckets(len(ascending)) - 1
+    if not ascending or ascending[-1] <= mask:
+        return ascending
+    return sorted(ascending, key=lambda number: _spread(number) & mask)

@@ -1,0 +1,208 @@
+"""ConsumerGroupHeartbeat: joining, reporting, and by epochs below zero leaving."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.consumer.change import RegexChange, partitions_answer
+from kbroker.group.consumer.leave import fence_members, leave_for_a_while
+from kbroker.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    Member,
+    Partitions,
+)
+from kbroker.group.consumer.membership import (
+    check_room_for,
+    dynamic_member,
+    fenced_instance,
+    static_member,
+    unknown_instance,
+)
+from kbroker.group.consumer.reconcile import Owned
+from kbroker.group.consumer.upgrade import group_to_join
+from kbroker.group.migration import Client
+from kbroker.group.outcome import Now, Outcome
+
+if TYPE_CHECKING:
+    from kbroker.group.consumer.group import ConsumerGroup
+    from kbroker.group.consumer.protocol import ConsumerProtocol
+
+_MEMBER_ID_REQUIRED_VERSION: Final = 1
+
+
+class Heartbeat(NamedTuple):
+    """A request; None (-1 for the timeout) where it says "as before"."""
+
+    group_id: str
+    member_id: str = ""
+    member_epoch: int = JOIN_EPOCH
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topic_names: Collection[str] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Owned | None = None
+
+
+def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: Now) -> Outcome:
+    """Join, report or leave."""
+    _validate(room, request, client.version)
+    if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+        return _leave(room, request, now)
+    joins = request.member_epoch == JOIN_EPOCH
+    group, change = group_to_join(room, request.group_id, joins, now)
+    check_room_for(room, group, request.member_id)
+    request = request._replace(member_id=request.member_id or room.new_id())
+    if request.instance_id is None:
+        old = dynamic_member(group, request.member_id, joins)
+        _check_epoch(old, request)
+    else:
+        old = static_member(change, request.member_id, request.instance_id, joins, False)
+        if not joins:
+            _check_epoch(old, request)
+    new = _updated(old, request, client)
+    names_changed = change.note_member(old, new)
+    regex_change = change.note_regex(old, new)
+    changed = names_changed or regex_change is not RegexChange.NONE
+    change.maybe_refresh(names_changed or regex_change is RegexChange.RESOLVED, old, new)
+    target = change.target_for(old, new)
+    new = change.reconcile(new, target, changed=changed, owned=request.owned)
+    timeout_ms = room.limits.session_timeout_ms(group.group_id)
+    room.timeouts.session(group.group_id, new.member_id, timeout_ms, now)
+    return change.outcome(_answer(room, request, old, new))
+
+
+def _validate(room: ConsumerProtocol, request: Heartbeat, version: int) -> None:
+    """What can be said of a request without looking at its group."""
+    epoch = request.member_epoch
+    if version >= _MEMBER_ID_REQUIRED_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
+        _not_empty(request.member_id, "MemberId")
+    _not_empty(request.group_id, "GroupId")
+    _not_empty(request.instance_id, "InstanceId")
+    _not_empty(request.rack_id, "RackId")
+    if epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in the first request.")
+        if request.owned is None or request.owned:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if request.topic_names is None and request.topic_regex is None:
+            raise _invalid("SubscribedTopicNames or SubscribedTopicRegex is needed to (re-)join.")
+    elif epoch == LEAVE_STATIC_EPOCH:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVE_STATIC_EPOCH:
+        raise _invalid(f"MemberEpoch {epoch} is invalid.")
+    names = room.assignor_names()
+    if request.server_assignor is not None and request.server_assignor not in names:
+        raise ClientError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported; "
+            f"these are: {', '.join(names)}.",
+        )
+
+
+def _not_empty(value: str | None, name: str) -> None:
+    if value is not None and not value.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(message: str) -> ClientError:
+    return ClientError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_epoch(member: Member, request: Heartbeat) -> None:
+    """A member that is behind or ahead has to begin anew.
+
+    The one before its last epoch is let through where it owns nothing but what it was assigned:
+    the answer that told it of the last may have been lost.
+    """
+    epoch = request.member_epoch
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    if (
+        epoch < member.epoch
+        and epoch == member.previous_epoch
+        and _is_subset(request.owned, member.assigned)
+    ):
+        return
+    raise ClientError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The member says epoch {epoch}, the coordinator has it in {member.epoch}; "
+        "it must give up its partitions and rejoin.",
+    )
+
+
+def _is_subset(owned: Owned | None, assigned: Partitions) -> bool:
+    return owned is not None and all(
+        topic_id in assigned and all(one in assigned[topic_id] for one in partitions)
+        for topic_id, partitions in owned
+    )
+
+
+def _updated(old: Member, request: Heartbeat, client: Client) -> Member:
+    """The member with what the request says of it; it speaks the consumer protocol now."""
+    timeout_ms = request.rebalance_timeout_ms
+    return old.changed(
+        instance_id=_given(request.instance_id, old.instance_id),
+        rack_id=_given(request.rack_id, old.rack_id),
+        rebalance_timeout_ms=old.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        server_assignor=_given(request.server_assignor, old.server_assignor),
+        topic_names=(
+            old.topic_names if request.topic_names is None else frozenset(request.topic_names)
+        ),
+        topic_regex=_given(request.topic_regex, old.topic_regex),
+        client_id=client.client_id,
+        client_host=client.client_host,
+        classic=None,
+    )
+
+
+def _given(value: str | None, before: str | None) -> str | None:
+    return before if value is None else value
+
+
+def _answer(room: ConsumerProtocol, request: Heartbeat, old: Member, new: Member) -> dict[str, Any]:
+    """The assignment is told where it is new, and to one who joins or says everything (which it
+    does after errors)."""
+    answer: dict[str, Any] = {
+        "member_id": new.member_id,
+        "member_epoch": new.epoch,
+        "heartbeat_interval": room.limits.heartbeat_interval_ms(request.group_id),
+    }
+    says_all = (
+        request.rebalance_timeout_ms != -1
+        and (request.topic_names is not None or request.topic_regex is not None)
+        and request.owned is not None
+    )
+    if request.member_epoch == JOIN_EPOCH or says_all or old.assigned != new.assigned:
+        answer["assignment"] = {"topic_partitions": partitions_answer(new.assigned)}
+    return answer
+
+
+def _leave(room: ConsumerProtocol, request: Heartbeat, now: Now) -> Outcome:
+    group = room.find(request.group_id)
+    if group is None:
+        raise ClientError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"There is no consumer group {request.group_id}."
+        )
+    member = _leaving(group, request)
+    answer = {"member_id": request.member_id, "member_epoch": request.member_epoch}
+    if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+        return leave_for_a_while(group, member)
+    return fence_members(room, group, [member], answer, now)
+
+
+def _leaving(group: ConsumerGroup, request: Heartbeat) -> Member:
+    if request.instance_id is None:
+        return group.member(request.member_id)
+    member = group.static_member(request.instance_id)
+    if member is None:
+        raise unknown_instance(request.instance_id)
+    if member.member_id != request.member_id:
+        raise fenced_instance(request.member_id, request.instance_id)
+    return member

@@ -1,0 +1,52 @@
+"""Subscriptions by regular expression, resolved here and not by the client (KIP-848).
+
+The syntax is RE2's, which finds in time linear in the text whatever the expression: a client
+cannot stall the broker with one. Apache Kafka uses re2j, the same in Java. An expression names the
+topics that it matches as a whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from kbroker.errors import ClientError, ErrorCode
+
+_log = logging.getLogger(__name__)
+
+
+def check_regex(pattern: str) -> None:
+    """Refuse what is no regular expression with INVALID_REGULAR_EXPRESSION."""
+    _compile(pattern)
+
+
+def resolve_regexes(patterns: Iterable[str], names: Collection[str]) -> dict[str, frozenset[str]]:
+    """The topics that each expression names. One that was stored and is none names nothing."""
+    resolved = {}
+    for pattern in patterns:
+        try:
+            matches = _compile(pattern).fullmatch
+        except ClientError as error:
+            _log.error("%s", error)
+            resolved[pattern] = frozenset[str]()
+        else:
+            resolved[pattern] = frozenset(name for name in names if matches(name))
+    return resolved
+
+
+def _compile(pattern: str) -> Any:
+    import re2  # noqa: PLC0415 (most brokers never need it)
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        if isinstance(reason, bytes):
+            reason = reason.decode(errors="replace")
+        raise ClientError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {reason}.",
+        ) from None
