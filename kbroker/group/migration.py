@@ -12,9 +12,10 @@ kind is deleted (`Group.tombstones`) and begun anew by the room that wants it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from kbroker.group.classic.requests import HeartbeatRequest, JoinRequest, SyncRequest
     from kbroker.group.group import Group
     from kbroker.group.outcome import Now, Outcome
 
@@ -74,11 +75,13 @@ class ConsumerSide(Protocol):
     refused is raised as ClientError. Group id, session timeout and version were judged before.
     """
 
-    def classic_join(self, group: Group, request: Any, client: Client, now: Now) -> Outcome: ...
+    def classic_join(
+        self, group: Group, request: JoinRequest, client: Client, now: Now
+    ) -> Outcome: ...
 
-    def classic_sync(self, group: Group, request: Any, now: Now) -> Outcome: ...
+    def classic_sync(self, group: Group, request: SyncRequest, now: Now) -> Outcome: ...
 
-    def classic_heartbeat(self, group: Group, request: Any, now: Now) -> Outcome: ...
+    def classic_heartbeat(self, group: Group, request: HeartbeatRequest, now: Now) -> Outcome: ...
 
     def classic_leave(
         self, group: Group, members: Sequence[tuple[str, str | None]], now: Now

@@ -136,8 +136,9 @@ def test_hashes_are_kafkas(tmp_path: Path) -> None:
     ours = []
     for case in cases:
         infos = [
-            TopicInfo(told["name"], parse_uuid(text), len(told["racks"]), [*map(frozenset, told["racks"])])
+            TopicInfo(told["name"], parse_uuid(text), len(racks), [*map(frozenset, racks)])
             for text, told in case.items()
+            for racks in [told["racks"]]
         ]
         topics = FakeTopics(*infos)
         ours.append(MetadataHashes(topics).of_group([*topics.names(), "is-not-there"]))

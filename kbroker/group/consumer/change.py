@@ -118,7 +118,7 @@ class Change:
             refresh
             or len(wanted.regexes) != len(self.group.regexes)
             or last is None
-            or last.version != self.room.shard.topics.version
+            or self.group.resolved_at != self.room.shard.topics.version
             or self.now.wall_ms
             > last.timestamp_ms + settings.group_consumer_regex_refresh_interval_ms
         )
@@ -207,6 +207,7 @@ def resolve(room: ConsumerProtocol, group_id: str, patterns: list[str], now: Now
             bump = True
             subscriptions.resolve(old, names)
         found.append(records.regex(group_id, pattern, names, topics.version, now.wall_ms))
+    group.resolved_at = topics.version
     metadata_hash = room.hashes.of_group(subscriptions.topics())
     if bump or metadata_hash != group.metadata_hash:
         epoch = group.epoch + 1

@@ -8,11 +8,11 @@ is a step to take. Nobody is leader: the coordinator assigns.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.classic.requests import HeartbeatRequest, JoinRequest, SyncRequest
 from kbroker.group.consumer.change import Change, RegexChange
 from kbroker.group.consumer.downgrade import downgrade, may_downgrade
 from kbroker.group.consumer.group import PROTOCOL_TYPE, ConsumerGroup
@@ -41,18 +41,17 @@ if TYPE_CHECKING:
     from kbroker.group.consumer.protocol import ConsumerProtocol
 
 _KNOWN_MEMBER_ID_VERSION: Final = 4
-_MILLISECOND: Final = datetime.timedelta(milliseconds=1)
 
 
 def join(
-    room: ConsumerProtocol, group: ConsumerGroup, request: Any, client: Client, now: Now
+    room: ConsumerProtocol, group: ConsumerGroup, request: JoinRequest, client: Client, now: Now
 ) -> Outcome:
     """JoinGroup. Answered at once: there is nobody to wait for."""
-    instance_id = getattr(request, "group_instance_id", None)
+    instance_id = request.instance_id
     anonymous = not request.member_id
     member_id = request.member_id or room.new_id()
     check_room_for(room, group, member_id)
-    if not group.supports_classic(request.protocol_type, [one.name for one in request.protocols]):
+    if not group.supports_classic(request.protocol_type, [name for name, _ in request.protocols]):
         raise ClientError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Member {member_id} shares no protocol with the group.",
@@ -86,7 +85,7 @@ def join(
         "member_id": member_id,
         "generation_id": new.epoch,
         "protocol_type": PROTOCOL_TYPE,
-        "protocol_name": request.protocols[0].name,
+        "protocol_name": request.protocols[0][0],
     }
     return change.outcome(answer)
 
@@ -107,37 +106,32 @@ def _downgrade(change: Change, new: Member, changed: bool, owned: Owned) -> Memb
 def _joined(  # noqa: PLR0917
     room: ConsumerProtocol,
     group: ConsumerGroup,
-    request: Any,
+    request: JoinRequest,
     member_id: str,
     downgrades: bool,
     now: Now,
 ) -> None:
     room.timeouts.cancel_join(group.group_id, member_id)
     if not downgrades:
-        session_ms = request.session_timeout // _MILLISECOND
-        room.timeouts.session(group.group_id, member_id, session_ms, now)
-        room.timeouts.sync(group.group_id, member_id, _rebalance_timeout_ms(request), now)
+        room.timeouts.session(group.group_id, member_id, request.session_timeout_ms, now)
+        room.timeouts.sync(group.group_id, member_id, request.rebalance_timeout_ms, now)
 
 
-def _rebalance_timeout_ms(request: Any) -> int:
-    """Version 0 has none of its own: the session timeout counts."""
-    timeout = getattr(request, "rebalance_timeout", request.session_timeout)
-    return int(timeout // _MILLISECOND)
-
-
-def _subscription(request: Any) -> Subscription:
+def _subscription(request: JoinRequest) -> Subscription:
     try:
-        return read_subscription(request.protocols[0].metadata)
+        return read_subscription(request.protocols[0][1])
     except EmbeddedError as error:
         raise ClientError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"The subscription is malformed: {error}."
         ) from error
 
 
-def _updated(old: Member, request: Any, subscription: Subscription, client: Client) -> Member:
-    timeout_ms = _rebalance_timeout_ms(request)
-    protocols = [ClassicProtocol(one.name, one.metadata) for one in request.protocols]
-    instance_id = getattr(request, "group_instance_id", None)
+def _updated(
+    old: Member, request: JoinRequest, subscription: Subscription, client: Client
+) -> Member:
+    timeout_ms = request.rebalance_timeout_ms
+    protocols = [ClassicProtocol(name, metadata) for name, metadata in request.protocols]
+    instance_id = request.instance_id
     return old.changed(
         instance_id=old.instance_id if instance_id is None else instance_id,
         rack_id=subscription.rack_id or old.rack_id,
@@ -146,7 +140,7 @@ def _updated(old: Member, request: Any, subscription: Subscription, client: Clie
         topic_regex="",
         client_id=client.client_id,
         client_host=client.client_host,
-        classic=ClassicMemberMetadata(request.session_timeout // _MILLISECOND, protocols),
+        classic=ClassicMemberMetadata(request.session_timeout_ms, protocols),
     )
 
 
@@ -159,13 +153,11 @@ def _owned(room: ConsumerProtocol, subscription: Subscription) -> Owned:
     ]
 
 
-def sync(room: ConsumerProtocol, group: ConsumerGroup, request: Any, now: Now) -> Outcome:
+def sync(room: ConsumerProtocol, group: ConsumerGroup, request: SyncRequest, now: Now) -> Outcome:
     """SyncGroup: what the member has been assigned."""
-    instance_id = getattr(request, "group_instance_id", None)
-    member, classic = _classic_member(group, request.member_id, instance_id)
-    _check_generation(member, request.generation_id)
-    protocol_type = getattr(request, "protocol_type", None)
-    protocol_name = getattr(request, "protocol_name", None)
+    member, classic = _classic_member(group, request.member_id, request.instance_id)
+    _check_generation(member, request.generation)
+    protocol_type, protocol_name = request.protocol_type, request.protocol_name
     joined_with = classic.supported_protocols[0]
     if (protocol_type is not None and protocol_type != PROTOCOL_TYPE) or (
         protocol_name is not None and protocol_name != joined_with.name
@@ -197,11 +189,12 @@ def sync(room: ConsumerProtocol, group: ConsumerGroup, request: Any, now: Now) -
     return Outcome(response=answer)
 
 
-def heartbeat(room: ConsumerProtocol, group: ConsumerGroup, request: Any, now: Now) -> Outcome:
+def heartbeat(
+    room: ConsumerProtocol, group: ConsumerGroup, request: HeartbeatRequest, now: Now
+) -> Outcome:
     """Heartbeat: the member is told to rejoin where there is a step to take."""
-    instance_id = getattr(request, "group_instance_id", None)
-    member, classic = _classic_member(group, request.member_id, instance_id)
-    _check_generation(member, request.generation_id)
+    member, classic = _classic_member(group, request.member_id, request.instance_id)
+    _check_generation(member, request.generation)
     timeout_ms = classic.session_timeout_ms
     room.timeouts.session(group.group_id, member.member_id, timeout_ms, now)
     released = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(

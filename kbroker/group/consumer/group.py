@@ -59,6 +59,8 @@ class ConsumerGroup:
         self.has_partition_metadata = False
         self.fresh: tuple[int, int] | None = None
         """Version of the topics that the group's hash was taken of last, and its epoch then."""
+        self.resolved_at: int | None = None
+        """Version of the topics when the regular expressions were resolved last, in this run."""
         self._partition_epochs: dict[bytes, dict[int, int]] = {}
 
     # --- what others ask ----------------------------------------------------------------------

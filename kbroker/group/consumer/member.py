@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -51,8 +51,8 @@ class Member:
     topic_names: frozenset[str] = frozenset()
     topic_regex: str | None = ""
     server_assignor: str | None = None
-    assigned: Partitions = NO_PARTITIONS
-    revoking: Partitions = NO_PARTITIONS
+    assigned: Partitions = field(default_factory=dict)
+    revoking: Partitions = field(default_factory=dict)
     classic: ClassicMemberMetadata | None = None
 
     def changed(self, **changes: Any) -> Member:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kbroker.errors import BugError
+from kbroker.group.classic.requests import HeartbeatRequest, JoinRequest, SyncRequest
 from kbroker.group.consumer import classic_members
 from kbroker.group.consumer.assignors import ASSIGNORS, Assignor
 from kbroker.group.consumer.describe import describe_group
@@ -67,15 +68,15 @@ class ConsumerProtocol:
         """A group as ConsumerGroupDescribe tells it."""
         return describe_group(self, group_id)
 
-    def classic_join(self, group: Group, request: Any, client: Client, now: Now) -> Outcome:
+    def classic_join(self, group: Group, request: JoinRequest, client: Client, now: Now) -> Outcome:
         """JoinGroup of a classic member to a consumer group with members."""
         return classic_members.join(self, _consumer(group), request, client, now)
 
-    def classic_sync(self, group: Group, request: Any, now: Now) -> Outcome:
+    def classic_sync(self, group: Group, request: SyncRequest, now: Now) -> Outcome:
         """SyncGroup of a classic member."""
         return classic_members.sync(self, _consumer(group), request, now)
 
-    def classic_heartbeat(self, group: Group, request: Any, now: Now) -> Outcome:
+    def classic_heartbeat(self, group: Group, request: HeartbeatRequest, now: Now) -> Outcome:
         """Heartbeat of a classic member."""
         return classic_members.heartbeat(self, _consumer(group), request, now)
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import BugError, ClientError, ErrorCode
+from kbroker.group.classic.group import ClassicGroup
 from kbroker.group.consumer import records
 from kbroker.group.consumer.change import Change
 from kbroker.group.consumer.downgrade import select_protocol
@@ -43,8 +44,9 @@ def group_to_join(
         change.records += existing.tombstones()
     else:
         group, change = _upgrade(room, existing, now)
-    classic = _classic(room)
-    change.after(lambda: classic.upgraded(existing))
+    if isinstance(existing, ClassicGroup):
+        classic = _classic(room)
+        change.after(lambda: classic.upgraded(existing))
     return group, change
 
 

@@ -1,0 +1,109 @@
+"""Subscriptions by regular expression."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.consumer.regex import check_regex, resolve_regexes
+from tests.support.group_shard import GroupShard
+from tests.support.topics import FakeTopics
+
+
+@pytest.fixture
+def shard():
+    topics = FakeTopics()
+    topics.add("red-1", 1)
+    topics.add("red-2", 1)
+    topics.add("blue", 2)
+    return GroupShard(topics, group_consumer_assignment_interval_ms=0)
+
+
+def names(shard, assignment):
+    return sorted(shard.topics.by_id(topic_id).name for topic_id in assignment)
+
+
+def test_syntax():
+    assert resolve_regexes(["a.", "a", "(?i)AB"], ["ab", "abc", "xab"]) == {
+        "a.": {"ab"}, "a": set(), "(?i)AB": {"ab"},
+    }  # fmt: skip
+    for wrong in ("(", "a{2000}", "(?<=a)b", r"(a)\1", "[[:nope:]]", "a**"):
+        with pytest.raises(ClientError) as caught:
+            check_regex(wrong)
+        assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION, wrong
+    assert resolve_regexes(["("], ["a"]) == {"(": set()}
+
+
+def test_topics_that_match(shard):
+    # As in Kafka the expression is resolved after the join, which is told of it by the next answer.
+    assert shard.join("m1", topic_regex="red.*") == {
+        "member_id": "m1", "member_epoch": 1, "heartbeat_interval": 5000, "assignment": {},
+    }  # fmt: skip
+    answer = shard.beat("m1", 1)
+    assert answer["member_epoch"] == 2 and names(shard, answer["assignment"]) == ["red-1", "red-2"]
+    assert shard.group().subscribed_to("red-1") and not shard.group().subscribed_to("blue")
+
+
+def test_invalid_expression(shard):
+    with pytest.raises(ClientError) as caught:
+        shard.join("m1", topic_regex="(red")
+    assert caught.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert not shard.log
+
+
+def test_new_topics_are_found(shard):
+    shard.join("m1", topic_regex="red.*")
+    shard.beat("m1", 1)
+    shard.topics.add("red-3", 1)
+    # Not more often than every ten seconds.
+    assert "assignment" not in shard.beat("m1", 2)
+    shard.advance(10_001)
+    shard.beat("m1", 2)
+    assert names(shard, shard.beat("m1", 2)["assignment"]) == ["red-1", "red-2", "red-3"]
+    shard.topics.remove("red-1")
+    assert names(shard, shard.beat("m1", 3)["assignment"]) == ["red-2", "red-3"]
+
+
+def test_names_and_expression_together(shard):
+    shard.join("m1", topic_names=["blue"], topic_regex="red-1")
+    answer = shard.beat("m1", 2)
+    assert names(shard, answer["assignment"]) == ["blue", "red-1"]
+
+
+def test_members_share_an_expression(shard):
+    shard.join("m1", topic_regex="red.*")
+    shard.beat("m1", 1)
+    # Known already: the second member is assigned to with its join.
+    assert shard.join("m2", topic_regex="red.*")["member_epoch"] == 3
+    assert shard.group().subscriptions.is_homogeneous(2)
+    assert len(shard.group().regexes) == 1
+    shard.beat("m1", -1)
+    assert set(shard.group().regexes) == {"red.*"}
+    shard.beat("m2", -1)
+    assert not shard.group().regexes and not shard.group().subscribed_to("red-1")
+
+
+def test_another_expression(shard):
+    shard.join("m1", topic_regex="red.*")
+    red = shard.beat("m1", 1)["assignment"]
+    shard.advance(10_001)
+    # It has to give up at once what it does not subscribe to any more.
+    assert shard.beat("m1", 2, red, topic_regex="blue")["assignment"] == {}
+    assert set(shard.group().regexes) == {"blue"}
+    assert names(shard, shard.beat("m1", 2, {})["assignment"]) == ["blue"]
+    # And from an expression to names.
+    shard.beat("m1", 3, topic_regex="", topic_names=["red-2"])
+    assert not shard.group().regexes
+    assert names(shard, shard.beat("m1", 3, {})["assignment"]) == ["red-2"]
+
+
+def test_after_a_restart_it_is_resolved_again(shard):
+    shard.join("m1", topic_regex="red.*")
+    shard.beat("m1", 1)
+    version = shard.topics.version
+    shard.topics.add("red-3", 1)
+    shard.topics.version = version  # counted anew by another run of the broker
+    shard.restart()
+    shard.advance(10_001)
+    shard.beat("m1", 2)
+    assert len(shard.beat("m1", 2)["assignment"]) == 3
