@@ -89,12 +89,16 @@ cdef int visit_left_behind(const char* dir, const char* name, int64_t offset, co
     cdef Swaps* swaps = <Swaps*> context
     if ends_with(suffix, ".cleaned"):
         swaps.cleaned_from = min(swaps.cleaned_from, offset)
-        return remove_file(dir, name)
     if ends_with(suffix, ".deleted"):
         return remove_file(dir, name)
     if ends_with(suffix, ".swap"):
         swaps.any = True
     return 0
+
+
+cdef int visit_cleaned(const char* dir, const char* name, int64_t offset, const char* suffix,
+                       void* context) noexcept nogil:
+    return remove_file(dir, name) if ends_with(suffix, ".cleaned") else 0
 
 
 cdef int64_t end_of(const char* dir, const char* name, int64_t base_offset) noexcept nogil:
@@ -147,6 +151,13 @@ cdef int visit_rename(const char* dir, const char* name, int64_t offset, const c
     return 0 if rename(old, new) == 0 else errno
 
 
+cdef int visit_rename_log(const char* dir, const char* name, int64_t offset, const char* suffix,
+                          void* context) noexcept nogil:
+    if strcmp(suffix, ".log.swap") != 0:
+        return 0
+    return visit_rename(dir, name, offset, suffix, context)
+
+
 cdef int tidy(const char* dir) noexcept nogil:
     cdef Swaps swaps
     cdef int error
@@ -156,7 +167,13 @@ cdef int tidy(const char* dir) noexcept nogil:
     error = each_file(dir, visit_left_behind, &swaps)
     if swaps.any:
         error = error or each_file(dir, visit_swap, &swaps)
+    if swaps.cleaned_from < INT64_MAX:
+        # After the .swap files that they make void: a crash in between must not make those valid.
+        error = error or each_file(dir, visit_cleaned, &swaps)
+    if swaps.any:
         error = error or each_file(dir, visit_covered, &swaps)
+        # As long as there is a .log.swap, what it covers is removed: its indexes come after it.
+        error = error or each_file(dir, visit_rename_log, &swaps)
         error = error or each_file(dir, visit_rename, &swaps)
     return error
 

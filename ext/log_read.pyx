@@ -76,7 +76,7 @@ cdef int64_t end_in(const Segment* s, const Position* bound) noexcept nogil:
     """How far this segment may be read."""
     if s.base_offset < bound.segment_base:
         return s.size
-    return bound.byte if s.base_offset == bound.segment_base else 0
+    return min(bound.byte, s.size) if s.base_offset == bound.segment_base else 0
 
 
 # ---- start
@@ -130,17 +130,20 @@ cdef int begin(Log* log, int64_t offset, int isolation, Position* bound, Start* 
 
 
 cdef int next_start(Log* log, int64_t offset, const Position* bound, Start* start) noexcept nogil:
-    """All of this segment lies below the offset: go on with the one behind it."""
-    cdef int64_t base = start.segment.base_offset
+    """All of this segment lies below the offset: go on with the one behind it. A compacted one that
+    took its place in the meantime may reach further: then with that."""
+    cdef Segment* done = start.segment
     cdef int code = LOG_OK
-    segment_unref(start.segment)
     start.segment = NULL
     pthread_mutex_lock(&log.lock)
     code = log_usable(log)
-    cdef int32_t i = log_floor(log, base) + 1
+    cdef int32_t i = log_floor(log, done.base_offset)
+    if i < 0 or log.segments[i] == done:
+        i += 1
     if code == LOG_OK and i < log.count:
         code = start_in(log, i, offset, bound, start)
     pthread_mutex_unlock(&log.lock)
+    segment_unref(done)
     return code
 
 
@@ -149,6 +152,7 @@ cdef int find_without_index(Log* log, int64_t offset, Start* start,
     """The index led astray: begin at the first byte. When that does better, write it anew; else it
     is the segment that is damaged."""
     cdef IndexLimits limits
+    cdef int32_t i
     cdef int code
     start.hint.position = 0
     start.hint.entry_offset = -1
@@ -159,7 +163,8 @@ cdef int find_without_index(Log* log, int64_t offset, Start* start,
         return FIND_BROKEN              # a batch whose offsets are damaged, not the index
     pthread_mutex_lock(&log.lock)
     log_index_limits(log, &limits)
-    if log_find_segment(log, start.segment.base_offset) >= 0:
+    i = log_find_segment(log, start.segment.base_offset)
+    if i >= 0 and log.segments[i] == start.segment:
         segment_rebuild_indexes(start.segment, &limits)
     pthread_mutex_unlock(&log.lock)
     return code
@@ -234,45 +239,58 @@ cdef int64_t upper_bound_of(Log* log, const ReadSlice* slice) noexcept nogil:
     return log.segments[next].base_offset if next < log.count else log.leo
 
 
-cdef Segment* next_with_aborted(Log* log, int64_t base_offset) noexcept nogil:
-    """The first segment at or behind base_offset that has aborted transactions, held."""
-    cdef int32_t i = max(0, log_floor(log, base_offset))
+cdef Segment* next_with_aborted(Log* log, int32_t i) noexcept nogil:
+    """The first segment from number i on that has aborted transactions, held."""
     while i < log.count:
-        if log.segments[i].base_offset >= base_offset and log.segments[i].has_aborted:
+        if log.segments[i].has_aborted:
             segment_ref(log.segments[i])
             return log.segments[i]
         i += 1
     return NULL
 
 
-cdef int log_aborted(Log* log, int64_t offset, const ReadSlice* slice, AbortedTxn** out,
-                     int* count) noexcept nogil:
-    cdef AbortedList found
+cdef int collect_aborted(Log* log, int64_t offset, const ReadSlice* slice, AbortedList* found,
+                         bint* again) noexcept nogil:
+    """One pass over the transaction indexes, from the segment on that holds the slice or took the
+    place of the one that does. *again: an index was replaced while it was read by its name."""
     cdef Segment* s
     cdef int64_t upper_bound
     cdef int64_t base
     cdef bint complete = False
+    cdef int error = 0
+    again[0] = False
+    pthread_mutex_lock(&log.lock)
+    upper_bound = upper_bound_of(log, slice)
+    s = next_with_aborted(log, max(0, log_floor(log, slice.segment.base_offset)))
+    pthread_mutex_unlock(&log.lock)
+    while s != NULL and error == 0:
+        error = txn_index_collect(s, offset, upper_bound, found, &complete)
+        base = s.base_offset
+        pthread_mutex_lock(&log.lock)
+        again[0] = s.deleted != 0
+        segment_unref(s)
+        s = NULL
+        if not again[0] and not complete:
+            s = next_with_aborted(log, log_floor(log, base) + 1)
+        pthread_mutex_unlock(&log.lock)
+    if s != NULL:
+        segment_unref(s)
+    return error
+
+
+cdef int log_aborted(Log* log, int64_t offset, const ReadSlice* slice, AbortedTxn** out,
+                     int* count) noexcept nogil:
+    cdef AbortedList found
+    cdef bint again = True
     cdef int error = 0
     out[0] = NULL
     count[0] = 0
     if slice.segment == NULL:
         return LOG_OK
     memset(&found, 0, sizeof(AbortedList))
-    base = slice.segment.base_offset
-    pthread_mutex_lock(&log.lock)
-    upper_bound = upper_bound_of(log, slice)
-    s = next_with_aborted(log, base)
-    pthread_mutex_unlock(&log.lock)
-    while s != NULL:
-        error = txn_index_collect(s, offset, upper_bound, &found, &complete)
-        base = s.base_offset + 1
-        segment_unref(s)
-        s = NULL
-        if error or complete:
-            break
-        pthread_mutex_lock(&log.lock)
-        s = next_with_aborted(log, base)
-        pthread_mutex_unlock(&log.lock)
+    while again and error == 0:
+        found.count = 0
+        error = collect_aborted(log, offset, slice, &found, &again)
     if error:
         free(found.items)
         return LOG_STORAGE_ERROR

@@ -59,6 +59,10 @@ ctypedef struct LogConfig:              # bytes and ms; -1: no limit
     int64_t flush_ms
     int64_t file_delete_delay_ms
     int64_t producer_id_expiration_ms
+    int64_t delete_retention_ms         # these four are the cleaner's
+    int64_t min_compaction_lag_ms
+    int64_t max_compaction_lag_ms
+    int64_t min_cleanable_ppb           # min.cleanable.dirty.ratio times 10^9
     int32_t timestamp_type              # 0 CreateTime, 1 LogAppendTime
     int32_t compression_type            # -1 producer, 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd
     int32_t compression_level
@@ -149,6 +153,10 @@ cdef int32_t log_find_segment(const Log* log, int64_t base_offset) noexcept nogi
 cdef int log_push_segment(Log* log, Segment* s) noexcept nogil
 # Take segments [first, first + n) out of the log, rename their files, keep them as retired.
 cdef int log_retire(Log* log, int32_t first, int32_t n, int64_t now_ms) noexcept nogil
+# Put a compacted segment, its files .swap, in the place of [first, first + n), which are retired;
+# the active segment is not among them. LOG_NO_MEMORY changes nothing; any other error is final, and
+# recovery completes the swap.
+cdef int log_replace(Log* log, int32_t first, int32_t n, Segment* s, int64_t now_ms) noexcept nogil
 # Where an offset begins: the batch that holds it or the next. LOG_OFFSET_OUT_OF_RANGE beyond leo.
 cdef int log_locate(Log* log, int64_t offset, Position* out) noexcept nogil
 cdef void log_remember(Log* log, const Position* at) noexcept nogil

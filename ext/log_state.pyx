@@ -42,6 +42,7 @@ from kbroker.ext.segment cimport (
     segment_hint,
     segment_open,
     segment_rebuild_indexes,
+    segment_place,
     segment_retire,
     segment_unref,
 )
@@ -210,7 +211,7 @@ cdef int log_retire(Log* log, int32_t first, int32_t n, int64_t now_ms) noexcept
     if not make_room(&log.retired, &log.retired_capacity, log.retired_count + n):
         return LOG_NO_MEMORY
     for i in range(first, first + n):
-        failed = segment_retire(log.segments[i], now_ms)
+        failed = segment_retire(log.segments[i], now_ms, True)
         error = error or failed
         log.retired[log.retired_count] = log.segments[i]
         log.retired_count += 1
@@ -220,6 +221,40 @@ cdef int log_retire(Log* log, int32_t first, int32_t n, int64_t now_ms) noexcept
     log.dir_dirty = 1
     log_forget_positions(log)
     return log_disk_error(log, error) if error else LOG_OK
+
+
+cdef void follow_hw(Log* log, int32_t first, int32_t n) noexcept nogil:
+    """The high watermark may stand at the end of one of segments [first, first + n), which are
+    about to be replaced: that is where the next one begins."""
+    cdef int32_t at = log_find_segment(log, log.hw_at.segment_base)
+    if first <= at < first + n:
+        log.hw_at.segment_base = log.segments[first + n].base_offset
+        log.hw_at.byte = 0
+
+
+cdef int log_replace(Log* log, int32_t first, int32_t n, Segment* s,
+                     int64_t now_ms) noexcept nogil:
+    cdef int32_t i
+    cdef int error = 0
+    cdef int failed
+    if not make_room(&log.retired, &log.retired_capacity, log.retired_count + n):
+        return LOG_NO_MEMORY
+    follow_hw(log, first, n)
+    for i in range(first, first + n):
+        failed = segment_retire(log.segments[i], now_ms,
+                                log.segments[i].base_offset != s.base_offset)
+        error = error or failed
+        log.retired[log.retired_count] = log.segments[i]
+        log.retired_count += 1
+    failed = segment_place(s)
+    error = error or failed
+    log.segments[first] = s
+    for i in range(first + 1, log.count - n + 1):
+        log.segments[i] = log.segments[i + n - 1]
+    log.count -= n - 1
+    log.dir_dirty = 1
+    log_forget_positions(log)
+    return log_offline(log, error) if error else LOG_OK
 
 
 # ---- positions

@@ -84,6 +84,9 @@ cdef extern from "<sys/stat.h>" nogil:
     int fstat(int fd, stat_t* out)
     int stat(const char* path, stat_t* out)
     int mkdir(const char* path, mode_t mode)
+    enum:
+        UTIME_OMIT
+    int futimens(int fd, const timespec_t* times)
 
 cdef extern from "<sys/mman.h>" nogil:
     enum:
@@ -142,6 +145,7 @@ cdef extern from "<time.h>" nogil:
         CLOCK_REALTIME
         CLOCK_MONOTONIC
     int clock_gettime(int clock, timespec_t* out)
+    int nanosleep(const timespec_t* wanted, timespec_t* left)
 
 cdef extern from "<sched.h>" nogil:
     int sched_yield()

@@ -99,7 +99,14 @@ cdef int segment_sync(Segment* s, bint indexes) noexcept nogil
 cdef int segment_cut(Segment* s, int64_t position) noexcept nogil
 # Let go of file descriptor and mappings; 1 when there was something and no reader used it.
 cdef int segment_idle(Segment* s) noexcept nogil
-cdef int segment_retire(Segment* s, int64_t now_ms) noexcept nogil
+# Rename its files to .deleted, and with `snapshot` the producer snapshot at its base offset.
+# Readers go on with their descriptor; its indexes are empty from now on: their names may be
+# another's.
+cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogil
+# A compacted segment, whose files are .swap, into its place: they lose the suffix, .log first.
+cdef int segment_place(Segment* s) noexcept nogil
+# Close the descriptor of a retired segment that nobody holds but the log and the caller.
+cdef void segment_close_unused(Segment* s) noexcept nogil
 cdef int segment_unlink(Segment* s) noexcept nogil
 # The path of one of its files: `suffix` instead of ".log".
 cdef void segment_path(const Segment* s, const char* suffix, char* out) noexcept nogil

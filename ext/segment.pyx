@@ -61,6 +61,7 @@ cdef enum:
 
 cdef enum:
     SUFFIX_COUNT = 5
+    SEGMENT_FILES = 4               # the snapshot, the last one, may outlive the segment
 cdef const char* SUFFIXES[SUFFIX_COUNT]
 SUFFIXES[:] = [".log", ".index", ".timeindex", ".txnindex", ".snapshot"]
 
@@ -402,21 +403,40 @@ cdef int set_aside(const char* path) noexcept nogil:
     return errno
 
 
-cdef int segment_retire(Segment* s, int64_t now_ms) noexcept nogil:
-    """Set its files aside, and with them the producer snapshot at its base offset."""
+cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogil:
     cdef char path[SEGMENT_PATH_BYTES]
     cdef int i
     cdef int failed
     cdef int error = 0
     index_release(&s.offsets)
     index_release(&s.times)
-    for i in range(SUFFIX_COUNT):
+    s.offsets.entries = 0
+    s.times.entries = 0
+    for i in range(SUFFIX_COUNT if snapshot else SEGMENT_FILES):
         segment_path(s, SUFFIXES[i], path)
         failed = set_aside(path)
         error = error or failed
     s.deleted = 1
     s.retired_ms = now_ms
     return error
+
+
+cdef int segment_place(Segment* s) noexcept nogil:
+    cdef char path[SEGMENT_PATH_BYTES]
+    cdef char waiting[SEGMENT_PATH_BYTES]
+    cdef int i
+    for i in range(SEGMENT_FILES):
+        segment_path(s, SUFFIXES[i], path)
+        if snprintf(waiting, SEGMENT_PATH_BYTES, "%s.swap", path) >= SEGMENT_PATH_BYTES:
+            return ENAMETOOLONG
+        if rename(waiting, path) != 0 and errno != ENOENT:
+            return errno
+    return 0
+
+
+cdef void segment_close_unused(Segment* s) noexcept nogil:
+    if atomic_load_i32(&s.refs) <= 2:
+        close_file(s)
 
 
 cdef int segment_unlink(Segment* s) noexcept nogil:
