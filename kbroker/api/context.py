@@ -4,17 +4,41 @@ A handler is a function (request, context) -> response: the request is kio's ent
 a mapping that kbroker.protocol encodes. It runs on the control thread, to its end, and holds no
 socket, no thread and no clock of its own. What it changes goes into the metadata log first and
 from there to the logs and the data plane (kbroker.api.publish).
+
+A handler that cannot answer yet keeps `context.answer`, sees to it that `send`, `send_when` or
+`fail` of it is called once, and returns DEFERRED. Handlers of groups leave all that to the
+coordinator:
+
+    @register(ApiKey.HEARTBEAT, 0, 4, failed=_failed)
+    def heartbeat(request, context):
+        check_group_id(request.group_id)
+        asked = Heartbeat(...)                                 # plain values of the request
+        return context.groups.handle(
+            request.group_id,
+            context.answer,
+            lambda rooms, reply, now: rooms.classic.heartbeat(asked, reply, now),
+            gated=False,                                       # does not wait for the disk
+        )
+
+The operation returns an Outcome, whose response goes out when its records are durable, or calls
+`reply(response)` later. What it raises as ClientError becomes the answer by `failed`, with the
+code translated as Kafka's coordinators do; `context.answer.failing` overrides `failed` where the
+answer depends on what the handler found out. `parks=True` in the registration: the answer may be
+long in coming. The address of the client is `context.peer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from kbroker.api.topic_names import has_collision_chars, unified
+from kbroker.api.answer import RequestAnswer
+from kbroker.api.coordinators import GroupHost
+from kbroker.api.topic_names import CONSUMER_OFFSETS, has_collision_chars, unified
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.runtime import GroupCoordinator
 from kbroker.metadata.builders import Replica, replica_of
 from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
@@ -67,13 +91,18 @@ class Services:
         data_plane: DataPlanePort,
         clock: Clock,
         endpoints: Mapping[str, Endpoint],
+        post: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`post` has something done on the control thread, soon; any thread may call it."""
         self.config = config
         self.store = store
         self.logs = logs
         self.data_plane = data_plane
         self.clock = clock
         self.endpoints = endpoints
+        self.post = post
+        self._group_host = GroupHost(self)
+        self.groups = GroupCoordinator(self._group_host)
         self.producer_ids = range(0)
         self.collisions: dict[str, set[str]] = {}
 
@@ -86,6 +115,18 @@ class Services:
     def replica(self) -> Replica:
         """The one replica of every partition."""
         return replica_of(self.store.image, self.config.node_id, self.store.directory_id)
+
+    def topics_changed(self) -> None:
+        """Topics or partitions have come; the coordinators take over a new `__consumer_offsets`."""
+        self._group_host.topics.changed()
+        self.groups.open()
+
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        """Topics have gone, and with them the offsets that groups committed."""
+        self._group_host.topics.changed()
+        if CONSUMER_OFFSETS in names:
+            self.groups.close()
+        self.groups.topics_deleted(names)
 
     def note_topic(self, name: str) -> None:
         """Remember a name that another could collide with."""
@@ -111,8 +152,14 @@ class Context(NamedTuple):
     services: Services
     version: int
     listener: str
-    client_id: str | None = None
-    peer: tuple[str, int] = ("", 0)
+    client_id: str | None
+    peer: tuple[str, int]
+    answer: RequestAnswer
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The coordinators of groups."""
+        return self.services.groups
 
     @property
     def image(self) -> Image:

@@ -4,6 +4,10 @@ A request that does not follow its schema closes the connection, as its sender a
 disagree on what was said. What a handler raises becomes the answer: the client's own mistake
 with its text, a disk error as KAFKA_STORAGE_ERROR, anything else as UNKNOWN_SERVER_ERROR with a
 traceback in the log.
+
+A handler that returns DEFERRED has handed its request's answer on. Requests that wait so are
+bounded in number and bytes: above that what may wait (`parks` in its registration) is refused with
+an error that makes the client ask again, and everything else goes on.
 """
 
 from __future__ import annotations
@@ -12,10 +16,13 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kbroker.api.answer import Parked, RequestAnswer, RequestPort
 from kbroker.api.context import Context, Services
-from kbroker.api.registry import Registration, Response
+from kbroker.api.registry import Registration
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
-from kbroker.protocol import ApiKey, MalformedRequestError, decode_request, encode_response
+from kbroker.group.outcome import DEFERRED
+from kbroker.limits import PARKED_REQUEST_BYTES_MAX, PARKED_REQUESTS_MAX_COUNT
+from kbroker.protocol import ApiKey, MalformedRequestError, decode_request
 
 _LOG: Final = logging.getLogger("kbroker.api")
 
@@ -26,41 +33,54 @@ class Dispatcher:
     def __init__(self, services: Services, table: Mapping[ApiKey, Registration]) -> None:
         self._services = services
         self._table = dict(table)
+        self.parked = Parked()
 
-    def answer(
-        self,
-        key: int,
-        version: int,
-        body: bytes,
-        *,
-        listener: str,
-        client_id: str | None = None,
-        peer: tuple[str, int] = ("", 0),
-    ) -> bytes | None:
-        """The body of the answer; None means that the connection is to be closed."""
+    def serve(self, request: RequestPort) -> None:
+        """Answer a request, close its connection, or see it answered later."""
+        key, version = request.api_key, request.api_version
         entry = self._table.get(key)  # type: ignore[call-overload]  # an IntEnum is its number
         if entry is None or entry.handler is None or not entry.low <= version <= entry.high:
-            _LOG.warning("closing %s:%d: API key %d version %d is not served", *peer, key, version)
-            return None
+            _LOG.warning(
+                "closing %s:%d: API key %d version %d is not served", *request.peer, key, version
+            )
+            request.close()
+            return
         try:
-            request = decode_request(entry.key, version, body)
+            entity = decode_request(entry.key, version, request.body)
         except MalformedRequestError as error:
-            _LOG.warning("closing %s:%d: malformed request: %s", *peer, error)
-            return None
-        context = Context(self._services, version, listener, client_id, peer)
-        return encode_response(entry.key, version, self._handle(entry, request, context))
+            _LOG.warning("closing %s:%d: malformed request: %s", *request.peer, error)
+            request.close()
+            return
+        answer = RequestAnswer(request, entry, entity)
+        context = Context(
+            self._services, version, request.listener, request.client_id, request.peer, answer
+        )
+        self._handle(entry, entity, context, answer)
 
-    def _handle(self, entry: Registration, request: Any, context: Context) -> Response:
+    def _handle(
+        self, entry: Registration, request: Any, context: Context, answer: RequestAnswer
+    ) -> None:
         assert entry.handler is not None
         try:
-            return entry.handler(request, context)
+            if entry.parks and self._is_full():
+                raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            response = entry.handler(request, context)
         except ClientError as error:
-            return entry.failed(request, error.code, str(error))
+            answer.fail(error.code, str(error))
         except (DiskError, OSError) as error:
             _LOG.error("%s: %s", entry.key.name, error)
-            code = ErrorCode.KAFKA_STORAGE_ERROR
-            return entry.failed(request, code, code.message)
+            answer.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         except Exception as error:
             _LOG.exception("%s v%d failed", entry.key.name, context.version)
-            code = code_of(error)
-            return entry.failed(request, code, code.message)
+            answer.fail(code_of(error))
+        else:
+            if response is not DEFERRED:
+                answer.send(response)
+            elif not answer.given:
+                answer.park(self.parked)
+
+    def _is_full(self) -> bool:
+        return (
+            self.parked.requests >= PARKED_REQUESTS_MAX_COUNT
+            or self.parked.bytes >= PARKED_REQUEST_BYTES_MAX
+        )

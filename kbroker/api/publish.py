@@ -47,6 +47,7 @@ def create_topics(services: Services, names: Iterable[str]) -> None:
     services.logs.create([spec for topic in topics for spec in specs_of(services, topic)])
     for topic in topics:
         offer_topic(services, topic)
+    services.topics_changed()
 
 
 def add_partitions(services: Services, name: str, first: int) -> None:
@@ -54,12 +55,15 @@ def add_partitions(services: Services, name: str, first: int) -> None:
     topic = services.image.topics[name]
     services.logs.create(specs_of(services, topic, first))
     offer_topic(services, topic)
+    services.topics_changed()
 
 
 def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> None:
     """Take away deleted topics: (name, number of partitions, file.delete.delay.ms)."""
     now_ms = services.clock.monotonic_ms()
-    for name, partitions, delay_ms in deleted:
+    gone = list(deleted)
+    services.topics_deleted([name for name, _, _ in gone])
+    for name, partitions, delay_ms in gone:
         services.data_plane.remove_topic(name)
         for log in services.logs.delete(name, range(partitions), now_ms + delay_ms):
             services.data_plane.wake(log)
@@ -86,6 +90,7 @@ def reload_broker_settings(services: Services) -> None:
     services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
     limit_connections(services)
     configure_topics(services, list(image.topics))
+    services.groups.reconfigure()
 
 
 def limit_connections(services: Services) -> None:

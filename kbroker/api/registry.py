@@ -28,7 +28,8 @@ class Registration(NamedTuple):
     """Versions that are served, the lowest that is advertised, and what answers.
 
     `handler` is None where the data plane answers by itself. `failed` makes the answer to a
-    request whose handler raised: (request, error code, message) -> response.
+    request whose handler raised: (request, error code, message) -> response. `parks`: the answer
+    may be long in coming, so that such requests are bounded in number.
     """
 
     key: ApiKey
@@ -37,6 +38,7 @@ class Registration(NamedTuple):
     advertised_low: int
     handler: Handler | None
     failed: Failure = top_level_error
+    parks: bool = False
 
 
 Table = Mapping[ApiKey, Registration]
@@ -45,12 +47,12 @@ _TABLE: Final[dict[ApiKey, Registration]] = {}
 
 
 def register(
-    key: ApiKey, low: int, high: int, *, failed: Failure = top_level_error
+    key: ApiKey, low: int, high: int, *, failed: Failure = top_level_error, parks: bool = False
 ) -> Callable[[Handler], Handler]:
     """Decorator: the function answers this key in versions `low` to `high`."""
 
     def add(handler: Handler) -> Handler:
-        _add(Registration(key, low, high, low, handler, failed))
+        _add(Registration(key, low, high, low, handler, failed, parks))
         return handler
 
     return add

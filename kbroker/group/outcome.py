@@ -9,7 +9,8 @@ a classic group between two rebalances) it may change at once, or in `then`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
 
 from kbroker.errors import ErrorCode
 from kbroker.metadata.records.schema import Record
@@ -24,6 +25,24 @@ class Now(NamedTuple):
 
 Response = Mapping[str, Any]
 """An answer as kbroker.protocol encodes it: kio's field names, what is left out is the default."""
+
+DEFERRED: Final[Response] = MappingProxyType({})
+"""What a handler returns that has handed its request's answer on: it comes, or has come, by that
+way. Told apart by identity."""
+
+
+class Answer(Protocol):
+    """The way back of one request. The first of its calls counts, each after it is a bug."""
+
+    def send(self, response: Response) -> None:
+        """Answer at once."""
+
+    def send_when(self, log: Any, offset: int, response: Response) -> None:
+        """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will."""
+
+    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+        """Answer that the request failed as a whole."""
+
 
 Reply = Callable[[Response], None]
 """Answers one request, exactly once, now or later. The answer leaves when every record that the

@@ -7,7 +7,9 @@ Names are Kafka's keys with underscores. What a group itself may set (GROUP conf
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+
+from kbroker.config import BrokerConfig
 
 GroupConfigs = Mapping[str, str]
 
@@ -42,3 +44,14 @@ class GroupSettings:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     configs_of: Callable[[str], GroupConfigs] = field(default=_no_group_configs, compare=False)
+
+
+def settings_of(config: BrokerConfig, configs_of: Callable[[str], GroupConfigs]) -> GroupSettings:
+    """What the broker's settings say now; `configs_of` knows the GROUP configs by group id."""
+    values: dict[str, object] = {}
+    for one in fields(GroupSettings):
+        key = one.name.replace("_", ".")
+        if one.name != "configs_of":
+            value = config.value(key)
+            values[one.name] = tuple(value) if isinstance(value, list) else value
+    return GroupSettings(**values, configs_of=configs_of)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ from kbroker.metadata.features import SUPPORTED
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.server import journal
-from kbroker.server.control import ControlThread
+from kbroker.server.control import ControlThread, Mailbox
 from kbroker.server.upkeep import Upkeep
 from kbroker.storage.manager import LogManager, Opening
 
@@ -60,6 +60,8 @@ class Broker:
         self._broker_epoch = -1
         self._data_plane: DataPlane | None = None
         self._control: ControlThread | None = None
+        self._mailbox: Mailbox | None = None
+        self._services: Services | None = None
         self._upkeep: Upkeep | None = None
 
     # ---- start
@@ -80,19 +82,28 @@ class Broker:
         data_plane = self._data_plane = self._make_data_plane()
         threads = self.config.integer("num.recovery.threads.per.data.dir")
         logs = self._logs = LogManager(self.directory, self._open_log, threads)
-        services = Services(self.config, store, logs, data_plane, self._clock, self.endpoints)
+        mailbox = self._mailbox = Mailbox(data_plane.engine.wake_control)
+        services = self._services = Services(
+            self.config, store, logs, data_plane, self._clock, self.endpoints, mailbox.post
+        )
         self._open_logs(services)
         self._listen(data_plane)
         self._lead(store, logs)
         self._open_journal(data_plane, logs)
         for topic in store.image.topics.values():
             publish.offer_topic(services, topic)
+        services.groups.open()
         table = registry.table()
         publish.limit_connections(services)
         self._tell_versions(data_plane, store, table)
         dispatcher = Dispatcher(services, table)
         self._control = ControlThread(
-            data_plane, dispatcher, self._clock, store.snapshot_when_due
+            data_plane,
+            dispatcher,
+            self._clock,
+            mailbox,
+            services.groups,
+            store.snapshot_when_due,
         )
         self._upkeep = Upkeep(self.config, logs, self._clock)
         data_plane.engine.start()
@@ -251,6 +262,8 @@ class Broker:
         _LOG.info("stopping")
         engine = self._data_plane.engine
         engine.stop_accepting()
+        if self._mailbox is not None and self._services is not None:
+            self._mailbox.post(self._services.groups.stop)
         engine.stop(_DRAIN_MS)
         if self._control is not None:
             self._control.stop()

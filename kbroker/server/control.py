@@ -1,39 +1,82 @@
 """The control thread: takes requests of the control lane one by one and answers them.
 
-It owns all control state (metadata, settings, the set of logs, producer ids), so nothing of that
-needs a lock. Between requests, and at least once a second, it passes on what the data plane had
-to say.
+It owns all control state (metadata, settings, the set of logs, producer ids, groups), so nothing of
+that needs a lock. Between requests it does what other threads have posted to it and what timers
+are due, and at least once a second it passes on what the data plane had to say. What was posted
+gets a few milliseconds at a time: a partition of groups that is being loaded holds up nobody.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kbroker.api.dispatch import Dispatcher
 from kbroker.clock import Clock
 from kbroker.ext.engine import name_thread
 
 if TYPE_CHECKING:
-    from kbroker.ext.control import Request
     from kbroker.ext.data_plane import DataPlane
 
 _LOG: Final = logging.getLogger("kbroker.server")
 _DATA_PLANE_LOG: Final = logging.getLogger("kbroker.network")
 
 _TICK_MS: Final = 1000
+_POSTED_MS: Final = 5
+
+
+class Timed(Protocol):
+    """Something with timers (kbroker.group.runtime.GroupCoordinator)."""
+
+    def next_due_ms(self) -> int | None:
+        """When it wants to be run (monotonic ms)."""
+
+    def run_due(self, now_ms: int) -> None:
+        """Do what is due."""
+
+
+class Mailbox:
+    """What other threads want done on the control thread, in their order."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake` makes the control thread look here; it may be called from any thread."""
+        self._wake = wake
+        self._posted: deque[Callable[[], None]] = deque()
+
+    def post(self, do: Callable[[], None]) -> None:
+        """From any thread: have `do` done."""
+        self._posted.append(do)
+        self._wake()
+
+    def __bool__(self) -> bool:
+        return bool(self._posted)
+
+    def run(self, clock: Clock) -> None:
+        """Do what was posted, for some milliseconds at most."""
+        until_ms = clock.monotonic_ms() + _POSTED_MS
+        while self._posted:
+            do = self._posted.popleft()
+            try:
+                do()
+            except Exception:
+                _LOG.exception("what was posted to the control thread failed")
+            if clock.monotonic_ms() >= until_ms:
+                return
 
 
 class ControlThread:
     """The thread and its loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         data_plane: DataPlane,
         dispatcher: Dispatcher,
         clock: Clock,
+        mailbox: Mailbox,
+        timed: Timed,
         chores: Callable[[], object],
     ) -> None:
         """`chores` is called about once a second, between requests."""
@@ -41,6 +84,8 @@ class ControlThread:
         self._engine = data_plane.engine
         self._dispatcher = dispatcher
         self._clock = clock
+        self._mailbox = mailbox
+        self._timed = timed
         self._chores = chores
         self._stopping = False
         self._journal_failed = False
@@ -61,34 +106,31 @@ class ControlThread:
         name_thread("kbroker-control")
         next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
         while True:
-            wait_ms = max(next_tick_ms - self._clock.monotonic_ms(), 0)
-            request = self._engine.next_request(wait_ms)
+            request = self._engine.next_request(self._wait_ms(next_tick_ms))
             if request is not None:
-                self._answer(request)
+                self._dispatcher.serve(request)
             elif self._stopping:
                 return
+            self._mailbox.run(self._clock)
+            self._run_timers()
             if self._clock.monotonic_ms() >= next_tick_ms:
                 self._pass_on()
                 self._do_chores()
                 next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
 
-    def _answer(self, request: Request) -> None:
+    def _wait_ms(self, next_tick_ms: int) -> int:
+        """How long there is nothing to do but requests."""
+        if self._mailbox:
+            return 0
+        due_ms = self._timed.next_due_ms()
+        until_ms = next_tick_ms if due_ms is None else min(due_ms, next_tick_ms)
+        return max(until_ms - self._clock.monotonic_ms(), 0)
+
+    def _run_timers(self) -> None:
         try:
-            body = self._dispatcher.answer(
-                request.api_key,
-                request.api_version,
-                request.body,
-                listener=request.listener,
-                client_id=request.client_id,
-                peer=request.peer,
-            )
+            self._timed.run_due(self._clock.monotonic_ms())
         except Exception:
-            _LOG.exception("API key %d v%d: no answer", request.api_key, request.api_version)
-            body = None
-        if body is None:
-            request.close()
-        else:
-            request.respond(body)
+            _LOG.exception("the timers of the groups failed")
 
     def _do_chores(self) -> None:
         try:

@@ -24,7 +24,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from kbroker.errors import CorruptFileError, DiskError
 from kbroker.ext.log_flush import sync_file_system
@@ -70,6 +70,13 @@ class LogPort(Protocol):
     def leader_epoch(self) -> int: ...
 
     def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]: ...
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        up_to: Literal["high_watermark", "last_stable_offset", "log_end_offset"] = ...,
+    ) -> bytes: ...
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None: ...
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None: ...
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,38 @@ from tests.support.messages import decode, encode
 from tests.support.ports import FakeDataPlane, FakeLog
 
 
+@dataclasses.dataclass
+class FakeRequest:
+    """A request of the control lane; `durable` sends what waits for the disk."""
+
+    api_key: int
+    api_version: int
+    body: bytes
+    listener: str = "PLAINTEXT"
+    client_id: str | None = "client"
+    peer: tuple[str, int] = ("127.0.0.1", 1)
+    answer: bytes | None = None
+    closed: bool = False
+    waits: tuple[Any, int, bytes, bytes] | None = None
+
+    def respond(self, body: bytes) -> None:
+        assert self.answer is None and self.waits is None, "answered twice"
+        self.answer = body
+
+    def respond_when(self, log: Any, offset: int, body: bytes, failed: bytes) -> None:
+        assert self.answer is None and self.waits is None, "answered twice"
+        self.waits = (log, offset, body, failed)
+
+    def durable(self) -> None:
+        """The watermark moves on, or not: the answer leaves."""
+        assert self.waits is not None
+        log, offset, body, failed = self.waits
+        self.answer = body if log.high_watermark >= offset else failed
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class ControlPlane:
     """Handlers on a real metadata store, with logs and data plane that only note calls."""
 
@@ -30,16 +63,23 @@ class ControlPlane:
         self.store = MetadataStore(directory, self.clock, node_id=self.config.node_id)
         self.store.open()
         self.data_plane = FakeDataPlane()
+        self.posted: list[Callable[[], None]] = []
         self.logs = LogManager(directory, FakeLog)
         self.services = Services(
             self.config, self.store, self.logs, self.data_plane, self.clock,
-            {"PLAINTEXT": Endpoint("localhost", 9092)},
+            {"PLAINTEXT": Endpoint("localhost", 9092)}, self.posted.append,
         )  # fmt: skip
         publish.reload_broker_settings(self.services)
         self.dispatcher = Dispatcher(self.services, registry.table())
 
     def call(self, key: ApiKey, version: int, /, **fields: Any) -> dict[str, Any]:
         """The answer to a request; every field that a handler gives must exist in some version."""
+        request = self.send(key, version, **fields)
+        assert request.answer is not None, "no answer yet"
+        return self.decoded(request)
+
+    def send(self, key: ApiKey, version: int, /, **fields: Any) -> FakeRequest:
+        """A request, answered or not."""
         body = encode(load_request_schema(key, version), fields)
         entry = registry.table()[key]
         assert entry.handler is not None
@@ -47,9 +87,22 @@ class ControlPlane:
             handler=lambda request, context: _checked(key, entry.handler(request, context))
         )
         self.dispatcher._table[key] = checked
-        answer = self.dispatcher.answer(key, version, body, listener="PLAINTEXT")
-        assert answer is not None, "the connection would be closed"
-        return decode(load_response_schema(key, version), answer)
+        request = FakeRequest(key, version, body)
+        self.dispatcher.serve(request)
+        return request
+
+    @staticmethod
+    def decoded(request: FakeRequest) -> dict[str, Any]:
+        """The answer of a request that was answered."""
+        assert not request.closed, "the connection would be closed"
+        assert request.answer is not None, "no answer yet"
+        schema = load_response_schema(request.api_key, request.api_version)
+        return decode(schema, request.answer)
+
+    def run_posted(self) -> None:
+        """What other threads have posted, and what that posts."""
+        while self.posted:
+            self.posted.pop(0)()
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         """A topic, created as a client would."""

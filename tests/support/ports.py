@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.ext import records
 from kbroker.storage.manager import Opening
 
 
 class FakeLog:
-    """A log without records: watermarks and calls that a test sets and looks at."""
+    """A log in memory: batches that were appended, watermarks and calls that a test sets and
+    looks at. Where it is not `durable`, the high watermark stays behind."""
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
@@ -22,6 +24,8 @@ class FakeLog:
         self.times: list[tuple[int, int, int]] = []
         self.epochs: list[tuple[int, int]] = []
         self.old_segments: list[int] = []
+        self.batches: list[tuple[int, bytes]] = []
+        self.durable = True
         self.closed: bool | None = None
         self.deleted = False
 
@@ -32,8 +36,17 @@ class FakeLog:
 
     def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]:
         base = self.log_end_offset
-        self.log_end_offset += 1
-        return base, base
+        (found,) = records.batches(batches)
+        own = bytearray(batches)
+        records.assign(own, base, leader_epoch)
+        self.batches.append((base, bytes(own)))
+        self.log_end_offset = base + found.last_offset_delta + 1
+        if self.durable:
+            self.high_watermark = self.log_end_offset
+        return base, self.log_end_offset - 1
+
+    def read(self, offset: int, max_bytes: int, *, up_to: str = "high_watermark") -> bytes:
+        return b"".join(batch for base, batch in self.batches if base >= offset)
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         return next((found for found in self.times if found[1] >= timestamp), None)

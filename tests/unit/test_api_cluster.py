@@ -6,6 +6,7 @@ import pytest
 
 from kbroker.errors import DiskError
 from kbroker.protocol import ApiKey
+from tests.support.control import FakeRequest
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -204,11 +205,15 @@ def test_a_full_disk_is_a_storage_error_and_changes_nothing(control, monkeypatch
 
 
 def test_requests_that_cannot_be_answered_close_the_connection(control):
-    ask = control.dispatcher.answer
-    assert ask(ApiKey.METADATA, 14, b"", listener="PLAINTEXT") is None
-    assert ask(ApiKey.PRODUCE, 9, b"", listener="PLAINTEXT") is None
-    assert ask(4711, 0, b"", listener="PLAINTEXT") is None
-    assert ask(ApiKey.METADATA, 9, b"\xff", listener="PLAINTEXT") is None
+    for key, version, body in (
+        (ApiKey.METADATA, 14, b""),
+        (ApiKey.PRODUCE, 9, b""),
+        (4711, 0, b""),
+        (ApiKey.METADATA, 9, b"\xff"),
+    ):
+        request = FakeRequest(key, version, body)
+        control.dispatcher.serve(request)
+        assert request.closed and request.answer is None
 
 
 def test_a_bug_is_an_unknown_server_error(control, monkeypatch):

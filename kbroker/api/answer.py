@@ -1,0 +1,134 @@
+"""The way back of one request, whether its handler answers at once or leaves it for later.
+
+Exactly one answer leaves: what comes after the first is told in the log and dropped. A connection
+that has gone meanwhile is the data plane's concern, which lets the answer fall. An answer that is
+forgotten closes its connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from kbroker.api.registry import Registration, Response
+from kbroker.errors import ErrorCode
+from kbroker.protocol import encode_response
+
+_LOG: Final = logging.getLogger("kbroker.api")
+
+Failing = Callable[[ErrorCode, str], Response]
+
+
+class RequestPort(Protocol):
+    """A request of the control lane (kbroker.ext.control.Request)."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def listener(self) -> str: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def peer(self) -> tuple[str, int]: ...
+    def respond(self, body: bytes) -> None: ...
+    def respond_when(self, log: Any, offset: int, body: bytes, failed: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class Parked:
+    """Requests that wait for their answers, and the bytes that they hold meanwhile."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.bytes = 0
+
+    def add(self, size: int) -> None:
+        """A request began to wait."""
+        self.requests += 1
+        self.bytes += size
+
+    def remove(self, size: int) -> None:
+        """It was answered."""
+        self.requests -= 1
+        self.bytes -= size
+
+
+class RequestAnswer:
+    """The answer of one request; the contract is kbroker.group.outcome.Answer."""
+
+    __slots__ = ("_entry", "_failing", "_parked", "_request", "_size", "_version")
+
+    def __init__(self, request: RequestPort, entry: Registration, entity: Any) -> None:
+        self._request: RequestPort | None = request
+        self._entry = entry
+        self._version = request.api_version
+        self._size = len(request.body)
+        self._parked: Parked | None = None
+        self._failing: Failing = lambda code, message: entry.failed(entity, code, message)
+
+    @property
+    def given(self) -> bool:
+        """Whether the answer has left."""
+        return self._request is None
+
+    def failing(self, make: Failing) -> None:
+        """What a failure answers, in the place of what the handler's registration says."""
+        self._failing = make
+
+    def park(self, parked: Parked) -> None:
+        """Count the request as one that waits, until it is answered."""
+        self._parked = parked
+        parked.add(self._size)
+
+    def send(self, response: Response) -> None:
+        """Answer at once."""
+        request = self._take()
+        if request is not None:
+            self._respond(request, lambda: request.respond(self._encode(response)))
+
+    def send_when(self, log: Any, offset: int, response: Response) -> None:
+        """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will."""
+        request = self._take()
+        if request is None:
+            return
+        code = ErrorCode.NOT_COORDINATOR
+
+        def respond() -> None:
+            failed = self._encode(self._failing(code, code.message))
+            request.respond_when(log, offset, self._encode(response), failed)
+
+        self._respond(request, respond)
+
+    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+        """Answer that the request failed as a whole."""
+        request = self._take()
+        if request is not None:
+            text = code.message if message is None else message
+            self._respond(
+                request, lambda: request.respond(self._encode(self._failing(code, text)))
+            )
+
+    def _encode(self, response: Response) -> bytes:
+        return encode_response(self._entry.key, self._version, response)
+
+    def _respond(self, request: RequestPort, respond: Callable[[], None]) -> None:
+        try:
+            respond()
+        except Exception:
+            _LOG.exception("%s v%d: no answer", self._entry.key.name, self._version)
+            request.close()
+
+    def _take(self) -> RequestPort | None:
+        request, self._request = self._request, None
+        if request is None:
+            _LOG.error("%s v%d is answered twice", self._entry.key.name, self._version,
+                       stack_info=True)  # fmt: skip
+        if self._parked is not None:
+            self._parked.remove(self._size)
+            self._parked = None
+        return request

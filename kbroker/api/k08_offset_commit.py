@@ -1,0 +1,115 @@
+"""OffsetCommit: a group, or a consumer without one, stores how far it has read.
+
+Behavior: topics and partitions that are not there are answered by themselves; the group's
+coordinator decides on the others together, and answers when their records are durable.
+
+Version notes:
+  v2: retention time. v3: throttle time. v5: no retention time. v6: leader epoch. v7: static
+  members. v8: flexible. v9: member epochs (KIP-848). v10: topic ids in the place of names.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
+from kbroker.api.partition_results import PartitionResults
+from kbroker.api.registry import Response, register
+from kbroker.errors import ErrorCode
+from kbroker.group.offsets import Commit, PartitionCommit, TopicCommit
+from kbroker.metadata.image import Topic
+from kbroker.protocol import ApiKey
+
+_FIRST_WITH_IDS = 10
+_DEFAULT_RETENTION = timedelta(milliseconds=-1)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    return {
+        "topics": [
+            {
+                "name": getattr(topic, "name", ""),
+                "topic_id": uuid_bytes(getattr(topic, "topic_id", None)),
+                "partitions": [
+                    {"partition_index": one.partition_index, "error_code": code}
+                    for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+@register(ApiKey.OFFSET_COMMIT, 2, 10, failed=_failed)
+def offset_commit(request: Any, context: Context) -> Response:
+    """Answer an OffsetCommit request."""
+    by_id = context.version >= _FIRST_WITH_IDS
+    wrong = PartitionResults("topic_id" if by_id else "name")
+    topics = []
+    for asked in request.topics:
+        topic, name, topic_id = _find(context, asked)
+        if topic is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)
+            continue
+        here = [_commit(one) for one in asked.partitions if one.partition_index in topic.partitions]
+        gone = [
+            one.partition_index
+            for one in asked.partitions
+            if one.partition_index not in topic.partitions
+        ]
+        if gone:
+            wrong.add(name, topic_id, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if here:
+            topics.append(TopicCommit(name, topic_id, here))
+    if not topics:
+        return wrong.merged(())
+    commit = Commit(
+        request.group_id,
+        topics,
+        context.version,
+        request.member_id,
+        getattr(request, "group_instance_id", None),
+        request.generation_id_or_member_epoch,
+        getattr(request, "retention_time", _DEFAULT_RETENTION) // _MILLISECOND,
+    )
+    context.answer.failing(lambda code, message: wrong.merged(_refused(topics, code)))
+    return context.groups.handle(
+        request.group_id,
+        context.answer,
+        lambda rooms, reply, now: wrong.merge_into(rooms.offsets.commit(commit, reply, now)),
+    )
+
+
+def _find(context: Context, asked: Any) -> tuple[Topic | None, str, bytes]:
+    """The topic that a request names, and how it is to be answered."""
+    if context.version >= _FIRST_WITH_IDS:
+        topic_id = uuid_bytes(asked.topic_id)
+        topic = context.image.topic_by_id(topic_id)
+        return topic, "" if topic is None else topic.name, topic_id
+    topic = context.image.topics.get(asked.name)
+    return topic, asked.name, ZERO_UUID if topic is None else topic.id
+
+
+def _commit(asked: Any) -> PartitionCommit:
+    return PartitionCommit(
+        asked.partition_index,
+        asked.committed_offset,
+        getattr(asked, "committed_leader_epoch", -1),
+        asked.committed_metadata,
+    )
+
+
+def _refused(topics: list[TopicCommit], code: ErrorCode) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "topic_id": topic.topic_id,
+            "partitions": [
+                {"partition_index": one.partition, "error_code": code} for one in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

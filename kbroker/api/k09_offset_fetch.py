@@ -1,0 +1,121 @@
+"""OffsetFetch: how far groups have read.
+
+Behavior: each group succeeds or fails by itself. No topics (null) mean all that a group has
+committed. An offset that is not there is -1 and no error; one of a transaction that has not ended
+is UNSTABLE_OFFSET_COMMIT where the request asks for stable ones.
+
+Version notes:
+  v1: from `__consumer_offsets`. v2: null topics, errors of the whole. v3: throttle time.
+  v5: leader epochs. v6: flexible. v7: require_stable. v8: several groups. v9: member epochs.
+  v10: topic ids in the place of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
+from kbroker.api.registry import Response, register
+from kbroker.errors import ErrorCode
+from kbroker.group.offsets import Fetch
+from kbroker.group.outcome import Now, Outcome, Reply
+from kbroker.group.rooms import Rooms
+from kbroker.group.runtime import Call
+from kbroker.protocol import ApiKey
+
+_FIRST_WITH_TOP_ERROR: Final = 2
+_FIRST_WITH_GROUPS: Final = 8
+_FIRST_WITH_IDS: Final = 10
+_NOTHING: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    groups = getattr(request, "groups", None)
+    if groups is None:
+        return {"error_code": code, "topics": _all_failed(request.topics or (), code)}
+    return {"groups": [{"group_id": one.group_id, "error_code": code} for one in groups]}
+
+
+@register(ApiKey.OFFSET_FETCH, 1, 10, failed=_failed)
+def offset_fetch(request: Any, context: Context) -> Response:
+    """Answer an OffsetFetch request."""
+    stable = getattr(request, "require_stable", False)
+    groups = request.groups if context.version >= _FIRST_WITH_GROUPS else [request]
+    return context.groups.each(
+        [_call(context, group, stable) for group in groups],
+        context.answer,
+        lambda parts: _answer(context.version, parts),
+    )
+
+
+def _answer(version: int, parts: list[Response]) -> Response:
+    return {"groups": parts} if version >= _FIRST_WITH_GROUPS else parts[0]
+
+
+def _call(context: Context, group: Any, stable: bool) -> Call:
+    """What is to be asked about a group, and how its answer is completed."""
+    unknown: list[dict[str, Any]] = []
+    topics = None if group.topics is None else _topics(context, group.topics, unknown)
+    fetch = Fetch(
+        group.group_id,
+        topics,
+        stable,
+        getattr(group, "member_id", None),
+        getattr(group, "member_epoch", -1),
+    )
+
+    def run(rooms: Rooms, reply: Reply, now: Now) -> Outcome:
+        outcome = rooms.offsets.fetch(fetch, reply, now)
+        assert outcome.response is not None
+        found = outcome.response["topics"]
+        if topics is None and context.version >= _FIRST_WITH_IDS:
+            found = _with_ids(context, found)
+        return outcome._replace(response={**outcome.response, "topics": [*found, *unknown]})
+
+    def failed(code: ErrorCode, message: str) -> Response:
+        if context.version >= _FIRST_WITH_TOP_ERROR:
+            return {"group_id": group.group_id, "error_code": code}
+        return {"topics": _all_failed(group.topics, code)}
+
+    return Call(group.group_id, run, failed)
+
+
+def _topics(
+    context: Context, asked: Sequence[Any], unknown: list[dict[str, Any]]
+) -> list[tuple[str, bytes, Sequence[int]]]:
+    """(name, id, partitions); topics of an id that is not known go to `unknown`."""
+    if context.version < _FIRST_WITH_IDS:
+        return [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in asked]
+    topics = []
+    for topic in asked:
+        topic_id = uuid_bytes(topic.topic_id)
+        found = context.image.topic_by_id(topic_id)
+        if found is None:
+            results = _nothing(topic.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+            unknown.append({"topic_id": topic_id, "partitions": results})
+        else:
+            topics.append((found.name, topic_id, topic.partition_indexes))
+    return topics
+
+
+def _with_ids(context: Context, topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Topics by the ids that hold now; one that is gone cannot be told."""
+    known = context.image.topics
+    return [
+        {**topic, "topic_id": known[topic["name"]].id} for topic in topics if topic["name"] in known
+    ]
+
+
+def _all_failed(topics: Sequence[Any], code: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": getattr(topic, "name", ""),
+            "partitions": _nothing(topic.partition_indexes, code),
+        }
+        for topic in topics
+    ]
+
+
+def _nothing(indexes: Sequence[int], code: int) -> list[dict[str, Any]]:
+    return [{**_NOTHING, "partition_index": index, "error_code": code} for index in indexes]

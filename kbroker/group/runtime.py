@@ -1,0 +1,413 @@
+"""The coordinators of all groups: one slot for each partition of `__consumer_offsets`.
+
+An operation runs to its end on the control thread: its records are appended as one batch, replayed,
+and its answer waits in the data plane for the disk. Nothing here waits. A slot is loading (a thread
+reads its partition, the control thread folds what it read, a piece at a time), active or failed;
+requests for a slot that is not active are refused with the error that makes clients ask again.
+
+Owned by the control thread; only `Host.post` may be called from another.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from kbroker.clock import Clock
+from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
+from kbroker.ext.records import build
+from kbroker.group.loading import Chunk, Loader
+from kbroker.group.outcome import (
+    DEFERRED,
+    Answer,
+    CoordinatorRecord,
+    Now,
+    Outcome,
+    Reply,
+    Response,
+)
+from kbroker.group.partition import group_partition
+from kbroker.group.records import Decoder, encode
+from kbroker.group.rooms import Rooms
+from kbroker.group.settings import GroupSettings
+from kbroker.group.shard import Shard
+from kbroker.group.topics import Topics
+from kbroker.storage.manager import LogPort
+
+_LOG: Final = logging.getLogger("kbroker.group")
+
+Operation = Callable[[Rooms, Reply, Now], Outcome]
+
+LOADING, ACTIVE, FAILED = "loading", "active", "failed"
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+# What the coordinator answers in the place of an error of the log, as Apache Kafka does.
+_TRANSLATED: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_code(error: BaseException) -> ErrorCode:
+    """The code with which a request fails that met this error.
+
+    A full disk is retriable at this broker: the log stays as it is and takes the next append.
+    """
+    if isinstance(error, DiskError | OSError) and error.errno in _NO_ROOM:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    code = code_of(error)
+    return _TRANSLATED.get(code, code)
+
+
+class Host(Protocol):
+    """What the coordinators are built on; the wiring provides it."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def topics(self) -> Topics: ...
+    def settings(self) -> GroupSettings: ...
+    def partitions(self) -> int:
+        """How many partitions `__consumer_offsets` has; 0 where it is not there."""
+
+    def log(self, partition: int) -> LogPort | None:
+        """The log of a partition of it, None where the disk denies it."""
+
+    def batch_bytes_max(self) -> int:
+        """max.message.bytes of it."""
+
+    def codec(self) -> str:
+        """How its batches are compressed, as kbroker.ext.records.build takes it."""
+
+    def post(self, do: Callable[[], None]) -> None:
+        """From any thread: have it done on the control thread, soon."""
+
+
+class Slot:
+    """One partition: its log, its rooms, and the requests that wait for an answer."""
+
+    def __init__(self, partition: int, log: LogPort | None, rooms: Rooms) -> None:
+        self.partition = partition
+        self.log = log
+        self.rooms = rooms
+        self.state = LOADING
+        self.waiting: set[SlotReply] = set()
+        self.decoder = Decoder(partition)
+        self.appended = 0
+        """Order of the last append among those of all slots; the journal syncs in that order."""
+
+    @property
+    def shard(self) -> Shard:
+        """What its rooms share."""
+        return self.rooms.shard
+
+    def check_active(self) -> None:
+        """Refuse requests while the slot cannot answer. Raises ClientError."""
+        if self.state == LOADING:
+            raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.state == FAILED:
+            raise ClientError(ErrorCode.NOT_COORDINATOR)
+
+    def take(self, chunk: Chunk) -> None:
+        """Fold a piece of the partition into the state."""
+        for offset, key, value, producer_id in chunk.records:
+            record = self.decoder.decode(offset, key, value)
+            if record is None:
+                continue
+            try:
+                self.rooms.replay(record, producer_id)
+            except Exception as error:
+                self.decoder.tell_damaged(offset, f"{type(error).__name__}: {error}")
+        for producer_id, committed in chunk.ended:
+            self.rooms.end_transaction(producer_id, committed)
+
+
+class SlotReply:
+    """Answers one request of a slot, once; where `gated`, when the slot's log is durable."""
+
+    __slots__ = ("_answer", "_gated", "_slot", "done")
+
+    def __init__(self, slot: Slot, answer: Answer, gated: bool) -> None:
+        self._slot = slot
+        self._answer = answer
+        self._gated = gated
+        self.done = False
+
+    def __call__(self, response: Response) -> None:
+        if not self._take():
+            return
+        log = self._slot.log
+        if self._gated and log is not None and log.high_watermark < log.log_end_offset:
+            self._answer.send_when(log, log.log_end_offset, response)
+        else:
+            self._answer.send(response)
+
+    def fail(self, code: ErrorCode) -> None:
+        """Answer with an error of the whole request."""
+        if self._take():
+            self._answer.fail(code)
+
+    def _take(self) -> bool:
+        if self.done:
+            _LOG.error("a group request was answered twice", stack_info=True)
+            return False
+        self.done = True
+        self._slot.waiting.discard(self)
+        return True
+
+
+class Call(NamedTuple):
+    """A part of a request that several slots answer: `failed` makes its answer for an error."""
+
+    group_id: str
+    operation: Operation
+    failed: Callable[[ErrorCode, str], Response]
+
+
+class GroupCoordinator:
+    """See the module."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._loader = Loader(host.post)
+        self._slots: list[Slot] = []
+        self._appends = 0
+        self._due_ms: int | None = None
+        self._stopped = False
+
+    # ---- the partitions
+
+    def open(self) -> None:
+        """Take over `__consumer_offsets` where it is there and was not: load its partitions.
+
+        Partitions that are added later get no groups before the next start, as in Apache Kafka:
+        the number of partitions decides where a group is.
+        """
+        if self._slots or self._stopped:
+            return
+        settings, topics = self._host.settings(), self._host.topics
+        for partition in range(self._host.partitions()):
+            rooms = Rooms(Shard(partition, settings, topics))
+            self._slots.append(Slot(partition, self._host.log(partition), rooms))
+        for slot in self._slots:
+            self._load(slot)
+
+    def close(self) -> None:
+        """Give up all partitions: `__consumer_offsets` was deleted."""
+        slots, self._slots = self._slots, []
+        for slot in slots:
+            slot.state = FAILED
+            for reply in list(slot.waiting):
+                reply.fail(ErrorCode.NOT_COORDINATOR)
+            slot.shard.timers.clear()
+
+    def stop(self) -> None:
+        """Answer what waits, take nothing more."""
+        self._stopped = True
+        self._loader.stop()
+        self.close()
+
+    def reconfigure(self) -> None:
+        """The settings may have changed."""
+        settings = self._host.settings()
+        for slot in self._slots:
+            slot.shard.settings = settings
+
+    def topics_deleted(self, names: Sequence[str]) -> None:
+        """Topics are gone: their committed offsets go as well."""
+        now = self._now()
+        for slot in self._slots:
+            if slot.state == ACTIVE:
+                self._carry_out(slot, slot.rooms.offsets.forget_topics(names, now), None)
+
+    def _load(self, slot: Slot) -> None:
+        if slot.log is None:
+            slot.state = FAILED
+        elif slot.log.log_end_offset == slot.log.log_start_offset:
+            self._loaded(slot, None)
+        else:
+            self._loader.load(slot.log, slot.take, lambda error: self._loaded(slot, error))
+
+    def _loaded(self, slot: Slot, error: Exception | None) -> None:
+        if slot.state != LOADING:
+            return
+        if error is not None:
+            slot.state = FAILED
+            _LOG.error("the groups of __consumer_offsets-%d are lost to sight: %s",
+                       slot.partition, error)  # fmt: skip
+            return
+        slot.state = ACTIVE
+        if slot.decoder.damaged:
+            _LOG.warning("passed over %d damaged records of __consumer_offsets-%d",
+                         slot.decoder.damaged, slot.partition)  # fmt: skip
+        for outcome in slot.shard.loaded(self._now()):
+            self._carry_out(slot, outcome, None)
+
+    @property
+    def loading(self) -> bool:
+        """Whether a partition is still being read."""
+        return any(slot.state == LOADING for slot in self._slots)
+
+    # ---- requests
+
+    def handle(
+        self, group_id: str, answer: Answer, operation: Operation, *, gated: bool = True
+    ) -> Response:
+        """Run the operation of a request on its group's slot; answers DEFERRED.
+
+        Not gated: the answer does not wait for the disk, for heartbeats. Raises ClientError with
+        the coordinator's code where the operation did not take place.
+        """
+        slot = self._slot(group_id)
+        reply = SlotReply(slot, answer, gated)
+        try:
+            slot.check_active()
+            outcome = operation(slot.rooms, reply, self._now())
+        except (ClientError, DiskError, OSError) as error:
+            raise ClientError(coordinator_code(error), str(error)) from None
+        self._carry_out(slot, outcome, reply)
+        if not reply.done:
+            slot.waiting.add(reply)
+        return DEFERRED
+
+    def each(
+        self,
+        calls: Iterable[Call],
+        answer: Answer,
+        finish: Callable[[list[Response]], Response],
+    ) -> Response:
+        """Run parts of one request, each on its own slot; the answer waits for all of them.
+
+        The operations answer at once, by their outcome. Answers DEFERRED.
+        """
+        parts: list[Response] = []
+        last: Slot | None = None
+        for call in calls:
+            part = _Part()
+            try:
+                slot = self._slot(call.group_id)
+                slot.check_active()
+                reply = SlotReply(slot, part, False)
+                self._carry_out(slot, call.operation(slot.rooms, reply, self._now()), reply)
+                if last is None or slot.appended > last.appended:
+                    last = slot
+            except (ClientError, DiskError, OSError) as error:
+                part.fail(coordinator_code(error), str(error))
+            if part.error is not None:
+                part.response = call.failed(*part.error)
+            assert part.response is not None
+            parts.append(part.response)
+        response = finish(parts)
+        log = None if last is None else last.log
+        if log is not None and log.high_watermark < log.log_end_offset:
+            answer.send_when(log, log.log_end_offset, response)
+        else:
+            answer.send(response)
+        return DEFERRED
+
+    def all_rooms(self) -> list[Rooms]:
+        """The rooms of all partitions in order. Raises ClientError while one is loading."""
+        for slot in self._slots:
+            if slot.state == LOADING:
+                slot.check_active()
+        return [slot.rooms for slot in self._slots if slot.state == ACTIVE]
+
+    def _slot(self, group_id: str) -> Slot:
+        if self._stopped:
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self._slots:
+            raise ClientError(ErrorCode.NOT_COORDINATOR)
+        return self._slots[group_partition(group_id, len(self._slots))]
+
+    # ---- outcomes
+
+    def _now(self) -> Now:
+        return Now(self._host.clock.wall_ms(), self._host.clock.monotonic_ms())
+
+    def _carry_out(self, slot: Slot, outcome: Outcome | None, reply: SlotReply | None) -> None:
+        while outcome is not None:
+            error = self._append(slot, outcome.records) if outcome.records else ErrorCode.NONE
+            if error == ErrorCode.NONE:
+                for record in outcome.records:
+                    slot.shard.replay(record)
+            if outcome.response is not None and reply is not None:
+                if error == ErrorCode.NONE:
+                    reply(outcome.response)
+                else:
+                    reply.fail(error)
+            outcome = None if outcome.then is None else outcome.then(error)
+        due_ms = slot.shard.timers.next_ms()
+        if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
+            self._due_ms = due_ms
+
+    def _append(self, slot: Slot, records: Iterable[CoordinatorRecord]) -> ErrorCode:
+        """Write the records as one batch; what kept it from being written."""
+        now_ms = self._host.clock.wall_ms()
+        log = slot.log
+        try:
+            batch = build(
+                [(now_ms, *encode(record)) for record in records], codec=self._host.codec()
+            )
+            if len(batch) > self._host.batch_bytes_max():
+                raise ClientError(ErrorCode.MESSAGE_TOO_LARGE)
+            if log is None:
+                return ErrorCode.NOT_COORDINATOR
+            log.append(batch, leader_epoch=log.leader_epoch)
+        except (ClientError, DiskError, OSError) as error:
+            code = coordinator_code(error)
+            _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
+            return code
+        except Exception:
+            _LOG.exception("__consumer_offsets-%d takes no record", slot.partition)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        self._appends += 1
+        slot.appended = self._appends
+        return ErrorCode.NONE
+
+    # ---- timers
+
+    def next_due_ms(self) -> int | None:
+        """When `run_due` has something to do (monotonic ms)."""
+        return self._due_ms
+
+    def run_due(self, now_ms: int) -> None:
+        """Do what is due in any slot."""
+        if self._due_ms is None or self._due_ms > now_ms:
+            return
+        for slot in self._slots:
+            self._run_slot(slot, now_ms)
+        waiting = [slot.shard.timers.next_ms() for slot in self._slots]
+        self._due_ms = min((due for due in waiting if due is not None), default=None)
+
+    def _run_slot(self, slot: Slot, now_ms: int) -> None:
+        while (action := slot.shard.timers.pop_due(now_ms)) is not None:
+            try:
+                self._carry_out(slot, action(self._now()), None)
+            except Exception:
+                _LOG.exception("a timer of __consumer_offsets-%d failed", slot.partition)
+
+
+class _Part:
+    """The answer of one call among several: kept until all are there."""
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+        self.error: tuple[ErrorCode, str] | None = None
+
+    def send(self, response: Response) -> None:
+        self.response = response
+
+    def send_when(self, log: Any, offset: int, response: Response) -> None:
+        self.response = response
+
+    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+        self.error = (code, code.message if message is None else message)
