@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Final
 from kbroker.api.topic_names import CONSUMER_OFFSETS
 from kbroker.clock import Clock
 from kbroker.config.topic import effective
+from kbroker.ext.log import Log
+from kbroker.ext.offsets_load import OffsetsLoad
+from kbroker.group.loading import Load
 from kbroker.group.settings import GroupSettings, settings_of
 from kbroker.group.topics import TopicInfo
 from kbroker.metadata.image import Image, Topic
@@ -90,6 +93,11 @@ class GroupHost:
     def log(self, partition: int) -> LogPort | None:
         """The log of a partition of it, None where the disk denies it."""
         return self._services.logs.get(CONSUMER_OFFSETS, partition)
+
+    def load(self, log: LogPort) -> Load:
+        """Begin to read a log."""
+        assert isinstance(log, Log)
+        return OffsetsLoad(log)
 
     def batch_bytes_max(self) -> int:
         """max.message.bytes of it."""

@@ -1,7 +1,8 @@
-"""Reading partitions of `__consumer_offsets` on a thread of its own.
+"""Loading partitions of `__consumer_offsets` on a thread of its own.
 
-The thread reads and cuts batches into records; the control thread, to which pieces are posted,
-folds them into the state. It is no more than a few pieces behind, so that a large partition does
+The thread has kbroker.ext.offsets_load read a log and fold its commits of offsets, without the GIL;
+the control thread, to which pieces are posted, folds in the other records as they come and the
+commits at the end. The thread is no more than a few pieces ahead, so that a large partition does
 not pile up in memory and requests get their turn between two pieces.
 """
 
@@ -9,57 +10,76 @@ from __future__ import annotations
 
 import logging
 import queue
-import struct
 import threading
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from kbroker.ext.records import Batch, BatchError, batches
-from kbroker.ext.records import records as records_of
-from kbroker.storage.manager import LogPort
+from kbroker.group.committed import NO_TOPIC_ID, Committed, pack
+from kbroker.group.pending import Key
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
-_READ_BYTES: Final = 4 << 20
-_PIECE_RECORDS: Final = 2_000
 _PIECES_AHEAD: Final = 4
-_CONTROL_KEY: Final = struct.Struct(">hh")
-_ABORT, _COMMIT = 0, 1
+_ROWS: Final = 1_000
+
+Other = tuple[int, bytes, bytes | None]
+Row = tuple[str, str, int, int, int, str, int, int, bytes | None, int]
 
 
-class Loaded(NamedTuple):
-    """A record as it was read; `producer_id` is -1 outside of a transaction."""
+class Load(Protocol):
+    """A partition that is being read (kbroker.ext.offsets_load.OffsetsLoad)."""
 
-    offset: int
-    key: bytes | None
-    value: bytes | None
+    @property
+    def done(self) -> bool: ...
+    @property
+    def problem_count(self) -> int: ...
+    @property
+    def problems(self) -> list[tuple[int, str]]: ...
+    def step(self) -> list[Other]: ...
+    def rows(self, most: int = ...) -> list[Row]: ...
+    def pending(self, most: int = ...) -> list[tuple[int, Row]]: ...
+
+
+class PendingCommit(NamedTuple):
+    """A commit of a transaction that is open; `effective` unless a later one overrules it."""
+
     producer_id: int
+    key: Key
+    data: bytes
+    effective: bool
 
 
-class Chunk(NamedTuple):
-    """Records in their order, then transactions that end behind them: (producer id, committed)."""
+class Piece(NamedTuple):
+    """What is to be folded in: records other than commits of offsets as (offset, key, value), then
+    commits by key, packed."""
 
-    records: list[Loaded]
-    ended: list[tuple[int, bool]]
+    others: Sequence[Other] = ()
+    commits: Sequence[tuple[Key, bytes]] = ()
+    pending: Sequence[PendingCommit] = ()
 
 
-Take = Callable[[Chunk], None]
-Done = Callable[[Exception | None], None]
+class Loading(NamedTuple):
+    """A partition to be loaded; both functions are called on the control thread."""
+
+    partition: int
+    open: Callable[[], Load]
+    take: Callable[[Piece], None]
+    done: Callable[[Exception | None], None]
 
 
 class Loader:
-    """Loads partitions one after the other; what it calls runs on the control thread."""
+    """Loads partitions one after the other."""
 
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
         self._post = post
-        self._jobs: queue.SimpleQueue[tuple[LogPort, Take, Done] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Loading | None] = queue.SimpleQueue()
         self._ahead = threading.Semaphore(_PIECES_AHEAD)
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def load(self, log: LogPort, take: Take, done: Done) -> None:
-        """Read a log from its start to its end of now."""
-        self._jobs.put((log, take, done))
+    def load(self, job: Loading) -> None:
+        """Have a partition loaded."""
+        self._jobs.put(job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="group-loader", daemon=True)
             self._thread.start()
@@ -74,54 +94,75 @@ class Loader:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None and not self._stopping:
-            log, take, done = job
             error: Exception | None = None
             try:
-                self._read(log, take)
+                self._read(job)
             except Exception as found:
                 error = found
-            self._post(lambda done=done, error=error: done(error))  # type: ignore[misc]
+            self._post(lambda job=job, error=error: job.done(error))  # type: ignore[misc]
 
-    def _read(self, log: LogPort, take: Take) -> None:
-        for chunk in _chunks(log):
-            self._ahead.acquire()
+    def _read(self, job: Loading) -> None:
+        load = job.open()
+        while not load.done:
+            others = load.step()
+            if others:
+                self._pass_on(job, Piece(others))
             if self._stopping:
                 return
-            self._post(lambda chunk=chunk: self._taken(take, chunk))  # type: ignore[misc]
+        _tell(job.partition, load)
+        pending = _all_pending(load)
+        behind = {_key(row): -1 for _, row in pending}
+        while rows := load.rows(_ROWS):
+            for row in rows if behind else ():
+                if _key(row) in behind:
+                    behind[_key(row)] = row[-1]
+            self._pass_on(job, Piece(commits=[(_key(row), _packed(row)) for row in rows]))
+        if pending:
+            self._pass_on(
+                job,
+                Piece(
+                    pending=[
+                        PendingCommit(
+                            producer_id, _key(row), _packed(row), row[-1] > behind[_key(row)]
+                        )
+                        for producer_id, row in pending
+                    ]
+                ),
+            )
 
-    def _taken(self, take: Take, chunk: Chunk) -> None:
+    def _pass_on(self, job: Loading, piece: Piece) -> None:
+        self._ahead.acquire()
+        if not self._stopping:
+            self._post(lambda: self._taken(job, piece))
+
+    def _taken(self, job: Loading, piece: Piece) -> None:
         self._ahead.release()
-        take(chunk)
+        job.take(piece)
 
 
-def _chunks(log: LogPort) -> Iterator[Chunk]:
-    offset, end = log.log_start_offset, log.log_end_offset
-    records: list[Loaded] = []
-    while offset < end:
-        data = log.read(offset, _READ_BYTES, up_to="log_end_offset")
-        found = batches(data, False)
-        if not found:
-            raise ValueError(f"nothing to read at offset {offset} of {end}")
-        for batch in found:
-            ended = _batch(data, batch, records)
-            if ended or len(records) >= _PIECE_RECORDS:
-                yield Chunk(records, ended)
-                records = []
-        offset = found[-1].base_offset + found[-1].last_offset_delta + 1
-    yield Chunk(records, [])
+def _tell(partition: int, load: Load) -> None:
+    """What was passed over because it could not be read."""
+    if load.problem_count:
+        _LOG.warning(
+            "passing over %d damaged records of __consumer_offsets-%d",
+            load.problem_count, partition,
+        )  # fmt: skip
+    for offset, reason in load.problems:
+        _LOG.warning("__consumer_offsets-%d at offset %d: %s", partition, offset, reason)
 
 
-def _batch(data: bytes, batch: Batch, out: list[Loaded]) -> list[tuple[int, bool]]:
-    """Add the records of a batch; the transactions that it ends."""
-    try:
-        found = records_of(data, batch.position)
-    except BatchError as error:
-        _LOG.warning("passing over a damaged batch of __consumer_offsets at offset %d: %s",
-                     batch.base_offset, error)  # fmt: skip
-        return []
-    if not batch.control:
-        producer_id = batch.producer_id if batch.transactional else -1
-        out += [Loaded(one.offset, one.key, one.value, producer_id) for one in found]
-        return []
-    kinds = [_CONTROL_KEY.unpack_from(one.key)[1] for one in found if one.key is not None]
-    return [(batch.producer_id, kind == _COMMIT) for kind in kinds if kind in (_ABORT, _COMMIT)]
+def _all_pending(load: Load) -> list[tuple[int, Row]]:
+    """Commits of open transactions in the order of the log."""
+    found = []
+    while part := load.pending(_ROWS):
+        found += part
+    return sorted(found, key=lambda one: one[1][-1])
+
+
+def _key(row: Row) -> Key:
+    return row[:3]
+
+
+def _packed(row: Row) -> bytes:
+    _, _, _, offset, epoch, metadata, commit_ms, expire_ms, topic_id, _ = row
+    return pack(Committed(offset, epoch, metadata, commit_ms, expire_ms, topic_id or NO_TOPIC_ID))

@@ -6,18 +6,17 @@ here a topic is a name with the id that holds now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.committed import Committed, CommittedOffsets, pack, unpack
 from kbroker.group.expiry import chain, expired, orphans
+from kbroker.group.group import CommitCheck, Group
 from kbroker.group.outcome import NOTHING, CoordinatorRecord, Now, Outcome, Reply
-from kbroker.group.pending import PendingOffsets
+from kbroker.group.pending import Key, PendingOffsets
 from kbroker.group.shard import Shard
-from kbroker.group.simple import SimpleGroup
 from kbroker.metadata.records.classic_group import (
-    GroupMetadataKey,
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
     OffsetCommitKey,
@@ -74,15 +73,16 @@ class Fetch(NamedTuple):
 class Offsets:
     """The room. Not thread-safe: the control thread's."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, simple_group: Callable[[str], Group]) -> None:
+        """`simple_group` makes the group of one who commits without ever joining."""
         self._shard = shard
+        self._simple_group = simple_group
         self.committed = CommittedOffsets()
         self.pending = PendingOffsets()
         shard.replays(
             {
                 OffsetCommitKey: self._replay,
                 LegacyOffsetCommitKey: self._replay_legacy,
-                GroupMetadataKey: self._replay_group,
             }
         )
         shard.when_loaded(self._loaded)
@@ -120,7 +120,7 @@ class Offsets:
             answers.append(_topic(topic.name, topic.topic_id, results))
         return Outcome(records, {"topics": answers})
 
-    def _check_member(self, request: Commit, now: Now) -> Any:
+    def _check_member(self, request: Commit, now: Now) -> CommitCheck | None:
         group = self._shard.groups.get(request.group_id)
         if group is None:
             if request.generation < 0:
@@ -277,7 +277,7 @@ class Offsets:
 
     def _known(self, group: str) -> None:
         if group not in self._shard.groups:
-            self._shard.groups[group] = SimpleGroup(group)
+            self._simple_group(group)
 
     def _replay(self, record: CoordinatorRecord) -> None:
         key = cast(OffsetCommitKey, record.key)
@@ -298,21 +298,10 @@ class Offsets:
             CoordinatorRecord(OffsetCommitKey(key.group, key.topic, key.partition), newer)
         )
 
-    def _replay_group(self, record: CoordinatorRecord) -> None:
-        """A simple group ends."""
-        key = cast(GroupMetadataKey, record.key)
-        if record.value is None:
-            self._shard.groups.pop(key.group, None)
-
-    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> bool:
-        """A commit of a transaction; False for other records, which no transaction holds back."""
-        if not isinstance(record.key, OffsetCommitKey) or record.value is None:
-            return False
-        key = record.key
-        data = pack(_committed(cast(OffsetCommitValue, record.value)))
-        self.pending.put(producer_id, (key.group, key.topic, key.partition), data)
-        self._known(key.group)
-        return True
+    def put_pending(self, producer_id: int, key: Key, data: bytes | None) -> None:
+        """A commit of a transaction that is open; None where a later one overrules it."""
+        self.pending.put(producer_id, key, data)
+        self._known(key[0])
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """A transaction's marker: what it committed takes effect, or goes."""

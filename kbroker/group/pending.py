@@ -41,8 +41,8 @@ class PendingOffsets:
             return []
         return [key for key in self._producers if key[0] == group]
 
-    def put(self, producer_id: int, key: Key, data: bytes) -> None:
-        """A commit of a transaction."""
+    def put(self, producer_id: int, key: Key, data: bytes | None) -> None:
+        """A commit of a transaction; None where it has no effect any more."""
         self._of_producer.setdefault(producer_id, {})[key] = data
         producers = self._producers.get(key)
         if producers is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kbroker.group.classic.protocol import ClassicProtocol
 from kbroker.group.offsets import Offsets
-from kbroker.group.outcome import CoordinatorRecord
 from kbroker.group.shard import Shard
 
 
@@ -12,14 +12,10 @@ class Rooms:
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        self.offsets = Offsets(shard)
+        self.classic = ClassicProtocol(shard)
+        self.offsets = Offsets(shard, self.classic.simple_group)
 
-    def replay(self, record: CoordinatorRecord, producer_id: int = -1) -> None:
-        """Fold a record that was loaded; commits of a transaction are pending until it ends."""
-        if producer_id >= 0 and self.offsets.replay_pending(record, producer_id):
-            return
-        self.shard.replay(record)
-
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction's marker: its commits take effect or go."""
-        self.offsets.end_transaction(producer_id, committed)
+    def unload(self) -> None:
+        """The partition is given up: who waits is told so."""
+        self.classic.unload()
+        self.shard.timers.clear()

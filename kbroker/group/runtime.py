@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.ext.records import build
-from kbroker.group.loading import Chunk, Loader
+from kbroker.group.loading import Load, Loader, Loading, Piece
 from kbroker.group.outcome import (
     DEFERRED,
     Answer,
@@ -82,6 +82,9 @@ class Host(Protocol):
     def log(self, partition: int) -> LogPort | None:
         """The log of a partition of it, None where the disk denies it."""
 
+    def load(self, log: LogPort) -> Load:
+        """Begin to read a log; called on the loader's thread."""
+
     def batch_bytes_max(self) -> int:
         """max.message.bytes of it."""
 
@@ -117,18 +120,23 @@ class Slot:
         if self.state == FAILED:
             raise ClientError(ErrorCode.NOT_COORDINATOR)
 
-    def take(self, chunk: Chunk) -> None:
+    def take(self, piece: Piece) -> None:
         """Fold a piece of the partition into the state."""
-        for offset, key, value, producer_id in chunk.records:
+        if self.state != LOADING:
+            return
+        for offset, key, value in piece.others:
             record = self.decoder.decode(offset, key, value)
             if record is None:
                 continue
             try:
-                self.rooms.replay(record, producer_id)
+                self.shard.replay(record)
             except Exception as error:
                 self.decoder.tell_damaged(offset, f"{type(error).__name__}: {error}")
-        for producer_id, committed in chunk.ended:
-            self.rooms.end_transaction(producer_id, committed)
+        for (group, topic, partition), data in piece.commits:
+            self.rooms.offsets.put(group, topic, partition, data)
+        for one in piece.pending:
+            data_or_none = one.data if one.effective else None
+            self.rooms.offsets.put_pending(one.producer_id, one.key, data_or_none)
 
 
 class SlotReply:
@@ -206,9 +214,9 @@ class GroupCoordinator:
         slots, self._slots = self._slots, []
         for slot in slots:
             slot.state = FAILED
+            slot.rooms.unload()
             for reply in list(slot.waiting):
                 reply.fail(ErrorCode.NOT_COORDINATOR)
-            slot.shard.timers.clear()
 
     def stop(self) -> None:
         """Answer what waits, take nothing more."""
@@ -230,12 +238,20 @@ class GroupCoordinator:
                 self._carry_out(slot, slot.rooms.offsets.forget_topics(names, now), None)
 
     def _load(self, slot: Slot) -> None:
-        if slot.log is None:
+        log = slot.log
+        if log is None:
             slot.state = FAILED
-        elif slot.log.log_end_offset == slot.log.log_start_offset:
+        elif log.log_end_offset == log.log_start_offset:
             self._loaded(slot, None)
         else:
-            self._loader.load(slot.log, slot.take, lambda error: self._loaded(slot, error))
+            self._loader.load(
+                Loading(
+                    slot.partition,
+                    lambda: self._host.load(log),
+                    slot.take,
+                    lambda error: self._loaded(slot, error),
+                )
+            )
 
     def _loaded(self, slot: Slot, error: Exception | None) -> None:
         if slot.state != LOADING:

@@ -15,6 +15,7 @@ from kbroker.api.context import Endpoint, Services
 from kbroker.api.dispatch import Dispatcher
 from kbroker.clock import FakeClock
 from kbroker.config import BrokerConfig
+from kbroker.ext.offsets_rows import OffsetsFold
 from kbroker.metadata.store import MetadataStore
 from kbroker.protocol import ApiKey
 from kbroker.storage.manager import LogManager
@@ -54,6 +55,16 @@ class FakeRequest:
         self.closed = True
 
 
+class FakeLoad(OffsetsFold):
+    """The load of a log in memory."""
+
+    def __init__(self, log: FakeLog) -> None:
+        self._log = log
+
+    def step(self) -> list[tuple[int, bytes, bytes | None]]:
+        return self.feed(self._log.read(0, 0))
+
+
 class ControlPlane:
     """Handlers on a real metadata store, with logs and data plane that only note calls."""
 
@@ -69,6 +80,7 @@ class ControlPlane:
             self.config, self.store, self.logs, self.data_plane, self.clock,
             {"PLAINTEXT": Endpoint("localhost", 9092)}, self.posted.append,
         )  # fmt: skip
+        self.services._group_host.load = FakeLoad
         publish.reload_broker_settings(self.services)
         self.dispatcher = Dispatcher(self.services, registry.table())
 
