@@ -15,7 +15,7 @@ read is borrowed from the record. Free of state.
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kbroker.ext.wire cimport Slice
+from kbroker.ext.wire cimport Slice, Writer
 
 cdef enum:
     KEY_LEGACY_COMMIT = 0
@@ -36,9 +36,19 @@ ctypedef struct CommitValue:
     Slice metadata
     const uint8_t* topic_id         # NULL: none, or all zeros
 
+# Bytes of a key, and of a value of version 4, besides its strings and the lengths before them.
+cdef enum:
+    COMMIT_KEY_BYTES_MIN = 2 + 2 + 2 + 4
+    COMMIT_VALUE_BYTES_MAX = 2 + 8 + 4 + 3 + 8 + 8 + 1 + 2 + UUID_BYTES
+
 # The number that a coordinator's key begins with; -1: too short for one.
 cdef int16_t key_number(Slice key) noexcept nogil
 
 # NULL, or what is wrong, in words.
 cdef const char* read_commit_key(Slice key, CommitKey* out) noexcept nogil
 cdef const char* read_commit_value(Slice value, bint legacy, CommitValue* out) noexcept nogil
+
+# With room for COMMIT_KEY_BYTES_MIN and the two strings; COMMIT_VALUE_BYTES_MAX and the metadata.
+# A string over 32767 bytes sets w.full. Versions 1 (where something expires) to 4.
+cdef void put_commit_key(Writer* w, const CommitKey* key) noexcept nogil
+cdef void put_commit_value(Writer* w, const CommitValue* value, int16_t version) noexcept nogil

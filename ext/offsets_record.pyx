@@ -4,8 +4,9 @@ from libc.string cimport memcmp, memcpy
 
 from kbroker.ext.endian cimport load_i16
 from kbroker.ext.wire cimport (
-    Cursor, cursor_init, cursor_left, get_compact_string, get_i16, get_i32, get_i64, get_string,
-    get_tag_count, get_uuid, get_uvarint, skip,
+    Cursor, Writer, cursor_init, cursor_left, get_compact_string, get_i16, get_i32, get_i64,
+    get_string, get_tag_count, get_uuid, get_uvarint, put_compact_string, put_i16, put_i32,
+    put_i64, put_no_tags, put_raw, put_string, put_uvarint, skip,
 )
 
 cdef enum:
@@ -129,3 +130,31 @@ cdef const char* read_commit_value(Slice value, bint legacy, CommitValue* out) n
     if out.topic_id != NULL and memcmp(out.topic_id, zero_uuid, UUID_BYTES) == 0:
         out.topic_id = NULL
     return NULL
+
+
+cdef void put_commit_key(Writer* w, const CommitKey* key) noexcept nogil:
+    put_i16(w, KEY_COMMIT)
+    put_string(w, key.group.p, key.group.n)
+    put_string(w, key.topic.p, key.topic.n)
+    put_i32(w, key.partition)
+
+
+cdef void put_commit_value(Writer* w, const CommitValue* value, int16_t version) noexcept nogil:
+    put_i16(w, version)
+    put_i64(w, value.offset)
+    if version >= 3:
+        put_i32(w, value.leader_epoch)
+    if version >= 4:
+        put_compact_string(w, value.metadata.p, value.metadata.n)
+    else:
+        put_string(w, value.metadata.p, value.metadata.n)
+    put_i64(w, value.commit_timestamp)
+    if version == 1:
+        put_i64(w, value.expire_timestamp)
+    if version >= 4 and value.topic_id == NULL:
+        put_no_tags(w)
+    elif version >= 4:
+        put_uvarint(w, 1)
+        put_uvarint(w, TOPIC_ID_TAG)
+        put_uvarint(w, UUID_BYTES)
+        put_raw(w, value.topic_id, UUID_BYTES)

@@ -10,7 +10,6 @@ cdef class OffsetsFold:
     cdef dict ids                   # bytes by number
     cdef dict metadata              # str by its bytes
     cdef uint32_t next_entry
-    cdef uint32_t next_pending
     cdef readonly bint done
 
     cdef int check(self, int code) except -1
@@ -20,4 +19,5 @@ cdef class OffsetsFold:
     cdef object topic_id(self, int32_t number)
     cdef str metadata_of(self, const Commit* commit)
     cdef tuple row(self, const Entry* entry, const Commit* commit)
+    cdef bytes packed_commit(self, const Commit* commit)
     cdef int wants_done(self) except -1

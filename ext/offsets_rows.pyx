@@ -5,11 +5,12 @@ Strings are made once and shared by all rows that name them.
 """
 import os
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
 
 from kbroker.ext.batch cimport BATCH_OK, RECORDS_OFFSET, BatchInfo, batch_parse
 from kbroker.ext.byte_table cimport TableItem
@@ -18,6 +19,8 @@ from kbroker.ext.offsets_fold cimport (
     FOLD_MORE, FOLD_NO_CODEC, FOLD_OK, NO_TOPIC_ID, PROBLEMS_MAX, Commit, Entry, Fold, Other,
     Pending, fold_free, fold_init, fold_open, fold_open_plain, fold_problem, fold_records,
 )
+from kbroker.ext.offsets_record cimport UUID_BYTES
+from kbroker.ext.wire cimport store_i32, store_i64
 
 from kbroker.ext.records import DECOMPRESSED_BYTES_MAX as _LIMIT
 from kbroker.ext.records import BatchError, python_decompress
@@ -25,6 +28,7 @@ from kbroker.ext.records import BatchError, python_decompress
 cdef enum:
     OTHERS_KEPT_BYTES_MAX = 4 << 20
     METADATA_SHARED_MAX = 10000     # different ones remembered at a time
+    PACKED_BYTES = 8 + 4 + 8 + 8 + UUID_BYTES
 
 
 cdef class OffsetsFold:
@@ -164,6 +168,39 @@ cdef class OffsetsFold:
             commit.expire_timestamp, self.topic_id(commit.topic_id), commit.record_offset,
         )
 
+    cdef bytes packed_commit(self, const Commit* commit):
+        """See kbroker.group.committed."""
+        cdef Py_ssize_t size = PACKED_BYTES + commit.metadata_bytes
+        cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
+        cdef uint8_t* p = <uint8_t*> PyBytes_AS_STRING(made)
+        store_i64(p, commit.offset)
+        store_i32(p + 8, commit.leader_epoch)
+        store_i64(p + 12, commit.commit_timestamp)
+        store_i64(p + 20, commit.expire_timestamp)
+        if commit.topic_id == NO_TOPIC_ID:
+            memset(p + 28, 0, UUID_BYTES)
+        else:
+            memcpy(p + 28, self.fold.ids.items[commit.topic_id].p, UUID_BYTES)
+        if commit.metadata != NULL:
+            memcpy(p + PACKED_BYTES, commit.metadata, commit.metadata_bytes)
+        return made
+
+    def packed(self, int32_t most=1000):
+        """As `rows`, in the form in which the coordinator keeps them: (group, topic, partition,
+        int64 offset, int32 leader epoch, int64 commit timestamp, int64 expire timestamp, 16 bytes
+        topic id or zeros, metadata). Each commit comes once, by this or by `rows`."""
+        cdef Fold* fold = self.fold
+        cdef list found = []
+        cdef Entry* entry
+        self.wants_done()
+        while self.next_entry < fold.keys.count and len(found) < most:
+            entry = &fold.entries[self.next_entry]
+            self.next_entry += 1
+            if entry.live:
+                found.append((self.name(entry.group), self.name(entry.topic), entry.partition,
+                              self.packed_commit(&entry.commit)))
+        return found
+
     def rows(self, int32_t most=1000):
         """When done: at most so many of the commits that hold, each once; empty after the last.
         (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, expire
@@ -179,20 +216,31 @@ cdef class OffsetsFold:
                 found.append(self.row(entry, &entry.commit))
         return found
 
-    def pending(self, int32_t most=1000):
-        """When done: likewise the commits of transactions that are open at the end, each
-        (producer id, row)."""
+    def pending(self):
+        """When done: the commits of transactions that are open at the end, in the order of the
+        log: (producer id, effective, group, topic, partition, as `packed`). Where a commit of the
+        same key stands behind it in the log already, it is not effective: it will change nothing,
+        but until its transaction ends the offset is not stable."""
         cdef Fold* fold = self.fold
         cdef list found = []
         cdef Pending* pending
+        cdef Entry* entry
+        cdef uint32_t i
         self.wants_done()
-        while self.next_pending < fold.pairs.count and len(found) < most:
-            pending = &fold.pendings[self.next_pending]
-            self.next_pending += 1
-            if pending.live:
-                entry = &fold.entries[pending.entry]
-                found.append((pending.producer_id, self.row(entry, &pending.commit)))
-        return found
+        for i in range(fold.pairs.count):
+            pending = &fold.pendings[i]
+            if not pending.live:
+                continue
+            entry = &fold.entries[pending.entry]
+            effective = (not entry.live
+                         or pending.commit.record_offset > entry.commit.record_offset)
+            found.append((
+                pending.commit.record_offset, pending.producer_id, effective,
+                self.name(entry.group), self.name(entry.topic), entry.partition,
+                self.packed_commit(&pending.commit),
+            ))
+        found.sort()                    # no two have one offset: nothing else is compared
+        return [row[1:] for row in found]
 
     cdef int wants_done(self) except -1:
         if not self.done:

@@ -33,13 +33,21 @@ class Fold:
         """As OffsetsFold.rows, in the order of keys."""
         return [(*key, *commit) for key, commit in sorted(self.commits.items())]
 
+    def packed(self) -> list:
+        """As OffsetsFold.packed, in the order of keys."""
+        return [(*key, _packed(commit)) for key, commit in sorted(self.commits.items())]
+
     def pending(self) -> list:
-        """As OffsetsFold.pending, in the order of producers and keys."""
-        return sorted(
-            (producer, (*key, *commit))
+        """As OffsetsFold.pending."""
+        found = sorted(
+            (commit[-1], producer, key, commit)
             for producer, commits in self.pendings.items()
             for key, commit in commits.items()
         )
+        return [
+            (producer, self.commits.get(key, (-1,))[-1] < offset, *key, _packed(commit))
+            for offset, producer, key, commit in found
+        ]
 
     def _record(self, batch, record) -> None:
         if record.key is None or len(record.key) < 2:
@@ -91,3 +99,9 @@ def _commit(value, record_offset: int) -> tuple:
         None if topic_id == NO_UUID else topic_id,
         record_offset,
     )
+
+
+def _packed(commit: tuple) -> bytes:
+    offset, epoch, metadata, commit_ms, expire_ms, topic_id, _ = commit
+    head = struct.pack(">qiqq", offset, epoch, commit_ms, expire_ms)
+    return head + (topic_id or NO_UUID) + metadata.encode()

@@ -68,6 +68,7 @@ LAYERS = (
     "kbroker.ext.cleaner",
     "kbroker.ext.journal_recovery",
     "kbroker.ext.offsets_record",
+    "kbroker.ext.offsets_build",
     "kbroker.ext.offsets_fold",
     "kbroker.ext.offsets_rows",
     "kbroker.ext.offsets_load",
