@@ -9,7 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbroker.ext import cleaner, records
-from kbroker.ext.cleaner import Cleaner, CleaningInterruptedError, Throttle, UncleanableError, survey
+from kbroker.ext.cleaner import (
+    Cleaner,
+    CleaningInterruptedError,
+    Throttle,
+    UncleanableError,
+    survey,
+)
 from tests.reference.cleaner_history import (
     CODECS,
     RETENTION_MS,
