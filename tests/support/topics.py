@@ -17,8 +17,11 @@ class FakeTopics:
         self.version = 1
 
     def add(self, name: str, partitions: int, racks: Collection[str] = ()) -> bytes:
-        """A topic, or more partitions for one; its id follows from its name."""
-        topic_id = hashlib.md5(name.encode()).digest()
+        """A topic, or more partitions for one; its id follows from its name and from what came
+        before it."""
+        known = self._names.get(name)
+        told = f"{name} {self.version}".encode()
+        topic_id = known.topic_id if known else hashlib.md5(told).digest()
         info = TopicInfo(name, topic_id, partitions, [frozenset(racks)] * partitions)
         self._names[name] = self._ids[topic_id] = info
         self.version += 1

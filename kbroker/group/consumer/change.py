@@ -182,11 +182,16 @@ class Change:
             return new
         self.records.append(records.current_assignment(group.group_id, new))
         if not new.is_classic:
-            if new.state is MemberState.UNREVOKED_PARTITIONS:
-                self.room.timeouts.rebalance(group.group_id, new, self.now)
-            else:
-                self.room.timeouts.cancel_rebalance(group.group_id, new.member_id)
+            self.after(lambda: self._watch_rebalance(new))
         return new
+
+    def _watch_rebalance(self, member: Member) -> None:
+        """Who is to give up partitions has its rebalance timeout for it."""
+        timeouts, group_id = self.room.timeouts, self.group.group_id
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            timeouts.rebalance(group_id, member, self.now)
+        else:
+            timeouts.cancel_rebalance(group_id, member.member_id)
 
 
 def resolve(room: ConsumerProtocol, group_id: str, patterns: list[str], now: Now) -> Outcome | None:

@@ -56,6 +56,10 @@ def fence_members(
                 subscriptions.resolve(group.regexes[pattern].topics, ())
     metadata_hash = room.hashes.of_group(subscriptions.topics())
     change.records.append(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
-    for member in members:
-        room.timeouts.cancel_all(group.group_id, member.member_id)
+
+    def stop_timers() -> None:
+        for member in members:
+            room.timeouts.cancel_all(group.group_id, member.member_id)
+
+    change.after(stop_timers)
     return change.outcome(response)

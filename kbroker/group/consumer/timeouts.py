@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from kbroker.errors import ErrorCode
 from kbroker.group.consumer.member import Member
 from kbroker.group.outcome import Now, Outcome
 from kbroker.group.timers import Timers
@@ -18,6 +19,9 @@ SESSION: Final = "consumer session"
 REBALANCE: Final = "consumer rebalance"
 JOIN: Final = "consumer join"
 SYNC: Final = "consumer sync"
+
+_RETRY_MS: Final = 500
+"""When fencing could not be written, it is tried again so much later."""
 
 Fence = Callable[[str, str, str, int | None, Now], Outcome]
 """(group id, member id, why, the epoch it must still be in, now)"""
@@ -72,7 +76,14 @@ class Timeouts:
         now: Now,
         epoch: int | None = None,
     ) -> None:
-        def act(then: Now) -> Outcome:
-            return self._fence(group_id, member_id, kind, epoch, then)
+        def act(at: Now) -> Outcome:
+            outcome = self._fence(group_id, member_id, kind, epoch, at)
+
+            def then(error: ErrorCode) -> Outcome | None:
+                if error:
+                    self._set(kind, group_id, member_id, _RETRY_MS, at, epoch)
+                return outcome.then(error) if outcome.then else None
+
+            return outcome._replace(then=then)
 
         self._timers.schedule((kind, group_id, member_id), now.monotonic_ms + timeout_ms, act)
