@@ -6,16 +6,17 @@ here a topic is a name with the id that holds now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.committed import Committed, CommittedOffsets, pack, unpack
 from kbroker.group.expiry import chain, expired, orphans
-from kbroker.group.group import CommitCheck, Group
+from kbroker.group.group import CommitCheck
 from kbroker.group.outcome import NOTHING, CoordinatorRecord, Now, Outcome, Reply
 from kbroker.group.pending import Key, PendingOffsets
 from kbroker.group.shard import Shard
+from kbroker.group.simple import SimpleGroup
 from kbroker.metadata.records.classic_group import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
@@ -73,10 +74,8 @@ class Fetch(NamedTuple):
 class Offsets:
     """The room. Not thread-safe: the control thread's."""
 
-    def __init__(self, shard: Shard, simple_group: Callable[[str], Group]) -> None:
-        """`simple_group` makes the group of one who commits without ever joining."""
+    def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._simple_group = simple_group
         self.committed = CommittedOffsets()
         self.pending = PendingOffsets()
         shard.replays(
@@ -277,7 +276,7 @@ class Offsets:
 
     def _known(self, group: str) -> None:
         if group not in self._shard.groups:
-            self._simple_group(group)
+            self._shard.groups[group] = SimpleGroup(group)
 
     def _replay(self, record: CoordinatorRecord) -> None:
         key = cast(OffsetCommitKey, record.key)

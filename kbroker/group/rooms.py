@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbroker.group.classic.protocol import ClassicProtocol
+from kbroker.group.consumer.protocol import ConsumerProtocol
 from kbroker.group.offsets import Offsets
 from kbroker.group.shard import Shard
 
@@ -13,7 +14,8 @@ class Rooms:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.classic = ClassicProtocol(shard)
-        self.offsets = Offsets(shard, self.classic.simple_group)
+        self.consumer = ConsumerProtocol(shard)
+        self.offsets = Offsets(shard)
 
     def unload(self) -> None:
         """The partition is given up: who waits is told so."""
