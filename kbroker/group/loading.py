@@ -14,16 +14,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from kbroker.group.committed import NO_TOPIC_ID, Committed, pack
-from kbroker.group.pending import Key
-
 _LOG: Final = logging.getLogger("kbroker.group")
 
 _PIECES_AHEAD: Final = 4
 _ROWS: Final = 1_000
 
 Other = tuple[int, bytes, bytes | None]
-Row = tuple[str, str, int, int, int, str, int, int, bytes | None, int]
+Commit = tuple[str, str, int, bytes]
+Pending = tuple[int, bool, str, str, int, bytes]
 
 
 class Load(Protocol):
@@ -36,26 +34,18 @@ class Load(Protocol):
     @property
     def problems(self) -> list[tuple[int, str]]: ...
     def step(self) -> list[Other]: ...
-    def rows(self, most: int = ...) -> list[Row]: ...
-    def pending(self, most: int = ...) -> list[tuple[int, Row]]: ...
-
-
-class PendingCommit(NamedTuple):
-    """A commit of a transaction that is open; `effective` unless a later one overrules it."""
-
-    producer_id: int
-    key: Key
-    data: bytes
-    effective: bool
+    def packed(self, most: int = ...) -> list[Commit]: ...
+    def pending(self) -> list[Pending]: ...
 
 
 class Piece(NamedTuple):
-    """What is to be folded in: records other than commits of offsets as (offset, key, value), then
-    commits by key, packed."""
+    """What is to be folded in: records other than commits of offsets as (offset, key, value);
+    commits as (group, topic, partition, packed); commits of transactions that are open, with
+    producer id and whether none that stands behind overrules them."""
 
     others: Sequence[Other] = ()
-    commits: Sequence[tuple[Key, bytes]] = ()
-    pending: Sequence[PendingCommit] = ()
+    commits: Sequence[Commit] = ()
+    pending: Sequence[Pending] = ()
 
 
 class Loading(NamedTuple):
@@ -110,25 +100,11 @@ class Loader:
             if self._stopping:
                 return
         _tell(job.partition, load)
-        pending = _all_pending(load)
-        behind = {_key(row): -1 for _, row in pending}
-        while rows := load.rows(_ROWS):
-            for row in rows if behind else ():
-                if _key(row) in behind:
-                    behind[_key(row)] = row[-1]
-            self._pass_on(job, Piece(commits=[(_key(row), _packed(row)) for row in rows]))
+        while rows := load.packed(_ROWS):
+            self._pass_on(job, Piece(commits=rows))
+        pending = load.pending()
         if pending:
-            self._pass_on(
-                job,
-                Piece(
-                    pending=[
-                        PendingCommit(
-                            producer_id, _key(row), _packed(row), row[-1] > behind[_key(row)]
-                        )
-                        for producer_id, row in pending
-                    ]
-                ),
-            )
+            self._pass_on(job, Piece(pending=pending))
 
     def _pass_on(self, job: Loading, piece: Piece) -> None:
         self._ahead.acquire()
@@ -150,19 +126,3 @@ def _tell(partition: int, load: Load) -> None:
     for offset, reason in load.problems:
         _LOG.warning("__consumer_offsets-%d at offset %d: %s", partition, offset, reason)
 
-
-def _all_pending(load: Load) -> list[tuple[int, Row]]:
-    """Commits of open transactions in the order of the log."""
-    found = []
-    while part := load.pending(_ROWS):
-        found += part
-    return sorted(found, key=lambda one: one[1][-1])
-
-
-def _key(row: Row) -> Key:
-    return row[:3]
-
-
-def _packed(row: Row) -> bytes:
-    _, _, _, offset, epoch, metadata, commit_ms, expire_ms, topic_id, _ = row
-    return pack(Committed(offset, epoch, metadata, commit_ms, expire_ms, topic_id or NO_TOPIC_ID))

@@ -12,8 +12,10 @@ import logging
 import struct
 from typing import Final
 
+from kbroker.ext.offsets_build import commit_key, commit_value
 from kbroker.group.outcome import CoordinatorRecord
 from kbroker.metadata.records import classic_group, consumer_group
+from kbroker.metadata.records.classic_group import OffsetCommitKey, OffsetCommitValue
 from kbroker.metadata.records.frame import decode_key, decode_value, encode_key, encode_value
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.records.wire import RecordError
@@ -29,8 +31,29 @@ _COMPLAINTS_MAX: Final = 20
 
 def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Key and value as the log has them; a tombstone has no value."""
-    value = record.value
-    return encode_key(record.key), None if value is None else encode_value(value, record.version)
+    key, value = record.key, record.value
+    if isinstance(key, OffsetCommitKey):
+        return _encode_commit(key, value, record.version)
+    return encode_key(key), None if value is None else encode_value(value, record.version)
+
+
+def _encode_commit(
+    key: OffsetCommitKey, value: Record | None, version: int
+) -> tuple[bytes, bytes | None]:
+    """By hand: what is written most often."""
+    encoded = commit_key(key.group, key.topic, key.partition)
+    if value is None:
+        return encoded, None
+    assert isinstance(value, OffsetCommitValue)
+    return encoded, commit_value(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        value.topic_id,
+        version,
+    )
 
 
 class Decoder:

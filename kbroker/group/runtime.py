@@ -132,11 +132,11 @@ class Slot:
                 self.shard.replay(record)
             except Exception as error:
                 self.decoder.tell_damaged(offset, f"{type(error).__name__}: {error}")
-        for (group, topic, partition), data in piece.commits:
-            self.rooms.offsets.put(group, topic, partition, data)
-        for one in piece.pending:
-            data_or_none = one.data if one.effective else None
-            self.rooms.offsets.put_pending(one.producer_id, one.key, data_or_none)
+        offsets = self.rooms.offsets
+        for group, topic, partition, data in piece.commits:
+            offsets.put(group, topic, partition, data)
+        for producer_id, effective, group, topic, partition, data in piece.pending:
+            offsets.put_pending(producer_id, (group, topic, partition), data if effective else None)
 
 
 class SlotReply:
