@@ -1,0 +1,81 @@
+"""JoinGroup: a member joins its group, or joins again for the next generation.
+
+Behavior: the group's coordinator parks the request until every member has joined or the rebalance
+timeout is over. A member without an id is sent back with one first (KIP-394).
+
+Version notes:
+  v0: the session timeout is the rebalance timeout as well. v1: rebalance timeout. v2: throttle
+  time. v4: MEMBER_ID_REQUIRED. v5: static members (KIP-345). v6: flexible. v7: protocol type in the
+  answer, a protocol name that may be null. v8: the client's reason (KIP-800). v9: skip_assignment
+  (KIP-814).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from datetime import timedelta
+from typing import Any, Final
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.group.classic.requests import JoinRequest
+from kbroker.group.outcome import Now, Outcome, Reply
+from kbroker.group.rooms import Rooms
+from kbroker.protocol import ApiKey
+
+_FIRST_WITH_NULL_PROTOCOL: Final = 7
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    return {"error_code": code, "protocol_name": ""}
+
+
+@register(ApiKey.JOIN_GROUP, 0, 9, failed=_failed, parks=True)
+def join_group(request: Any, context: Context) -> Response:
+    """Answer a JoinGroup request."""
+    asked = _asked(request, context)
+    none = None if context.version >= _FIRST_WITH_NULL_PROTOCOL else ""
+
+    def shaped(response: Response) -> Response:
+        return {**response, "protocol_name": response.get("protocol_name") or none}
+
+    def operation(rooms: Rooms, reply: Reply, now: Now) -> Outcome:
+        outcome = rooms.classic.join(asked, lambda response: reply(shaped(response)), now)
+        if outcome.response is None:
+            return outcome
+        return outcome._replace(response=shaped(outcome.response))
+
+    return context.groups.handle(asked.group_id, context.answer, operation)
+
+
+def _asked(request: Any, context: Context) -> JoinRequest:
+    session_ms = request.session_timeout // _MILLISECOND
+    rebalance = getattr(request, "rebalance_timeout", None)
+    return JoinRequest(
+        version=context.version,
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=getattr(request, "group_instance_id", None),
+        client_id=context.client_id or "",
+        client_host=java_address(context.peer[0]),
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=session_ms if rebalance is None else rebalance // _MILLISECOND,
+        protocol_type=request.protocol_type,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        reason=getattr(request, "reason", None),
+    )
+
+
+def java_address(host: str) -> str:
+    """An address as Java prints one: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"/{host}"
+    if isinstance(address, ipaddress.IPv4Address):
+        return f"/{address}"
+    if address.ipv4_mapped is not None:
+        return f"/{address.ipv4_mapped}"
+    groups = address.packed.hex(":", 2).split(":")
+    return "/" + ":".join(f"{int(group, 16):x}" for group in groups)

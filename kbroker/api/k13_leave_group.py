@@ -1,0 +1,62 @@
+"""LeaveGroup: members leave their group, or an administrator removes them.
+
+Behavior: each member is answered by itself; the others of the group rebalance.
+
+Version notes:
+  v0-v2: one member, whose error is that of the whole. v1: throttle time. v3: several members,
+  static ones by their instance id (KIP-345). v4: flexible. v5: the client's reason (KIP-800).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.errors import ErrorCode
+from kbroker.group.classic.leave import answer
+from kbroker.group.classic.requests import LeaveRequest, LeavingMember
+from kbroker.group.outcome import Now, Outcome, Reply
+from kbroker.group.rooms import Rooms
+from kbroker.protocol import ApiKey
+
+_FIRST_WITH_MEMBERS: Final = 3
+
+
+def _asked(request: Any) -> LeaveRequest:
+    members = getattr(request, "members", None)
+    if members is None:
+        return LeaveRequest(request.group_id, (LeavingMember(request.member_id),))
+    leaving = (
+        LeavingMember(member.member_id, member.group_instance_id, getattr(member, "reason", None))
+        for member in members
+    )
+    return LeaveRequest(request.group_id, tuple(leaving))
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    """What a whole group is not known by, its members are not known by."""
+    if code != ErrorCode.UNKNOWN_MEMBER_ID or not hasattr(request, "members"):
+        return {"error_code": code}
+    members = _asked(request).members
+    return {"members": [answer(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in members]}
+
+
+@register(ApiKey.LEAVE_GROUP, 0, 5, failed=_failed)
+def leave_group(request: Any, context: Context) -> Response:
+    """Answer a LeaveGroup request."""
+    asked = _asked(request)
+
+    def operation(rooms: Rooms, reply: Reply, now: Now) -> Outcome:
+        outcome = rooms.classic.leave(asked, reply, now)
+        if context.version >= _FIRST_WITH_MEMBERS or outcome.response is None:
+            return outcome
+        return outcome._replace(response=_of_one(outcome.response))
+
+    return context.groups.handle(asked.group_id, context.answer, operation)
+
+
+def _of_one(response: Response) -> Response:
+    """The answer before members had answers of their own."""
+    members = response.get("members")
+    return {"error_code": members[0]["error_code"]} if members else response
