@@ -7,6 +7,7 @@ from outside. The first member that joins makes a real one of it, in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.group import OffsetExpiry
@@ -72,6 +73,10 @@ class SimpleGroup:
 
     def offset_expiry(self) -> OffsetExpiry:
         return _BY_COMMIT_TIME
+
+    def described(self) -> dict[str, Any]:
+        """As DescribeGroups tells it."""
+        return {"group_id": self.group_id, "group_state": self.state_name}
 
     def tombstones(self) -> Sequence[CoordinatorRecord]:
         return [CoordinatorRecord(GroupMetadataKey(self.group_id))]

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from kbroker.errors import DiskError
 from kbroker.protocol import ApiKey
 
 COMMIT, FETCH = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH
@@ -114,3 +115,198 @@ def test_a_restart_replays_the_log(groups):
     while groups.services.groups.loading:
         groups.run_posted()
     assert fetched(groups) == {("a", 0): 7, ("a", 1): 9}
+
+
+def test_deleting_offsets(groups):
+    commit(groups, p0=7, p1=8)
+    topics = [
+        {"name": "a", "partitions": [{"partition_index": index} for index in (0, 5)]},
+        {"name": "b", "partitions": [{"partition_index": 0}]},
+    ]
+    answer = groups.call(ApiKey.OFFSET_DELETE, 0, group_id="g", topics=topics)
+    assert answer["error_code"] == 0
+    codes = {
+        (topic["name"], one["partition_index"]): one["error_code"]
+        for topic in answer["topics"]
+        for one in topic["partitions"]
+    }
+    assert codes == {("a", 0): 0, ("a", 5): 3, ("b", 0): 3}
+    assert fetched(groups) == {("a", 1): 8}
+    for group, code in (("nobody", 69), ("", 24)):
+        answer = groups.call(ApiKey.OFFSET_DELETE, 0, group_id=group, topics=topics)
+        assert answer["error_code"] == code and not answer["topics"]
+
+
+def listed(control, version=5, **filters):
+    answer = control.call(ApiKey.LIST_GROUPS, version, **filters)
+    assert answer["error_code"] == 0
+    return sorted(group["group_id"] for group in answer["groups"])
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_listing_groups(groups, version):
+    for group in ("g", "h", ""):
+        commit(groups, group=group, p0=1)
+    assert listed(groups, version) == ["", "g", "h"]
+    if version >= 4:
+        assert listed(groups, version, states_filter=["empty"]) == ["", "g", "h"]
+        assert listed(groups, version, states_filter=["Stable", "nonsense"]) == []
+    if version >= 5:
+        assert listed(groups, version, types_filter=["CLASSIC"]) == ["", "g", "h"]
+        assert listed(groups, version, types_filter=["consumer"]) == []
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_describing_groups(groups, version):
+    commit(groups, p0=1)
+    asked = {"include_authorized_operations": True} if version >= 3 else {}
+    answer = groups.call(ApiKey.DESCRIBE_GROUPS, version, groups=["g", "nope"], **asked)
+    simple, missing = answer["groups"]
+    assert (simple["error_code"], simple["group_state"], simple["members"]) == (0, "Empty", [])
+    assert missing["group_state"] == "Dead"
+    assert missing["error_code"] == (69 if version >= 6 else 0)
+    if version >= 3:
+        assert simple["authorized_operations"] == 3400
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_deleting_groups(groups, version):
+    for group in ("g", "h"):
+        commit(groups, group=group, p0=1, p1=2)
+    answer = groups.call(ApiKey.DELETE_GROUPS, version, groups_names=["g", "nope", "g"])
+    assert {one["group_id"]: one["error_code"] for one in answer["results"]} == {"g": 0, "nope": 69}
+    assert listed(groups) == ["h"] and fetched(groups) == {}
+
+
+def test_an_answer_about_several_groups_waits_for_the_last_append(groups):
+    for group in "abcdef":
+        commit(groups, group=group, p0=1)
+    for index in range(50):
+        groups.log("__consumer_offsets", index).durable = False
+    request = groups.send(ApiKey.DELETE_GROUPS, 2, groups_names=["a", "b", "c"])
+    log, offset, _, _ = request.waits
+    assert log.log_end_offset == offset and log.high_watermark < offset
+    assert log is groups.log("__consumer_offsets", 99 % 50)  # c's, by Java's hash
+
+
+def test_the_topic_takes_its_offsets_along(groups):
+    groups.create("b")
+    commit(groups, p0=1)
+    commit(groups, topic="b", p0=2)
+    groups.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "a"}])
+    assert fetched(groups) == {("b", 0): 2}
+    groups.create("a")
+    assert fetched(groups) == {("b", 0): 2}
+
+
+def restarted(control):
+    """Fold the logs into new coordinators."""
+    control.services.groups.close()
+    control.services.groups.open()
+    while control.services.groups.loading:
+        control.run_posted()
+
+
+def test_a_topic_that_was_deleted_while_groups_were_not_there(groups):
+    groups.create("b")
+    commit(groups, p0=1)
+    commit(groups, topic="b", p0=2)
+    groups.services.groups.close()
+    groups.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "a"}])
+    groups.create("a")
+    restarted(groups)
+    assert fetched(groups) == {("b", 0): 2}
+    restarted(groups)
+    assert fetched(groups) == {("b", 0): 2}
+
+
+def test_while_a_partition_is_loading_clients_ask_again(groups):
+    commit(groups, p0=1)
+    groups.services.groups.close()
+    groups.services.groups.open()
+    assert commit(groups, p0=2) == [14]
+    assert groups.call(ApiKey.LIST_GROUPS, 5)["error_code"] == 14
+    (found,) = groups.call(FETCH, 8, groups=[{"group_id": "g", "topics": None}])["groups"]
+    assert found["error_code"] == 14
+    while groups.services.groups.loading:
+        groups.run_posted()
+    assert commit(groups, p0=2) == [0]
+
+
+def test_without_its_topic_the_coordinator_is_elsewhere(groups):
+    commit(groups, p0=1)
+    groups.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "__consumer_offsets"}])
+    assert commit(groups, p0=1) == [16]
+    groups.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=0)
+    assert fetched(groups) == {} and commit(groups, p0=1) == [0]
+
+
+def test_old_offsets_and_then_their_group_expire(control_with):
+    control = control_with(offsets_retention_minutes="10")
+    control.create("a", 2)
+    control.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=0)
+    groups = control.services.groups
+    commit(control, p0=1)
+    control.clock.advance(400_000)
+    commit(control, p1=1)
+    control.clock.advance(200_000)
+    groups.run_due(control.clock.monotonic_ms())
+    assert fetched(control) == {("a", 1): 1} and listed(control) == ["g"]
+    control.clock.advance(600_000)
+    groups.run_due(control.clock.monotonic_ms())
+    assert fetched(control) == {} and listed(control) == []
+    assert groups.next_due_ms() > control.clock.monotonic_ms()
+
+
+def test_a_retention_that_the_client_asks_for(groups):
+    partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}
+    groups.call(
+        COMMIT, 3, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+        retention_time=1000, topics=[{"name": "a", "partitions": [partition]}],
+    )  # fmt: skip
+    groups.clock.advance(600_000)
+    groups.services.groups.run_due(groups.clock.monotonic_ms())
+    assert fetched(groups) == {}
+
+
+def test_metadata_has_a_limit(groups):
+    texts = ["x" * 4096, "x" * 4097, "\N{DNA DOUBLE HELIX}" * 2048, "\N{DNA DOUBLE HELIX}" * 2049]
+    codes = []
+    for text in texts:
+        partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": text}
+        answer = groups.call(
+            COMMIT, 9, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+            topics=[{"name": "a", "partitions": [partition]}],
+        )  # fmt: skip
+        codes.append(answer["topics"][0]["partitions"][0]["error_code"])
+    assert codes == [0, 12, 0, 12]
+    groups_asked = [{"group_id": "g", "topics": [{"name": "a", "partition_indexes": [0]}]}]
+    answer = groups.call(FETCH, 8, groups=groups_asked)
+    assert answer["groups"][0]["topics"][0]["partitions"][0]["metadata"] == texts[2]
+
+
+def test_a_commit_that_no_batch_can_hold(groups):
+    groups.create("b", 5000)
+    partitions = [
+        {"partition_index": index, "committed_offset": 5, "committed_metadata": "x" * 400}
+        for index in range(5000)
+    ]
+    answer = groups.call(
+        COMMIT, 9, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+        topics=[{"name": "b", "partitions": partitions}],
+    )  # fmt: skip
+    assert {one["error_code"] for one in answer["topics"][0]["partitions"]} == {-1}
+    assert fetched(groups) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    ((DiskError("x", OSError(28, "full")), 15), (DiskError("x", "broken"), 16)),
+)
+def test_what_the_disk_denies(groups, monkeypatch, error, code):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(type(groups.log("__consumer_offsets")), "append", fail)
+    assert commit(groups, p0=1, p9=1) == [3, code]
+    assert fetched(groups) == {}

@@ -1,0 +1,38 @@
+"""ListGroups: the groups that this broker coordinates, of both protocols.
+
+Behavior: fails as a whole while a partition of `__consumer_offsets` is loading; one that the disk
+denies is left out. Filters are alternatives, whatever their case; what no group can be matches
+none.
+
+Version notes:
+  v1: throttle time. v3: flexible. v4: states (KIP-518). v5: types (KIP-848).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.protocol import ApiKey
+
+
+@register(ApiKey.LIST_GROUPS, 0, 5)
+def list_groups(request: Any, context: Context) -> Response:
+    """Answer a ListGroups request."""
+    states = {one.strip().lower() for one in getattr(request, "states_filter", ())}
+    kinds = {one.lower() for one in getattr(request, "types_filter", ())}
+    return {
+        "groups": [
+            {
+                "group_id": group.group_id,
+                "protocol_type": group.protocol_type or "",
+                "group_state": group.state_name,
+                "group_type": group.kind.capitalize(),
+            }
+            for rooms in context.groups.all_rooms()
+            for group in rooms.shard.groups.values()
+            if (not states or group.state_name.lower() in states)
+            and (not kinds or group.kind in kinds)
+        ]
+    }
