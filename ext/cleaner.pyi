@@ -14,6 +14,7 @@ class Cleanable(NamedTuple):
     cleanable_bytes: int
     overdue_ms: int
     min_ratio: float
+    deletes: bool
     reset: str
 
 class Cleaned(NamedTuple):
@@ -29,6 +30,7 @@ class Cleaned(NamedTuple):
     segments_after: int
 
 def survey(log: Log, checkpoint: int | None, now_ms: int) -> Cleanable | None: ...
+def compacted(log: Log) -> bool: ...
 def key_hash(key: bytes, secret: bytes) -> bytes: ...
 @final
 class Throttle:

@@ -51,6 +51,7 @@ class Cleanable(NamedTuple):
     cleanable_bytes: int
     overdue_ms: int             # how long max.compaction.lag.ms has been over
     min_ratio: float            # min.cleanable.dirty.ratio
+    deletes: bool               # cleanup.policy has delete, too
     reset: str                  # why the checkpoint could not be taken, or ""
 
 
@@ -89,7 +90,13 @@ def survey(Log log not None, checkpoint, int64_t now_ms):
         return None
     return Cleanable(found.first_dirty, found.first_uncleanable, found.clean_bytes,
                      found.cleanable_bytes, found.overdue_ms,
-                     log.core.cfg.min_cleanable_ppb / 1e9, _RESET[found.reset])
+                     log.core.cfg.min_cleanable_ppb / 1e9, bool(log.core.cfg.cleanup_delete),
+                     _RESET[found.reset])
+
+
+def compacted(Log log not None):
+    """cleanup.policy has compact."""
+    return bool(log.core.cfg.cleanup_compact)
 
 
 def key_hash(bytes key not None, bytes secret not None):
@@ -154,12 +161,12 @@ cdef class Cleaner:
         pass_free(&self.core)
 
     def stop(self):
-        """End the cleaning at hand soon; it raises CleaningInterruptedError, and so does every later
-        one."""
+        """End the cleaning at hand soon: it raises CleaningInterruptedError, as every later one."""
         atomic_store_i32(&self.stopped, 1)
 
     def clean(self, Log log not None, cleanable not None, int64_t now_ms):
-        """Clean a log: Cleaned. CleaningInterruptedError, UncleanableError, DiskError, MemoryError."""
+        """Clean a log: Cleaned. CleaningInterruptedError, UncleanableError, DiskError, or
+        MemoryError."""
         cdef int64_t first_dirty = cleanable.first_dirty
         cdef int64_t first_uncleanable = cleanable.first_uncleanable
         cdef int code

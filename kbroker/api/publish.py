@@ -91,6 +91,8 @@ def reload_broker_settings(services: Services) -> None:
     limit_connections(services)
     configure_topics(services, list(image.topics))
     services.groups.reconfigure()
+    if services.logs.cleaner is not None:
+        services.logs.cleaner.reconfigure()
 
 
 def limit_connections(services: Services) -> None:

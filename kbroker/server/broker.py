@@ -35,6 +35,7 @@ from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.server import journal
 from kbroker.server.control import ControlThread, Mailbox
 from kbroker.server.upkeep import Upkeep
+from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.manager import LogManager, Opening
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -63,6 +64,7 @@ class Broker:
         self._mailbox: Mailbox | None = None
         self._services: Services | None = None
         self._upkeep: Upkeep | None = None
+        self._cleaner: LogCleaner | None = None
 
     # ---- start
 
@@ -106,10 +108,12 @@ class Broker:
             store.snapshot_when_due,
         )
         self._upkeep = Upkeep(self.config, logs, self._clock)
+        self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock)
         data_plane.engine.start()
         self._serving = True
         self._control.start()
         self._upkeep.start()
+        self._cleaner.start()
         self._told_where()
 
     def _announce(self) -> None:
@@ -269,6 +273,8 @@ class Broker:
             self._control.stop()
         if self._upkeep is not None:
             self._upkeep.stop()
+        if self._cleaner is not None:
+            self._cleaner.stop()
         clean = self._close_logs(self._data_plane, self._store)
         runfile.remove(self.directory)
         self._store.close()

@@ -121,6 +121,13 @@ LogOpener = Callable[[Opening], LogPort]
 Key = tuple[str, int]
 
 
+class CleanerPort(Protocol):
+    """What the log cleaner is told (kbroker.storage.cleaner); the control thread's."""
+
+    def forget(self, keys: list[Key]) -> None: ...
+    def reconfigure(self) -> None: ...
+
+
 class LogManager:
     """See the module."""
 
@@ -128,6 +135,7 @@ class LogManager:
         self.directory = directory
         self.offline: dict[Key, str] = {}
         self.started_clean = True
+        self.cleaner: CleanerPort | None = None
         self._open_log = open_log
         self._threads = threads
         self._logs: dict[Key, LogPort] = {}
@@ -256,7 +264,8 @@ class LogManager:
         `due_ms` is of the monotonic clock. Answers the logs that were taken out.
         """
         taken = []
-        for partition in partitions:
+        keys = [(topic, partition) for partition in partitions]
+        for _, partition in keys:
             log = self._logs.pop((topic, partition), None)
             self.offline.pop((topic, partition), None)
             if log is not None:
@@ -274,11 +283,14 @@ class LogManager:
             with self._lock:
                 self._dying.append((due_ms, target))
         sync_directory(self.directory)
+        if self.cleaner is not None:
+            self.cleaner.forget(keys)
         return taken
 
     # ---- any thread
 
-    def _snapshot(self) -> list[tuple[Key, LogPort]]:
+    def snapshot(self) -> list[tuple[Key, LogPort]]:
+        """All logs as they are now."""
         return list(self._logs.copy().items())
 
     def retain(self, now_ms: int) -> int:
@@ -296,7 +308,7 @@ class LogManager:
     def _each(self, what: str, do: Callable[[LogPort], int]) -> int:
         """Do something with every log; what fails is told, unless the log is gone by now."""
         total = 0
-        for key, log in self._snapshot():
+        for key, log in self.snapshot():
             try:
                 total += do(log)
             except Exception as error:
@@ -326,7 +338,7 @@ class LogManager:
         self._write(HIGH_WATERMARKS, lambda log: log.high_watermark)
 
     def _write(self, name: str, ask: Callable[[LogPort], int | None]) -> None:
-        offsets = {key: ask(log) for key, log in self._snapshot()}
+        offsets = {key: ask(log) for key, log in self.snapshot()}
         kept = {key: offset for key, offset in offsets.items() if offset is not None}
         if self._written.get(name) != kept:
             write_offset_checkpoint(self.directory / name, kept)
@@ -341,7 +353,7 @@ class LogManager:
         """
         failed = False
         flushed: dict[Key, tuple[int, int, int]] = {}
-        for key, log in self._snapshot():
+        for key, log in self.snapshot():
             try:
                 log.close(clean=True, sync=False)
                 flushed[key] = (log.log_end_offset, log.log_start_offset, log.high_watermark)

@@ -1,0 +1,318 @@
+"""The log cleaner: which compacted log is cleaned next, by whom, and how far each one is clean.
+
+`log.cleaner.threads` threads look for the log with the largest share of dirty bytes among those
+that are due: beyond min.cleanable.dirty.ratio, or with records that max.compaction.lag.ms has
+caught up with. The bytes are kbroker.ext.cleaner's. A thread that finds nothing sleeps for
+`log.cleaner.backoff.ms`.
+
+`cleaner-offset-checkpoint` holds the first offset of each log that no cleaning has seen. It is
+written after every cleaning, and when a topic is deleted, lest one of the same name inherits it. A
+crash may leave one that is older than the logs: what was cleaned is cleaned again.
+
+A log that the disk has no room for is told once and tried again later, ever more seldom; one that
+holds what cannot be read is told once and left alone until the next start.
+
+Concurrency. `_lock` guards all state; no cleaning holds it. At most one thread is at a partition,
+also across a deletion and a new topic of the name: the files of the old one have the same names.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final, NamedTuple
+
+from kbroker.clock import Clock
+from kbroker.config import BrokerConfig
+from kbroker.errors import CorruptFileError, DiskError
+from kbroker.ext.cleaner import (
+    Cleanable,
+    Cleaned,
+    Cleaner,
+    CleaningInterruptedError,
+    Throttle,
+    UncleanableError,
+    compacted,
+    survey,
+)
+from kbroker.ext.log import Log
+from kbroker.files import read_offset_checkpoint, write_offset_checkpoint
+from kbroker.storage.checkpoints import CLEANER_OFFSETS
+from kbroker.storage.manager import Key, LogManager
+
+_LOG: Final = logging.getLogger("kbroker.cleaner")
+
+_MAP_BYTES_MAX: Final = 2**31 - 1
+_RETRY_MIN_MS: Final = 1_000
+_RETRY_MAX_MS: Final = 300_000
+
+
+class CleanerSettings(NamedTuple):
+    """log.cleaner.* as they hold now; all can change while the broker runs."""
+
+    threads: int
+    map_bytes: int
+    load_factor: float
+    io_bytes: int
+    bytes_per_second: float
+    backoff_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CleanerSettings:
+        """What the configuration says."""
+        return cls(
+            config.integer("log.cleaner.threads"),
+            config.integer("log.cleaner.dedupe.buffer.size"),
+            float(str(config.value("log.cleaner.io.buffer.load.factor"))),
+            config.integer("log.cleaner.io.buffer.size"),
+            float(str(config.value("log.cleaner.io.max.bytes.per.second"))),
+            config.integer("log.cleaner.backoff.ms"),
+        )
+
+
+class Work(NamedTuple):
+    """A log to be cleaned, which is marked as being so."""
+
+    key: Key
+    log: Log
+    cleanable: Cleanable
+
+
+class LogCleaner:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, logs: LogManager, clock: Clock) -> None:
+        self._config = config
+        self._logs = logs
+        self._clock = clock
+        self._settings = CleanerSettings.of(config)
+        self._throttle = Throttle(self._settings.bytes_per_second)
+        self._lock = threading.Lock()
+        self._checkpoint: dict[Key, int] = {}
+        self._busy: set[Key] = set()
+        self._uncleanable: dict[Key, Log] = {}
+        self._retries: dict[Key, tuple[int, int]] = {}
+        self._workers: list[_Worker] = []
+        self._running = False
+
+    # ---- start, stop, settings: one thread at a time (the broker's, then the control thread)
+
+    def start(self) -> None:
+        """Read the checkpoint and begin; nothing where log.cleaner.enable is false."""
+        try:
+            self._checkpoint = read_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS)
+        except CorruptFileError as error:
+            _LOG.warning("%s; going on without it", error)
+        if not self._config.flag("log.cleaner.enable"):
+            _LOG.warning("log.cleaner.enable=false: compacted topics grow for ever")
+            return
+        self._running = True
+        self._start_workers()
+
+    def _start_workers(self) -> None:
+        try:
+            hands = [self.new_cleaner() for _ in range(self._settings.threads)]
+        except ValueError as error:
+            _LOG.error("no compaction: %s; raise log.cleaner.dedupe.buffer.size", error)
+            return
+        for index, cleaner in enumerate(hands):
+            worker = _Worker(self, cleaner, self._settings.backoff_ms, index)
+            self._workers.append(worker)
+            worker.start()
+
+    def new_cleaner(self) -> Cleaner:
+        """The hands of one thread, with its share of the memory."""
+        settings = self._settings
+        share = max(settings.threads, 1)
+        return Cleaner(
+            self._throttle,
+            map_bytes=min(settings.map_bytes // share, _MAP_BYTES_MAX),
+            load_factor=settings.load_factor,
+            io_bytes=settings.io_bytes // share // 2,
+        )
+
+    def reconfigure(self) -> None:
+        """Settings may have changed: other threads take over, those at work stop as they are."""
+        before, self._settings = self._settings, CleanerSettings.of(self._config)
+        self._throttle.set_rate(self._settings.bytes_per_second)
+        rate = self._settings.bytes_per_second
+        if self._running and self._settings != before._replace(bytes_per_second=rate):
+            for worker in self._workers:
+                worker.stop()
+            self._workers = [worker for worker in self._workers if worker.is_alive()]
+            self._start_workers()
+
+    def stop(self) -> None:
+        """End; a cleaning at hand is given up."""
+        self._running = False
+        for worker in self._workers:
+            worker.stop()
+        for worker in self._workers:
+            worker.join()
+        self._workers.clear()
+
+    # ---- the checkpoint
+
+    def forget(self, keys: list[Key]) -> None:
+        """These partitions were deleted. The control thread's."""
+        with self._lock:
+            known = [key for key in keys if self._checkpoint.pop(key, None) is not None]
+            for key in keys:
+                self._uncleanable.pop(key, None)
+                self._retries.pop(key, None)
+            if known:
+                self._write_checkpoint()
+
+    def _write_checkpoint(self) -> None:
+        kept = {key: at for key, at in self._checkpoint.items() if self._logs.get(*key) is not None}
+        try:
+            write_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS, kept)
+        except DiskError as error:
+            _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
+
+    # ---- which log is next
+
+    def _due(self, key: Key, log: Log) -> Cleanable | None:
+        """What of it is to be cleaned now."""
+        now_ms = self._clock.wall_ms()
+        found = survey(log, self._checkpoint.get(key), now_ms)
+        if found is None:
+            return None
+        if found.reset:
+            if not found.deletes or found.first_dirty > self._checkpoint[key]:
+                _LOG.info("%s-%d: %s; beginning at %d", *key, found.reset, found.first_dirty)
+            self._checkpoint[key] = found.first_dirty
+        if not found.cleanable_bytes:
+            return None
+        if found.overdue_ms > 0 or dirty_ratio(found) > found.min_ratio:
+            return found
+        return None
+
+    def take(self) -> Work | None:
+        """The dirtiest log that is due; it is nobody else's until `clean` is done with it."""
+        now_ms = self._clock.monotonic_ms()
+        best: Work | None = None
+        with self._lock:
+            for key, log in self._logs.snapshot():
+                if not isinstance(log, Log) or log.offline or key in self._busy:
+                    continue
+                if self._uncleanable.get(key) is log or self._retries.get(key, (0, 0))[0] > now_ms:
+                    continue
+                found = self._due(key, log)
+                if found is not None and (
+                    best is None or dirty_ratio(found) > dirty_ratio(best.cleanable)
+                ):
+                    best = Work(key, log, found)
+            if best is not None:
+                self._busy.add(best.key)
+        return best
+
+    # ---- cleaning
+
+    def clean(self, cleaner: Cleaner, work: Work) -> bool:
+        """Clean what was taken: whether that went well. What went wrong is told."""
+        began_ms = self._clock.monotonic_ms()
+        done: Cleaned | None = None
+        try:
+            done = cleaner.clean(work.log, work.cleanable, self._clock.wall_ms())
+            _tell(work.key, done, self._clock.monotonic_ms() - began_ms)
+        except CleaningInterruptedError:
+            pass
+        except (DiskError, MemoryError) as error:
+            self._try_later(work, error)
+        except UncleanableError as error:
+            self._leave_alone(work, error)
+        except Exception as error:
+            _LOG.exception("cleaning %s-%d", *work.key)
+            self._leave_alone(work, error)
+        finally:
+            self._done(work, done)
+        return done is not None
+
+    def _done(self, work: Work, done: Cleaned | None) -> None:
+        with self._lock:
+            self._busy.discard(work.key)
+            if done is not None and self._logs.get(*work.key) is work.log:
+                self._retries.pop(work.key, None)
+                self._checkpoint[work.key] = done.end_offset
+                self._write_checkpoint()
+
+    def _try_later(self, work: Work, error: Exception) -> None:
+        with self._lock:
+            _, waited = self._retries.get(work.key, (0, 0))
+            wait_ms = min(max(2 * waited, self._settings.backoff_ms, _RETRY_MIN_MS), _RETRY_MAX_MS)
+            self._retries[work.key] = (self._clock.monotonic_ms() + wait_ms, wait_ms)
+        if not waited:
+            _LOG.error("cleaning %s-%d: %s; it is tried again later", *work.key, error)
+
+    def _leave_alone(self, work: Work, error: Exception) -> None:
+        with self._lock:
+            self._uncleanable[work.key] = work.log
+        _LOG.error("%s-%d is not compacted any more: %s", *work.key, error)
+
+    def retain(self) -> None:
+        """Retention of compacted logs, and the files that their cleaning left."""
+        now_ms = self._clock.wall_ms()
+        for key, log in self._logs.snapshot():
+            with self._lock:
+                if not isinstance(log, Log) or log.offline or not compacted(log):
+                    continue
+                if key in self._busy:
+                    continue
+            try:
+                log.delete_old_segments(now_ms)
+                log.unlink_deleted()
+            except DiskError as error:
+                if self._logs.get(*key) is log:
+                    _LOG.error("retention of %s-%d: %s", *key, error)
+
+    def run_once(self, cleaner: Cleaner) -> bool:
+        """Clean the log that is next: whether there was one, and it went well."""
+        work = self.take()
+        cleaned = work is not None and self.clean(cleaner, work)
+        self.retain()
+        return cleaned
+
+
+class _Worker(threading.Thread):
+    """One cleaner thread."""
+
+    def __init__(self, owner: LogCleaner, cleaner: Cleaner, backoff_ms: int, index: int) -> None:
+        super().__init__(name=f"cleaner-{index}", daemon=True)
+        self._owner = owner
+        self._cleaner = cleaner
+        self._backoff_ms = backoff_ms
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """End soon; does not wait."""
+        self._stopping.set()
+        self._cleaner.stop()
+
+    def run(self) -> None:
+        """Until stopped."""
+        while not self._stopping.is_set():
+            try:
+                cleaned = self._owner.run_once(self._cleaner)
+            except Exception:
+                _LOG.exception("the log cleaner")
+                cleaned = False
+            if not cleaned:
+                self._stopping.wait(max(self._backoff_ms, 1) / 1000)
+
+
+def dirty_ratio(found: Cleanable) -> float:
+    """Share of the bytes that no cleaning has seen."""
+    total = found.clean_bytes + found.cleanable_bytes
+    return found.cleanable_bytes / total if total else 0.0
+
+
+def _tell(key: Key, done: Cleaned, took_ms: int) -> None:
+    _LOG.info(
+        "cleaned %s-%d up to offset %d: %d of %d records and %d of %d bytes stay, in %d segments "
+        "for %d, after %d ms",
+        *key, done.end_offset, done.written_records, done.read_records, done.written_bytes,
+        done.read_bytes, done.segments_after, done.segments_before, took_ms,
+    )  # fmt: skip
+    if done.keyless_records:
+        _LOG.warning("%s-%d: %d records without a key removed", *key, done.keyless_records)
