@@ -27,6 +27,7 @@ from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
 from kbroker.config.definitions import GROUP as GROUP_KEYS
 from kbroker.config.definitions import TOPIC as TOPIC_KEYS
 from kbroker.config.definitions import find_broker_key
+from kbroker.config.group import validate_group
 from kbroker.config.topic import validate_topic
 from kbroker.config.types import (
     LIST,
@@ -145,6 +146,8 @@ def validate(
             validate_topic(context.config, settings)
         elif kind == BROKERS:
             _validate_broker(context, resource, settings)
+        elif kind == GROUPS:
+            validate_group(context.config, settings)
         else:
             for name, value in settings.items():
                 if name not in _KEYS[kind]:

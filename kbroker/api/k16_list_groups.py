@@ -28,7 +28,7 @@ def list_groups(request: Any, context: Context) -> Response:
                 "group_id": group.group_id,
                 "protocol_type": group.protocol_type or "",
                 "group_state": group.state_name,
-                "group_type": group.kind.capitalize(),
+                "group_type": group.kind,
             }
             for rooms in context.groups.all_rooms()
             for group in rooms.shard.groups.values()
