@@ -1,0 +1,132 @@
+"""Coordinators that are broken on purpose. A model that lets one of them pass proves nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from kbroker.group.classic.group import ClassicGroup
+from kbroker.group.classic.heartbeat import ANSWERS
+from kbroker.group.outcome import Outcome
+from kbroker.group.rooms import Rooms
+
+Break = Callable[[Rooms], None]
+_SELDOM = 40
+
+
+def heartbeats_of_any_generation(rooms: Rooms) -> None:
+    """A member that missed a rebalance is told that all is well."""
+    heartbeat = rooms.classic.heartbeat
+
+    def broken(request: Any, reply: Any, now: Any) -> Outcome:
+        group = rooms.shard.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            request = request._replace(generation=group.generation)
+        outcome = heartbeat(request, reply, now)
+        return ANSWERS[0] if outcome is ANSWERS[27] else outcome
+
+    rooms.classic.heartbeat = broken  # type: ignore[method-assign]
+
+
+def commits_of_anybody(rooms: Rooms) -> None:
+    """A commit is taken from whoever sends it."""
+    rooms.offsets._check_member = lambda request, now: None  # type: ignore[method-assign]
+
+
+def commits_that_are_lost(rooms: Rooms) -> None:
+    """Now and then a commit is answered and not written."""
+    commit, turns = rooms.offsets.commit, itertools.count(1)
+
+    def broken(request: Any, reply: Any, now: Any) -> Outcome:
+        outcome = commit(request, reply, now)
+        return outcome._replace(records=()) if next(turns) % _SELDOM == 0 else outcome
+
+    rooms.offsets.commit = broken  # type: ignore[method-assign]
+
+
+def members_that_never_expire(rooms: Rooms) -> None:
+    """Sessions are watched, but it has no consequence."""
+    over = rooms.classic._rebalance._session_over
+
+    def broken(group: ClassicGroup, member: Any, now: Any) -> Outcome:
+        rooms.classic._rebalance.watch(group, member, now)
+        return over(group, member, now) if member.is_new else Outcome()
+
+    rooms.classic._rebalance._session_over = broken  # type: ignore[method-assign]
+
+
+def syncs_that_are_forgotten(rooms: Rooms) -> None:
+    """Now and then a member that waits for its assignment is not told."""
+    tell, turns = rooms.classic._rebalance.tell_assignments, itertools.count(1)
+
+    def broken(group: ClassicGroup, now: Any) -> None:
+        for member in group.members.values():
+            if member.sync is not None and next(turns) % _SELDOM == 0:
+                member.sync = None
+        tell(group, now)
+
+    rooms.classic._rebalance.tell_assignments = broken  # type: ignore[method-assign]
+
+
+def joins_that_are_answered_twice(rooms: Rooms) -> None:
+    """An answer is given and parked all the same."""
+    join, turns = rooms.classic.join, itertools.count(1)
+
+    def broken(request: Any, reply: Any, now: Any) -> Outcome:
+        outcome = join(request, reply, now)
+        if outcome.response is None and next(turns) % _SELDOM == 0:
+            reply({"error_code": 27})
+        return outcome
+
+    rooms.classic.join = broken  # type: ignore[method-assign]
+
+
+def generations_written_wrong(rooms: Rooms) -> None:
+    """What is written is not what the members are told."""
+    of = rooms.classic._records.of
+
+    def broken(group: ClassicGroup, assignments: Any) -> Any:
+        record = of(group, assignments)
+        if group.members:
+            record.value.generation -= 1
+        return record
+
+    rooms.classic._records.of = broken  # type: ignore[method-assign]
+
+
+def assignments_of_others(rooms: Rooms) -> None:
+    """Now and then a member gets what the leader meant for another."""
+    assign, turns = rooms.classic._syncs._assign, itertools.count(1)
+
+    def broken(group: ClassicGroup, given: dict[str, bytes], now: Any) -> Outcome:
+        if next(turns) % 10 == 0 and len(given) > 1:
+            names = list(given)
+            given[names[1]] = given[names[0]]
+        return assign(group, given, now)
+
+    rooms.classic._syncs._assign = broken  # type: ignore[method-assign]
+
+
+def offsets_that_are_not_replayed(rooms: Rooms) -> None:
+    """Now and then a restart passes over a committed offset."""
+    replay, turns = rooms.shard.replay, itertools.count(1)
+
+    def broken(record: Any) -> None:
+        if next(turns) % 200 or not hasattr(record.key, "partition"):
+            replay(record)
+
+    rooms.shard.replay = broken  # type: ignore[method-assign]
+
+
+CLASSIC: tuple[Break, ...] = (
+    heartbeats_of_any_generation,
+    commits_of_anybody,
+    commits_that_are_lost,
+    members_that_never_expire,
+    syncs_that_are_forgotten,
+    joins_that_are_answered_twice,
+    generations_written_wrong,
+    assignments_of_others,
+    offsets_that_are_not_replayed,
+)

@@ -1,0 +1,93 @@
+"""What clients may be told, known from what they were told before. It never looks inside.
+
+Everything is kept by group: the highest generation that any member was told of; who owns what in a
+generation; what was committed, as far as it was answered.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from tests.model.formats import Partition
+
+
+class BrokenPromiseError(AssertionError):
+    """The coordinator broke a promise."""
+
+
+class Oracle:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.generation: dict[str, int] = defaultdict(int)
+        self._written: dict[str, int] = defaultdict(int)
+        self._owners: dict[tuple[str, int], dict[Partition, str]] = {}
+        self._committed: dict[tuple[str, str, int], int] = {}
+        self.commits = 0
+        self.generations = 0
+
+    def joined(self, group: str, generation: int) -> None:
+        """A member was told of a generation."""
+        if generation < self.generation[group]:
+            raise BrokenPromiseError(f"{group}: generation {generation} after {self.generation[group]}")
+        self.generation[group] = generation
+
+    def assigned(self, group: str, generation: int, who: str, what: Iterable[Partition]) -> None:
+        """A member was given partitions: nobody else has them in this generation or epoch.
+
+        `who` stays the same when a static member comes back under another id.
+        """
+        if generation > self._written[group]:
+            self._written[group] = generation
+            self.generations += 1
+            self._owners.pop((group, generation - 2), None)
+        owners = self._owners.setdefault((group, generation), {})
+        for partition in what:
+            other = owners.setdefault(partition, who)
+            if other != who:
+                raise BrokenPromiseError(f"{group} {generation}: {partition} is {other}'s and {who}'s")
+
+    def accepted(self, group: str, generation: int, known: int, what: str) -> None:
+        """A request was accepted, of a member that said `generation` when `known` was the highest
+        that anybody had been told."""
+        if generation < known:
+            raise BrokenPromiseError(f"{group}: {what} of generation {generation} accepted after {known}")
+
+    def committed(self, group: str, offsets: dict[Partition, int]) -> None:
+        """A commit was answered: it never goes back."""
+        self.commits += 1
+        for (topic, partition), offset in offsets.items():
+            before = self._committed.get((group, topic, partition), -1)
+            if offset < before:
+                raise BrokenPromiseError(f"{group}: {topic}-{partition} went from {before} to {offset}")
+            self._committed[group, topic, partition] = offset
+
+    def fetched(self, group: str, offsets: dict[Partition, int]) -> None:
+        """Committed offsets were read: none that was answered is lost."""
+        for (topic, partition), offset in offsets.items():
+            before = self._committed.get((group, topic, partition), -1)
+            if offset < before:
+                raise BrokenPromiseError(f"{group}: {topic}-{partition} is {offset}, was {before}")
+
+    def last_commit(self, group: str, partition: Partition) -> int:
+        """What a fetch gives at least."""
+        return self._committed.get((group, *partition), -1)
+
+    def restarted(self) -> None:
+        """Generations that got no assignments are forgotten by a restart; others never."""
+        self.generation.clear()
+        self.generation.update(self._written)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Its committed offsets are gone."""
+        for key in [key for key in self._committed if key[1] == topic]:
+            del self._committed[key]
+
+    def group_deleted(self, group: str) -> None:
+        """All that was known of it is void."""
+        self.generation.pop(group, None)
+        self._written.pop(group, None)
+        for table in (self._owners, self._committed):
+            for key in [key for key in table if key[0] == group]:
+                del table[key]  # type: ignore[attr-defined]
