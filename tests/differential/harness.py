@@ -283,7 +283,8 @@ RULES: dict[str, tuple[Callable[[Any, Naming], Any], str]] = {
 #: Fields that name an element of a list: lists are compared as sets by these, since Kafka's
 #: order comes from its hash maps.
 _NAMES = ("resource_type", "resource_name", "name", "group_id", "topic", "topic_id", "key",
-          "partition_index", "partition", "index", "partition_id", "api_key", "node_id", "broker_id")  # fmt: skip
+          "partition_index", "partition", "index", "partition_id", "api_key", "node_id",
+          "broker_id")  # fmt: skip
 
 
 def comparable(value: Any, naming: Naming, name: str = "") -> Any:

@@ -58,4 +58,4 @@ def test_a_key_cannot_be_registered_twice():
     with pytest.raises(RuntimeError, match="registered twice"):
         registry.register_data_plane(ApiKey.API_VERSIONS, 0, 4)
     with pytest.raises(RuntimeError, match="versions 3 to 2"):
-        registry.register(ApiKey.PUSH_TELEMETRY, 3, 2)(lambda request, context: None)
+        registry.register(ApiKey.SASL_AUTHENTICATE, 3, 2)(lambda request, context: None)
