@@ -190,6 +190,7 @@ class GroupCoordinator:
         self._slots: list[Slot] = []
         self._appends = 0
         self._due_ms: int | None = None
+        self._opened_ms = 0
         self._stopped = False
 
     # ---- the partitions
@@ -202,6 +203,7 @@ class GroupCoordinator:
         """
         if self._slots or self._stopped:
             return
+        self._opened_ms = self._host.clock.monotonic_ms()
         settings, topics = self._host.settings(), self._host.topics
         for partition in range(self._host.partitions()):
             rooms = Rooms(Shard(partition, settings, topics))
@@ -267,6 +269,16 @@ class GroupCoordinator:
                          slot.decoder.damaged, slot.partition)  # fmt: skip
         for outcome in slot.shard.loaded(self._now()):
             self._carry_out(slot, outcome, None)
+        if slot.log is not None and slot.log.log_end_offset and not self.loading:
+            self._tell_loaded()
+
+    def _tell_loaded(self) -> None:
+        _LOG.info(
+            "loaded %d groups and %d committed offsets in %d ms",
+            sum(len(slot.shard.groups) for slot in self._slots),
+            sum(len(slot.rooms.offsets.committed) for slot in self._slots),
+            self._host.clock.monotonic_ms() - self._opened_ms,
+        )
 
     @property
     def loading(self) -> bool:
