@@ -30,7 +30,8 @@ class Oracle:
     def joined(self, group: str, generation: int) -> None:
         """A member was told of a generation."""
         if generation < self.generation[group]:
-            raise BrokenPromiseError(f"{group}: generation {generation} after {self.generation[group]}")
+            told = self.generation[group]
+            raise BrokenPromiseError(f"{group}: generation {generation} after {told}")
         self.generation[group] = generation
 
     def assigned(self, group: str, generation: int, who: str, what: Iterable[Partition]) -> None:
@@ -46,13 +47,15 @@ class Oracle:
         for partition in what:
             other = owners.setdefault(partition, who)
             if other != who:
-                raise BrokenPromiseError(f"{group} {generation}: {partition} is {other}'s and {who}'s")
+                told = f"{group} {generation}: {partition}"
+                raise BrokenPromiseError(f"{told} is {other}'s and {who}'s")
 
     def accepted(self, group: str, generation: int, known: int, what: str) -> None:
         """A request was accepted, of a member that said `generation` when `known` was the highest
         that anybody had been told."""
         if generation < known:
-            raise BrokenPromiseError(f"{group}: {what} of generation {generation} accepted after {known}")
+            told = f"{group}: {what} of generation {generation}"
+            raise BrokenPromiseError(f"{told} accepted after {known}")
 
     def committed(self, group: str, offsets: dict[Partition, int]) -> None:
         """A commit was answered: it never goes back."""
@@ -60,7 +63,8 @@ class Oracle:
         for (topic, partition), offset in offsets.items():
             before = self._committed.get((group, topic, partition), -1)
             if offset < before:
-                raise BrokenPromiseError(f"{group}: {topic}-{partition} went from {before} to {offset}")
+                told = f"{group}: {topic}-{partition}"
+                raise BrokenPromiseError(f"{told} went from {before} to {offset}")
             self._committed[group, topic, partition] = offset
 
     def fetched(self, group: str, offsets: dict[Partition, int]) -> None:
