@@ -240,6 +240,12 @@ def _session_id(value: Any, naming: Naming) -> Any:
     return naming.ordinal("session", value) if value > 0 else value
 
 
+def _member_id(value: Any, naming: Naming) -> Any:
+    """A member id ends in a random uuid; what it begins with tells client or instance."""
+    stem, found = (value[:-36], value[-36:]) if len(value) > 36 else (value, "")
+    return f"{stem}{naming.ordinal('member', found)}" if found else stem
+
+
 def _port(value: Any, naming: Naming) -> Any:
     return "own" if value == naming.own_port else value
 
@@ -271,6 +277,8 @@ RULES: dict[str, tuple[Callable[[Any, Naming], Any], str]] = {
     "topic_id": (_topic_id, "random; compared by the topic it belongs to"),
     "producer_id": (_producer_id, "allocated in blocks; compared by order of appearance"),
     "session_id": (_session_id, "random; compared by order of appearance"),
+    "member_id": (_member_id, "random; compared by order of appearance"),
+    "leader": (_member_id, "a member id"),
     "log_append_time": (_sign, "the broker's clock"),
     "port": (_port, "picked by the kernel"),
     "records": (_records, "compared batch by batch and record by record"),
@@ -284,7 +292,7 @@ RULES: dict[str, tuple[Callable[[Any, Naming], Any], str]] = {
 #: order comes from its hash maps.
 _NAMES = ("resource_type", "resource_name", "name", "group_id", "topic", "topic_id", "key",
           "partition_index", "partition", "index", "partition_id", "api_key", "node_id",
-          "broker_id")  # fmt: skip
+          "broker_id", "member_id")  # fmt: skip
 
 
 def comparable(value: Any, naming: Naming, name: str = "") -> Any:

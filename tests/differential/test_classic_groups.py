@@ -1,0 +1,401 @@
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the same scripts to both brokers.
+
+Each member has a connection of its own, as a parked request holds up what comes after it. Answers
+are noted in an order that does not depend on which came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.differential.harness import Script, same
+from tests.support.waits import wait_for
+from tests.support.wire import WireConnection, call_once
+
+JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
+VERSIONS = range(10)
+SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
+
+
+class Member:
+    """One client: its connection, what it asked last, and the id that it was given."""
+
+    def __init__(self, s: Script, version: int, **joins: Any) -> None:
+        self.s = s
+        self.version = version
+        self.joins = {
+            "group_id": s.name("g"), "session_timeout": 30_000, "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
+        }  # fmt: skip
+        if version >= 1:
+            self.joins["rebalance_timeout"] = 30_000
+        self.joins |= joins
+        self.id = ""
+        self.generation = -1
+        self.connection = WireConnection(s.broker.port, timeout_s=30)
+        self._asked = (0, 0, 0)
+
+    def send(self, api: int, body: dict[str, Any], version: int | None = None) -> Member:
+        asked = min(self.version, {SYNC: 5, HEARTBEAT: 4, LEAVE: 5, JOIN: 9}[api])
+        version = asked if version is None else version
+        self._asked = (api, version, self.connection.send(api, version, body))
+        return self
+
+    def take(self) -> dict[str, Any]:
+        """The answer to what was asked last, noted."""
+        api, version, correlation_id = self._asked
+        answer = self.connection.receive(api, version, correlation_id)
+        self.s.note(f"api {api} v{version}", answer)
+        if api == JOIN:
+            self.id = answer["member_id"] or self.id
+            self.generation = answer["generation_id"]
+        return answer
+
+    def send_join(self, **fields: Any) -> Member:
+        return self.send(JOIN, self.joins | {"member_id": self.id} | fields)
+
+    def join(self, **fields: Any) -> dict[str, Any]:
+        """Join, and once more where an id is given out first."""
+        answer = self.send_join(**fields).take()
+        return self.send_join(**fields).take() if answer["error_code"] == 79 else answer
+
+    def begin_join(self, **fields: Any) -> Member:
+        """Join, so that only the answer is still to come."""
+        if self.version >= 4 and not self.id and "group_instance_id" not in self.joins:
+            self.send_join(**fields).take()
+        return self.send_join(**fields)
+
+    def send_sync(self, *assignments: tuple[str, bytes], **fields: Any) -> Member:
+        body = {
+            "group_id": self.joins["group_id"], "generation_id": self.generation,
+            "member_id": self.id,
+            "assignments": [{"member_id": m, "assignment": a} for m, a in assignments],
+        }  # fmt: skip
+        if self.version >= 5:
+            body |= {"protocol_type": "consumer", "protocol_name": "range"}
+        return self.send(SYNC, body | fields)
+
+    def sync(self, *assignments: tuple[str, bytes], **fields: Any) -> dict[str, Any]:
+        return self.send_sync(*assignments, **fields).take()
+
+    def heartbeat(self, **fields: Any) -> dict[str, Any]:
+        body = {"group_id": self.joins["group_id"], "generation_id": self.generation,
+                "member_id": self.id}  # fmt: skip
+        return self.send(HEARTBEAT, body | fields).take()
+
+    def leave(self, *members: dict[str, Any], version: int | None = None) -> dict[str, Any]:
+        version = min(self.version, 5) if version is None else version
+        body: dict[str, Any] = {"group_id": self.joins["group_id"]}
+        if version >= 3:
+            body["members"] = list(members) or [{"member_id": self.id}]
+        else:
+            body["member_id"] = members[0]["member_id"] if members else self.id
+        return self.send(LEAVE, body, version).take()
+
+    def stable(self) -> Member:
+        """Alone in a stable group."""
+        self.join()
+        self.sync((self.id, b"mine"))
+        return self
+
+
+def until_served(s: Script, group: str) -> None:
+    """Waits until the group's coordinator has loaded; Kafka's says NOT_COORDINATOR before."""
+    s.until_coordinator(0)
+    body = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
+
+    def is_served() -> bool:
+        return bool(call_once(s.broker.port, HEARTBEAT, 0, body)["error_code"] not in (0, 15, 16))
+
+    wait_for("the coordinator of the group", is_served, 30)
+
+
+@contextmanager
+def members(s: Script, version: int, *joins: dict[str, Any]) -> Iterator[list[Member]]:
+    """Clients of one group, connected."""
+    until_served(s, s.name("g"))
+    for fields in joins:
+        until_served(s, fields.get("group_id", s.name("g")))
+    found = [Member(s, version, **fields) for fields in joins]
+    try:
+        yield found
+    finally:
+        for member in found:
+            member.connection.close()
+
+
+def protocols(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name, "metadata": SUBSCRIPTION} for name in names]
+
+
+@same(VERSIONS)
+def test_one_member(s: Script, version: int) -> None:
+    """Join, sync, heartbeat, join again, leave, and what is known of it afterwards."""
+    with members(s, version, {}) as (m,):
+        m.join()
+        m.heartbeat()
+        m.sync((m.id, b"mine"), ("nobody", b"other"))
+        m.sync()
+        m.heartbeat()
+        m.join()
+        m.sync()
+        m.leave()
+        m.heartbeat()
+        m.sync()
+        m.leave()
+        m.join()
+        m.id = ""
+        m.join()
+
+
+@same(VERSIONS)
+def test_no_group(s: Script, version: int) -> None:
+    """What a group that does not exist, or has no name, answers."""
+    with members(s, version, {}) as (m,):
+        m.id, m.generation = "nobody", 3
+        for group in (s.name("none"), ""):
+            m.joins["group_id"] = group
+            m.send_join().take()
+            m.sync()
+            m.heartbeat()
+            m.leave()
+
+
+@same(VERSIONS)
+def test_refused_joins(s: Script, version: int) -> None:
+    with members(s, version, {}) as (m,):
+        for session_ms in (0, 5_999, 1_800_001):
+            m.send_join(session_timeout=session_ms).take()
+        m.send_join(protocols=[]).take()
+        m.send_join(protocol_type="").take()
+        m.id = ""
+        m.stable()
+        m.send_join(protocols=protocols("other")).take()
+        m.send_join(protocol_type="connect").take()
+        m.send_join(member_id="nobody").take()
+        m.send_join(member_id="", protocols=protocols("other")).take()
+        m.heartbeat()
+
+
+@same(VERSIONS)
+def test_two_members(s: Script, version: int) -> None:
+    """A second member makes the first join again; who waits for what, and every wrong turn."""
+    with members(s, version, {}, {}) as (a, b):
+        a.stable()
+        b.begin_join()
+        s.note("rebalancing", wait_for_rebalance(a))
+        a.sync()
+        a.heartbeat(generation_id=a.generation - 1)
+        a.send_join().take()
+        b.take()
+        b.send_sync()
+        b_waits = b.connection.is_silent(0.2)
+        s.note("the follower waits", b_waits)
+        a.heartbeat()
+        a.sync(generation_id=a.generation - 1)
+        a.sync(generation_id=a.generation + 1)
+        a.sync(member_id="nobody")
+        a.sync((a.id, b"for a"), (b.id, b"for b"))
+        b.take()
+        for m in (a, b):
+            m.heartbeat()
+            m.heartbeat(generation_id=0)
+            m.heartbeat(member_id="nobody")
+        b.leave()
+        s.note("rebalancing", wait_for_rebalance(a))
+        a.join()
+        a.sync((a.id, b"all"))
+        a.leave()
+
+
+def wait_for_rebalance(member: Member) -> list[int]:
+    """Heartbeats until the member is told to join again; the errors, each once."""
+    seen: list[int] = []
+    for _ in range(100):
+        body = {"group_id": member.joins["group_id"], "generation_id": member.generation,
+                "member_id": member.id}  # fmt: skip
+        error = member.connection.call(HEARTBEAT, 0, body)["error_code"]
+        if error not in seen and error != 0:
+            seen.append(error)
+        if error:
+            break
+    return seen
+
+
+@same(VERSIONS)
+def test_a_change_of_metadata_rebalances_while_the_leader_assigns(s: Script, version: int) -> None:
+    with members(s, version, {}, {}) as (a, b):
+        a.stable()
+        b.begin_join()
+        wait_for_rebalance(a)
+        a.send_join().take()
+        b.take()
+        b.send_sync()
+        a.send_join(protocols=protocols("range", "roundrobin"))
+        b.take()
+        b.send_join().take()
+        a.take()
+        a.sync((a.id, b"for a"))
+        b.sync()
+
+
+@same(VERSIONS)
+def test_votes(s: Script, version: int) -> None:
+    """The protocol with most votes of those that all support; equal votes as a HashMap has them."""
+    for number, (first, second) in enumerate([
+        (("range", "roundrobin"), ("roundrobin", "range")),
+        (("b", "a"), ("a", "b")),
+        (("sticky", "range", "cooperative-sticky"), ("cooperative-sticky", "sticky")),
+        (("x", "only"), ("only",)),
+    ]):  # fmt: skip
+        group = s.name(f"votes{number}")
+        told = [{"group_id": group, "protocols": protocols(*names)} for names in (first, second)]
+        with members(s, version, *told) as (a, b):
+            a.join()
+            b.begin_join()
+            wait_for_rebalance(a)
+            a.send_join().take()
+            b.take()
+            a.leave()
+            b.leave()
+
+
+@same(range(5, 10))
+def test_a_static_member_comes_back(s: Script, version: int) -> None:
+    """Without a rebalance, in its place; the old id is fenced."""
+    with members(s, version, {"group_instance_id": "i"}, {"group_instance_id": "i"}) as (a, b):
+        static = {"group_instance_id": "i"}
+        a.stable()
+        a.heartbeat(**static)
+        b.send_join().take()
+        b.sync(**static)
+        for m in (a, b):
+            m.heartbeat(**static)
+            m.heartbeat()
+            m.sync(**static)
+            m.send_join().take()
+        a.heartbeat(group_instance_id="other")
+        a.leave({"member_id": a.id, "group_instance_id": "i"})
+        a.leave({"member_id": "", "group_instance_id": "i"})
+        b.heartbeat(**static)
+
+
+@same(range(5, 10))
+def test_a_static_follower_comes_back(s: Script, version: int) -> None:
+    joins = [{}, {"group_instance_id": "i"}, {"group_instance_id": "i"}]
+    with members(s, version, *joins) as (a, b, c):
+        a.stable()
+        b.begin_join()
+        wait_for_rebalance(a)
+        a.send_join()
+        b.take()
+        a.take()
+        a.sync((a.id, b"for a"), (b.id, b"for b"))
+        b.sync(group_instance_id="i")
+        c.send_join().take()
+        c.sync(group_instance_id="i")
+        a.heartbeat()
+        a.send_join()
+        wait_for_rebalance(c)
+        b.send_join(member_id="")
+        b.connection.is_silent(0.1)
+        c.heartbeat(group_instance_id="i")
+        b.take()
+        a.take()
+
+
+@same(range(5, 10))
+def test_a_static_takeover_while_its_join_and_sync_wait(s: Script, version: int) -> None:
+    joins = [{"group_instance_id": "l"}, {"group_instance_id": "i"}, {"group_instance_id": "i"}]
+    with members(s, version, *joins) as (a, b, c):
+        a.stable()
+        b.send_join()
+        wait_for_rebalance(a)
+        c.send_join()
+        b.take()
+        a.send_join()
+        c.take()
+        a.take()
+        c.send_sync(group_instance_id="i")
+        c.connection.is_silent(0.1)
+        b.id = ""
+        b.send_join()
+        c.take()
+        wait_for_rebalance(a)
+        a.send_join()
+        b.take()
+        a.take()
+
+
+@same(range(5, 10))
+def test_a_takeover_with_other_protocols(s: Script, version: int) -> None:
+    both = protocols("range", "roundrobin")
+    static = {"group_instance_id": "i", "protocols": both}
+    with members(s, version, static, static) as (a, b):
+        a.stable()
+        b.send_join(protocols=protocols("roundrobin")).take()
+        b.sync(protocol_name="roundrobin") if version >= 5 else None
+        a.heartbeat(group_instance_id="i")
+
+
+@same(range(3, 6))
+def test_many_leave(s: Script, version: int) -> None:
+    """One answer for each who leaves, whatever is wrong with some."""
+    with members(s, 5, {}, {"group_instance_id": "i"}) as (a, b):
+        a.stable()
+        b.send_join()
+        wait_for_rebalance(a)
+        a.send_join()
+        b.take()
+        a.take()
+        leaving = [
+            {"member_id": "nobody"}, {"member_id": "", "group_instance_id": "i"},
+            {"member_id": ""}, {"member_id": "", "group_instance_id": "unknown"},
+            {"member_id": a.id, "group_instance_id": "unknown"}, {"member_id": a.id},
+            {"member_id": a.id},
+        ]  # fmt: skip
+        a.leave(*leaving, version=version)
+        a.heartbeat()
+
+
+@same(range(4, 10))
+def test_a_pending_member_leaves_or_joins_late(s: Script, version: int) -> None:
+    with members(s, version, {}, {}) as (a, b):
+        a.stable()
+        b.send_join().take()
+        a.send_join()
+        s.note("waits for the pending one", a.connection.is_silent(0.2))
+        b.leave(version=min(version, 5))
+        a.take()
+        b.send_join().take()
+        b.sync()
+        b.heartbeat()
+
+
+@same((5,))
+def test_sync_must_name_its_protocol(s: Script, version: int) -> None:
+    with members(s, 9, {}) as (m,):
+        m.join()
+        m.sync(protocol_type=None)
+        m.sync(protocol_name=None)
+        m.sync(protocol_type="connect")
+        m.sync(protocol_name="other")
+        m.sync((m.id, b"mine"))
+
+
+@same(VERSIONS)
+def test_joining_twice_before_the_answer_was_heard(s: Script, version: int) -> None:
+    """Members of a generation that join again with nothing new are told of it once more."""
+    with members(s, version, {}, {}) as (a, b):
+        a.stable()
+        b.begin_join()
+        wait_for_rebalance(a)
+        a.send_join().take()
+        b.take()
+        a.send_join().take()
+        b.send_join().take()
+        a.sync((a.id, b"a"), (b.id, b"b"))
+        b.send_join().take()
+        b.sync()
