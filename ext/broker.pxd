@@ -1,19 +1,54 @@
 """What the handlers of the data plane share: hangs on `Net.broker`."""
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 
+from kbroker.ext.atomics cimport (
+    atomic_add_relaxed_i64,
+    atomic_load_i32,
+    atomic_load_relaxed_i64,
+    atomic_store_i64,
+)
 from kbroker.ext.compression cimport CODEC_MAX
 from kbroker.ext.connection cimport Net
 from kbroker.ext.journal cimport Journal
 from kbroker.ext.registry cimport Registry
 from kbroker.ext.sessions cimport SessionCache
 
+cdef enum DiskAnswer:
+    DISK_TAKEN
+    DISK_LATER                      # stall until the disk's limits have been looked at again
+    DISK_FULL                       # refuse
+
 ctypedef struct Broker:
     Registry registry
     Journal* journal                # NULL: durability=page-cache
     SessionCache sessions
     int32_t node_id
+    # What clients may still append before the disk's limits are looked at again; atomic. Whoever
+    # finds too little stalls until then. From disk_unlimited() on nobody counts. Topics of the
+    # broker itself are not asked.
+    int64_t disk_room
+    int64_t disk_wanted             # atomic; what the largest request that found too little asked
+    int32_t disk_refusing           # atomic; there will not be room: refuse
     int32_t fetch_bytes_max         # fetch.max.bytes
     int32_t told_codecs[CODEC_MAX + 1]      # atomic; 1: that its library is missing was logged
 
 cdef inline Broker* broker_of(Net* net) noexcept nogil:
     return <Broker*>net.broker
+
+cdef inline int64_t disk_unlimited() noexcept nogil:
+    return INT64_MAX // 2
+
+
+cdef inline int disk_take(Broker* broker, int64_t bytes) noexcept nogil:
+    """Room for what a client appends. Without limits it costs a load, with them one shared word."""
+    cdef int64_t room = atomic_load_relaxed_i64(&broker.disk_room)
+    if room >= disk_unlimited():
+        return DISK_TAKEN
+    if atomic_load_i32(&broker.disk_refusing):
+        return DISK_FULL
+    if room < bytes:
+        if atomic_load_relaxed_i64(&broker.disk_wanted) < bytes:
+            atomic_store_i64(&broker.disk_wanted, bytes)
+        return DISK_LATER
+    atomic_add_relaxed_i64(&broker.disk_room, -bytes)
+    return DISK_TAKEN

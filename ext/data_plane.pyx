@@ -12,6 +12,8 @@ import os
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
+from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_store_i32, atomic_store_i64
+from kbroker.ext.broker cimport disk_unlimited
 from kbroker.ext.connection cimport Net
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.fetch cimport handle_fetch
@@ -36,6 +38,7 @@ from kbroker.ext.produce cimport handle_produce
 from kbroker.ext.purgatory cimport log_wake
 from kbroker.ext.registry cimport (
     registry_destroy,
+    registry_disk_bytes,
     registry_init,
     registry_put,
     registry_remove,
@@ -96,6 +99,7 @@ cdef class DataPlane:
             raise MemoryError("no memory for the data plane")
         sessions_init(&self.broker.sessions, fetch_sessions_max)
         self.broker.node_id = node_id
+        self.broker.disk_room = disk_unlimited()
         self.broker.fetch_bytes_max = fetch_bytes_max
         self.engine = Engine(settings)
         self.engine.net.broker = self.broker
@@ -233,6 +237,29 @@ cdef class DataPlane:
     def wake(self, Log log not None):
         """After a watermark moved by other hands than the data plane's, or the log went away."""
         log_wake(log.core)
+
+    # disk
+
+    def disk_bytes(self):
+        """Bytes of all topics' segments and indexes and of the journal; no file is looked at."""
+        cdef int64_t bytes
+        with nogil:
+            bytes = registry_disk_bytes(&self.broker.registry)
+        if self.broker.journal != NULL:
+            bytes += self.broker.journal.files_count * self.broker.journal.file_bytes
+        return bytes
+
+    def set_disk_room(self, room, refusing):
+        """Bytes that clients may append until the next call, None for as many as they like;
+        refusing: none may, and who waits for room is told."""
+        cdef int64_t bytes = disk_unlimited() if room is None else room
+        atomic_store_i32(&self.broker.disk_refusing, refusing)
+        atomic_store_i64(&self.broker.disk_room, bytes)
+        network_unstall(self.engine.net)
+
+    def take_disk_wanted(self):
+        """Bytes of the largest produce request that has stalled for room since the last call."""
+        return atomic_exchange_i64(&self.broker.disk_wanted, 0)
 
     def limit_connections(self, most, per_ip, overrides):
         """As Engine.limit_connections."""

@@ -8,6 +8,11 @@ batch: at once with durability=page-cache, else when the journal's group is on d
 waits in purgatory for that, at most its timeout, and the answer is written ahead but for the
 error codes that the wait may still set.
 
+No room within the disk's limits (kbroker.disk.*): KAFKA_STORAGE_ERROR, as for a disk that is full.
+Clients hold on to the records and try again until their delivery timeout; a code that they do not
+retry, such as POLICY_VIOLATION, would lose the records and break the sequence of an idempotent
+producer over a shortage that may pass in a second.
+
 What must decompress or recompress goes to the I/O pool, where the same code runs.
 
 Not done: transactional batches are refused with INVALID_TXN_STATE; quotas.
@@ -43,7 +48,7 @@ from kbroker.ext.batch cimport (
     batch_parse,
     batch_validate,
 )
-from kbroker.ext.broker cimport Broker, broker_of
+from kbroker.ext.broker cimport DISK_FULL, DISK_LATER, Broker, broker_of, disk_take
 from kbroker.ext.compression cimport codec_available
 from kbroker.ext.connection cimport (
     H_CLOSE,
@@ -128,6 +133,7 @@ cdef enum:
     RECORD_OVERHEAD_OF_OLD = 14     # the least length of a message of magic 0
 
 cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
+cdef const char* NO_ROOM = b"The broker's disk has reached the limit that is set for it"
 cdef const char* REJECTED = b"One or more records have been rejected"
 
 
@@ -140,6 +146,7 @@ ctypedef struct Produce:
     uint32_t count                  # partitions
     uint32_t records_bytes
     bint heavy                      # something must be decompressed
+    bint no_room                    # the disk's limits leave none for clients
     bint demand                     # somebody waits for the journal
     bint failed                     # a partition has an error
     int32_t waiting                 # partitions whose batch must become durable
@@ -343,6 +350,9 @@ cdef void find_log(Produce* produce, Topic* topic, bint by_id,
         result.error = INVALID_REQUIRED_ACKS
     elif topic.internal and not from_admin_client(produce.request):
         result.error = INVALID_TOPIC_EXCEPTION
+    elif produce.no_room and not topic.internal:
+        result.error = KAFKA_STORAGE_ERROR
+        result.message = NO_ROOM
     else:
         result.log = topic_log(topic, result.partition)
         if result.log == NULL:
@@ -456,6 +466,7 @@ cdef int run(Produce* produce) noexcept nogil:
 
 cdef int handle_produce(Request* request) noexcept nogil:
     cdef Produce produce
+    cdef int room
     memset(&produce, 0, sizeof(Produce))
     produce.request = request
     produce.broker = broker_of(request.net)
@@ -469,4 +480,8 @@ cdef int handle_produce(Request* request) noexcept nogil:
             produce.broker.journal,
             produce.records_bytes + produce.count * ENTRY_OVERHEAD_BYTES):
         return H_STALL
+    room = disk_take(produce.broker, produce.records_bytes)
+    if room == DISK_LATER:
+        return H_STALL
+    produce.no_room = room == DISK_FULL
     return run(&produce)

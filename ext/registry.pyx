@@ -12,6 +12,7 @@ from libc.string cimport memcmp, memcpy
 
 from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
 from kbroker.ext.endian cimport load_le32, load_le64
+from kbroker.ext.log_space cimport log_disk_bytes
 from kbroker.ext.log_state cimport log_ref, log_unref
 from kbroker.ext.posix cimport (
     pthread_mutex_destroy,
@@ -266,3 +267,22 @@ cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t lengt
     wait_for_readers(registry)
     topic_free(topic)
     return True
+
+
+cdef int64_t registry_disk_bytes(Registry* registry) noexcept nogil:
+    cdef TopicTable* table
+    cdef Topic* topic
+    cdef int64_t bytes = 0
+    cdef uint32_t slot
+    cdef int32_t i
+    pthread_mutex_lock(&registry.lock)
+    table = <TopicTable*>registry.table
+    for slot in range(table.mask + 1):
+        topic = <Topic*>table.by_name[slot]
+        if topic == NULL or topic == TOMBSTONE:
+            continue
+        for i in range(topic.partitions_count):
+            if topic.partitions[i] != NULL:
+                bytes += log_disk_bytes(topic.partitions[i])
+    pthread_mutex_unlock(&registry.lock)
+    return bytes

@@ -43,6 +43,7 @@ from kbroker.metadata.builders import Replica, replica_of
 from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.records.schema import Record
+from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
 
 ZERO_UUID: Final = bytes(16)
@@ -104,6 +105,7 @@ class Services:
         self._group_host = GroupHost(self)
         self.groups = GroupCoordinator(self._group_host)
         self.producer_ids = range(0)
+        self.disk_limits = DiskLimits()
         self.collisions: dict[str, set[str]] = {}
 
     @property

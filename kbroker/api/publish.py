@@ -89,10 +89,17 @@ def reload_broker_settings(services: Services) -> None:
     node = ("broker", str(services.config.node_id))
     services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
     limit_connections(services)
+    limit_disk(services)
     configure_topics(services, list(image.topics))
     services.groups.reconfigure()
     if services.logs.cleaner is not None:
         services.logs.cleaner.reconfigure()
+
+
+def limit_disk(services: Services) -> None:
+    """The disk's limits that hold now."""
+    services.disk_limits.bytes_max = services.config.integer("kbroker.disk.bytes.max")
+    services.disk_limits.free_min = services.config.integer("kbroker.disk.free.bytes.min")
 
 
 def limit_connections(services: Services) -> None:

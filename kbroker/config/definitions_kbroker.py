@@ -6,6 +6,7 @@ from typing import Final
 
 from kbroker.config.types import (
     BOOLEAN,
+    CLUSTER_WIDE,
     HIGH,
     INT,
     LONG,
@@ -28,6 +29,18 @@ KEYS: Final = (
         "With fsync a batch sent with acks=all is on disk before it is acknowledged and before a "
         "consumer sees it. With page-cache it is acknowledged once the kernel has it, as Apache "
         "Kafka does: a power cut may take back what was acknowledged.",
+    ),
+    ConfigKey(
+        "kbroker.disk.bytes.max", LONG, "-1", at_least(-1), HIGH, CLUSTER_WIDE,
+        "Most bytes that segments, indexes, metadata and journal take in the data directory; -1 "
+        "for no limit. Near it the oldest closed segments of topics with cleanup.policy=delete "
+        "are deleted, whichever topic they belong to; where that is not enough, produce is "
+        "refused with KAFKA_STORAGE_ERROR until there is room.",
+    ),
+    ConfigKey(
+        "kbroker.disk.free.bytes.min", LONG, "0", at_least(0), HIGH, CLUSTER_WIDE,
+        "Least bytes that stay free on the file system of the data directory, kept by the same "
+        "means as kbroker.disk.bytes.max; 0 for no limit.",
     ),
     ConfigKey(
         "kbroker.flush.interval.ms.max", INT, "50", between(1, 60_000), HIGH, READ_ONLY,

@@ -18,6 +18,7 @@ from kbroker.api import publish, registry
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.k18_api_versions import response_bodies
+from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
 from kbroker.config.report import ignored_line
@@ -36,6 +37,7 @@ from kbroker.server import journal
 from kbroker.server.control import ControlThread, Mailbox
 from kbroker.server.upkeep import Upkeep
 from kbroker.storage.cleaner import LogCleaner
+from kbroker.storage.disk import DiskGuard
 from kbroker.storage.manager import LogManager, Opening
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -97,6 +99,7 @@ class Broker:
         services.groups.open()
         table = registry.table()
         publish.limit_connections(services)
+        publish.limit_disk(services)
         self._tell_versions(data_plane, store, table)
         dispatcher = Dispatcher(services, table)
         self._control = ControlThread(
@@ -107,7 +110,9 @@ class Broker:
             services.groups,
             store.snapshot_when_due,
         )
-        self._upkeep = Upkeep(self.config, logs, self._clock)
+        disk = DiskGuard(services.disk_limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
+        disk.check()  # a limit holds from the first request on
+        self._upkeep = Upkeep(self.config, logs, self._clock, disk)
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock)
         data_plane.engine.start()
         self._serving = True

@@ -21,6 +21,7 @@ _LOG: Final = logging.getLogger("kbroker.server")
 
 _FILE_BYTES_MAX: Final = 64 << 20
 _FILES_MIN_COUNT: Final = 4
+_SIZE_BYTES_MIN: Final = 1 << 20
 
 
 def recover(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
@@ -59,10 +60,19 @@ def _replay(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> N
         )
 
 
+def _within_the_disk(config: BrokerConfig, name: str, share: int) -> int:
+    """A size of the journal; where it was left to us, in proportion to a limit of the disk."""
+    most = config.integer("kbroker.disk.bytes.max")
+    size = config.integer(name)
+    if most < 0 or name in config.static:
+        return size
+    return min(size, max(most // share, _SIZE_BYTES_MIN))
+
+
 def settings(config: BrokerConfig) -> dict[str, int]:
     """Arguments of DataPlane.open_journal."""
-    bytes_max = config.integer("kbroker.journal.bytes.max")
-    buffer_bytes = config.integer("kbroker.journal.buffer.bytes")
+    bytes_max = _within_the_disk(config, "kbroker.journal.bytes.max", 8)
+    buffer_bytes = _within_the_disk(config, "kbroker.journal.buffer.bytes", 64)
     file_bytes = max(min(bytes_max // _FILES_MIN_COUNT, _FILE_BYTES_MAX), 2 * buffer_bytes)
     return {
         "buffer_bytes": buffer_bytes,

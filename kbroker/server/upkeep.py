@@ -15,6 +15,7 @@ from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.ext.engine import name_thread
+from kbroker.storage.disk import CHECK_MS, DiskGuard
 from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -26,10 +27,13 @@ _FOLDER_CHECK_MS: Final = 10_000
 Task = tuple[str, int, Callable[[], object]]
 
 
-def tasks_of(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]:
+def tasks_of(
+    config: BrokerConfig, logs: LogManager, clock: Clock, disk: DiskGuard
+) -> list[Task]:
     """(name, period in ms, what to do)."""
     flush_ms = min(config.integer("log.flush.scheduler.interval.ms"), _FLUSH_CHECK_MS)
     return [
+        ("keeping the disk's limits", CHECK_MS, disk.check),
         (
             "retention",
             config.integer("log.retention.check.interval.ms"),
@@ -71,8 +75,10 @@ def tasks_of(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]
 class Upkeep:
     """The thread that runs the tasks."""
 
-    def __init__(self, config: BrokerConfig, logs: LogManager, clock: Clock) -> None:
-        self._tasks = tasks_of(config, logs, clock)
+    def __init__(
+        self, config: BrokerConfig, logs: LogManager, clock: Clock, disk: DiskGuard
+    ) -> None:
+        self._tasks = tasks_of(config, logs, clock, disk)
         self._clock = clock
         self._first_ms = config.integer("log.initial.task.delay.ms")
         self._stopping = threading.Event()

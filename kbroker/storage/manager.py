@@ -82,7 +82,7 @@ class LogPort(Protocol):
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
     def set_log_start_offset(self, offset: int) -> None: ...
     def delete_old_segments(self, now_ms: int) -> list[int]: ...
-    def unlink_deleted(self) -> int: ...
+    def unlink_deleted(self, *, at_once: bool = False) -> int: ...
     def flush(self) -> int: ...
     def flush_due(self, now_ms: int, idle_ms: int) -> bool: ...
     def let_go(self, now_ms: int, idle_ms: int) -> int: ...
@@ -317,11 +317,17 @@ class LogManager:
                     _LOG.error("%s of %s-%d: %s", what, *key, error)
         return total
 
-    def remove_dead_folders(self, now_ms: int) -> None:
-        """Remove the folders of deleted partitions whose delay is over."""
+    def dead_folders(self) -> list[Path]:
+        """Folders of deleted partitions whose delay is not over yet."""
         with self._lock:
-            due = [path for due_ms, path in self._dying if due_ms <= now_ms]
-            self._dying = [entry for entry in self._dying if entry[0] > now_ms]
+            return [path for _, path in self._dying]
+
+    def remove_dead_folders(self, now_ms: int | None) -> None:
+        """Remove the folders of deleted partitions whose delay is over; None: all of them."""
+        with self._lock:
+            left = [entry for entry in self._dying if now_ms is not None and entry[0] > now_ms]
+            due = [path for due_ms, path in self._dying if now_ms is None or due_ms <= now_ms]
+            self._dying = left
         for path in due:
             shutil.rmtree(path, ignore_errors=True)
 

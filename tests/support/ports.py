@@ -67,7 +67,7 @@ class FakeLog:
         retired, self.old_segments = self.old_segments, []
         return retired
 
-    def unlink_deleted(self) -> int:
+    def unlink_deleted(self, *, at_once: bool = False) -> int:
         return 0
 
     def flush_due(self, now_ms: int, idle_ms: int) -> bool:

@@ -66,6 +66,7 @@ LAYERS = (
     "kbroker.ext.cleaner_swap",
     "kbroker.ext.cleaner_pass",
     "kbroker.ext.cleaner",
+    "kbroker.ext.log_space",
     "kbroker.ext.journal_recovery",
     "kbroker.ext.offsets_record",
     "kbroker.ext.offsets_build",

@@ -1,0 +1,3 @@
+from kbroker.ext.log import Log
+
+def oldest_closed(log: Log) -> tuple[int, int] | None: ...

@@ -1,0 +1,219 @@
+"""The disk as a whole: two limits, kept by deleting old records and then by refusing new ones.
+
+`kbroker.disk.bytes.max` bounds what the files of the data directory take,
+`kbroker.disk.free.bytes.min` says what stays free on its file system. Between two looks the data
+plane may hand out the room that the last one found, so that a limit is not passed however fast
+producers are (but by what the broker itself adds: the journal's next file, an index that grows).
+Who finds too little left waits for the next look.
+
+Where room runs short, what is dead already goes at once (files that wait for file.delete.delay.ms,
+folders of deleted topics); then closed segments of topics that delete and do not compact, the one
+whose newest record is oldest first, whichever topic it belongs to. Never a segment of an internal
+topic, of a compacted one, or one that is being written to. Where that is not enough, produce is
+refused (KAFKA_STORAGE_ERROR, see ext/produce) until there is room; fetch goes on, and so does what
+the broker itself appends: commits.
+
+Not thread-safe: the upkeep thread's, but for `DiskLimits`, which the control thread writes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from kbroker.clock import Clock
+from kbroker.errors import ClientError, DiskError
+from kbroker.ext.log import Log
+from kbroker.ext.log_space import oldest_closed
+from kbroker.storage.manager import METADATA_FOLDER, Key, LogManager
+
+_LOG: Final = logging.getLogger("kbroker.storage")
+
+CHECK_MS: Final = 250
+# Room that is made before it is needed: twice what came since the last look, within these bounds.
+_MARGIN_BYTES_MIN: Final = 1 << 20
+_MARGIN_SHARE_MAX: Final = 4  # of the limit, as its divisor
+# What must have come free before produce is taken again, so that it does not flutter.
+_RESUME_BYTES: Final = 1 << 20
+_SEARCH_AGAIN_MS: Final = 2_000
+_TELL_DELETED_MS: Final = 60_000
+
+
+class DiskLimits:
+    """The limits that hold, in bytes: most that files may take (-1: any), least that stays free."""
+
+    def __init__(self, bytes_max: int = -1, free_min: int = 0) -> None:
+        self.bytes_max = bytes_max
+        self.free_min = free_min
+
+
+class SpacePort(Protocol):
+    """What is asked of the data plane (kbroker.ext.data_plane.DataPlane)."""
+
+    def disk_bytes(self) -> int: ...
+    def set_disk_room(self, room: int | None, refusing: bool) -> None: ...
+    def take_disk_wanted(self) -> int: ...
+
+
+class Room(NamedTuple):
+    """Bytes left under the limit that leaves fewest, that limit, and its name."""
+
+    bytes: int
+    limit: int
+    name: str
+
+
+class DiskGuard:
+    """See the module. `spared` are topics of the broker itself."""
+
+    def __init__(
+        self,
+        limits: DiskLimits,
+        logs: LogManager,
+        port: SpacePort,
+        spared: Iterable[str],
+        clock: Clock,
+    ) -> None:
+        self.refusing = False
+        self._limits = limits
+        self._logs = logs
+        self._port = port
+        self._spared = frozenset(spared)
+        self._clock = clock
+        self._limited = False
+        self._used = -1  # not known yet
+        self._resume_at = 0
+        self._search_at_ms = 0
+        self._deleted = [0, 0]  # segments, bytes: not told yet
+        self._tell_at_ms = 0
+
+    def used_bytes(self) -> int:
+        """What the files of the data directory take."""
+        dead = sum(map(_folder_bytes, self._logs.dead_folders()))
+        metadata = _folder_bytes(self._logs.directory / METADATA_FOLDER)
+        return self._port.disk_bytes() + dead + metadata
+
+    def check(self) -> None:
+        """One look: make room where it is short, tell the data plane how much there is."""
+        limits = self._limits
+        if limits.bytes_max < 0 and limits.free_min <= 0:
+            if self._limited:
+                self._limited, self._used = False, -1
+                self._end()
+                self._port.set_disk_room(None, False)
+            return
+        self._limited = True
+        now_ms = self._clock.monotonic_ms()
+        before = self._used
+        room = self._room()
+        wanted = self._port.take_disk_wanted()
+        margin = max(_margin(room, self._used - before if before >= 0 else 0), wanted)
+        if room.bytes < margin and now_ms >= self._search_at_ms:
+            self._remove_dead()
+            room = self._room()
+            if room.bytes < margin:
+                found = self._delete_oldest(margin - room.bytes)
+                room = self._room()
+                self._search_at_ms = now_ms if found else now_ms + _SEARCH_AGAIN_MS
+        self._decide(room, wanted)
+        self._tell_deleted(now_ms)
+
+    def _room(self) -> Room:
+        self._used = self.used_bytes()
+        found = []
+        bytes_max, free_min = self._limits.bytes_max, self._limits.free_min
+        if bytes_max >= 0:
+            left = bytes_max - self._used
+            found.append(Room(left, bytes_max, "kbroker.disk.bytes.max"))
+        if free_min > 0:
+            disk = os.statvfs(self._logs.directory)
+            left = disk.f_bavail * disk.f_frsize - free_min
+            found.append(Room(left, free_min, "kbroker.disk.free.bytes.min"))
+        return min(found)
+
+    # ---- refusing
+
+    def _decide(self, room: Room, wanted: int) -> None:
+        if not self.refusing and (room.bytes <= 0 or room.bytes < wanted):
+            self.refusing = True
+            self._resume_at = max(room.bytes, 0) + min(_RESUME_BYTES, room.limit // 16)
+            _LOG.error(
+                "%s=%d is reached and there is nothing left to delete: produce is refused with "
+                "KAFKA_STORAGE_ERROR until there is room; fetch and commits go on",
+                room.name,
+                room.limit,
+            )
+        elif self.refusing and room.bytes >= self._resume_at:
+            self._end()
+        self._port.set_disk_room(max(room.bytes, 0), self.refusing)
+
+    def _end(self) -> None:
+        if self.refusing:
+            self.refusing = False
+            _LOG.warning("there is room on the disk again: produce is taken")
+
+    # ---- making room
+
+    def _remove_dead(self) -> None:
+        for _, log in self._logs.items():
+            log.unlink_deleted(at_once=True)
+        self._logs.remove_dead_folders(None)
+
+    def _delete_oldest(self, wanted: int) -> int:
+        """Delete closed segments, oldest first, until `wanted` bytes are free; bytes freed."""
+        freed = 0
+        heap = list(self._candidates())
+        heapq.heapify(heap)
+        while heap and freed < wanted:
+            _, key, end = heapq.heappop(heap)
+            log = self._logs.get(*key)
+            if not isinstance(log, Log):
+                continue
+            before = log.size_bytes
+            try:
+                log.set_log_start_offset(end)
+                log.delete_old_segments(self._clock.wall_ms())
+                log.unlink_deleted(at_once=True)
+            except (ClientError, DiskError) as error:
+                _LOG.warning("no segment of %s-%d can go: %s", *key, error)
+                continue
+            freed += before - log.size_bytes
+            self._deleted[0] += 1
+            following = oldest_closed(log)
+            if following is not None:
+                heapq.heappush(heap, (following[0], key, following[1]))
+        self._deleted[1] += freed
+        return freed
+
+    def _candidates(self) -> Iterator[tuple[int, Key, int]]:
+        """(largest timestamp, partition, offset behind it) of the first closed segment of each."""
+        for key, log in self._logs.items():
+            if key[0] not in self._spared and isinstance(log, Log):
+                found = oldest_closed(log)
+                if found is not None:
+                    yield found[0], key, found[1]
+
+    def _tell_deleted(self, now_ms: int) -> None:
+        if self._deleted[0] and now_ms >= self._tell_at_ms:
+            _LOG.info("deleted %d segments (%d bytes) to keep the disk's limits", *self._deleted)
+            self._deleted = [0, 0]
+            self._tell_at_ms = now_ms + _TELL_DELETED_MS
+
+
+def _margin(room: Room, grown: int) -> int:
+    return min(max(2 * grown, _MARGIN_BYTES_MIN), room.limit // _MARGIN_SHARE_MAX)
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Bytes of the files in a folder; one that goes meanwhile has none."""
+    total = 0
+    try:
+        for entry in os.scandir(folder):
+            total += entry.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:
+        pass
+    return total

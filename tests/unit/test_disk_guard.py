@@ -1,0 +1,197 @@
+"""The disk's limits: which segments make room, when produce is refused and taken again."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from kbroker.clock import FakeClock
+from kbroker.ext.log import Log
+from kbroker.ext.log_space import oldest_closed
+from kbroker.storage.disk import DiskGuard, DiskLimits
+from kbroker.storage.manager import LogManager, Opening, PartitionSpec
+from tests.support.logs import CONFIG, batch
+
+MIB = 1 << 20
+UNLIMITED = None
+
+
+class Port:
+    """The data plane: bytes that the logs take, what it was told, what a request asked for."""
+
+    def __init__(self, logs: LogManager) -> None:
+        self.logs = logs
+        self.room: int | None = -1
+        self.refusing = False
+        self.wanted = 0
+
+    def disk_bytes(self) -> int:
+        return sum(log.size_bytes for _, log in self.logs.items())
+
+    def set_disk_room(self, room: int | None, refusing: bool) -> None:
+        self.room, self.refusing = room, refusing
+
+    def take_disk_wanted(self) -> int:
+        wanted, self.wanted = self.wanted, 0
+        return wanted
+
+
+class Disk:
+    """Real logs under a guard with a clock of the test's own."""
+
+    def __init__(self, folder: Path, **limits: int) -> None:
+        self.clock = FakeClock()
+        self.limits = DiskLimits(**limits)
+        self.logs = LogManager(folder, self._open)
+        self.logs.start([])
+        self.port = Port(self.logs)
+        self.guard = DiskGuard(self.limits, self.logs, self.port, {"__internal"}, self.clock)
+
+    def _open(self, opening: Opening) -> Log:
+        spec = opening.spec
+        return Log(opening.directory, spec.topic, spec.topic_id, spec.partition, spec.config,
+                   clean=True, durable=False)  # fmt: skip
+
+    def log(self, topic: str, **settings: int) -> Log:
+        """A new topic's log, with segments of a batch each."""
+        config = CONFIG | {"segment_bytes": 100_100, "file_delete_delay_ms": 10**9} | settings
+        (made,) = self.logs.create([PartitionSpec(topic, topic.encode().ljust(16), 0, config)])
+        assert isinstance(made, Log)
+        return made
+
+    def check(self) -> None:
+        self.clock.advance(10_000)
+        self.guard.check()
+
+
+def fill(log: Log, batches: int, first_ms: int) -> None:
+    """Batches of about 100 kB, a millisecond apart."""
+    for i in range(batches):
+        log.append(batch(1, 100_000, first_ms + i), leader_epoch=0)
+
+
+def starts(*logs: Log) -> list[int]:
+    return [log.log_start_offset for log in logs]
+
+
+def test_the_oldest_goes_first_whichever_topic_it_belongs_to(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, bytes_max=4 * MIB)
+    young, old = disk.log("young"), disk.log("old")
+    fill(young, 10, 5_000)
+    fill(old, 10, 1_000)
+    disk.check()
+    assert starts(young, old) == [0, 0] and disk.port.room > 2 * MIB - 100_000
+    fill(young, 15, 5_010)
+    disk.check()
+    assert starts(young) == [0] and 0 < old.log_start_offset < 9
+    fill(young, 20, 6_000)
+    disk.check()
+    assert starts(old) == [9], "the active segment stays"
+    assert 0 < young.log_start_offset < 35
+    assert disk.port.room >= MIB and not disk.guard.refusing
+    assert not list(tmp_path.rglob("*.deleted"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "settings"),
+    [
+        ("compacted", {"cleanup_delete": 0, "cleanup_compact": 1}),
+        ("both", {"cleanup_compact": 1}),
+        ("neither", {"cleanup_delete": 0}),
+        ("__internal", {}),
+    ],
+)
+def test_what_is_never_deleted_makes_produce_wait(
+    tmp_path: Path, topic: str, settings: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    disk = Disk(tmp_path, bytes_max=2 * MIB)
+    kept, other = disk.log(topic, **settings), disk.log("other")
+    fill(kept, 21, 1_000)
+    fill(other, 1, 1_000)
+    for _ in range(3):
+        disk.check()
+    assert starts(kept, other) == [0, 0]
+    assert disk.guard.refusing and disk.port.refusing and disk.port.room == 0
+    disk.logs.delete(topic, [0], disk.clock.monotonic_ms() + 10**9)
+    for _ in range(3):
+        disk.check()
+    assert not disk.port.refusing and disk.port.room > MIB
+    lines = [line for line in caplog.messages if "KAFKA_STORAGE" in line or "room" in line]
+    assert len(lines) == 2
+    assert "kbroker.disk.bytes.max=2097152 is reached" in lines[0]
+
+
+def test_files_that_wait_for_their_end_go_at_once(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, bytes_max=3 * MIB)
+    log = disk.log("topic")
+    fill(log, 28, 1_000)
+    log.set_log_start_offset(20)
+    log.delete_old_segments(0)
+    assert len(list(tmp_path.rglob("*.log.deleted"))) == 20
+    gone = disk.log("gone")
+    fill(gone, 1, 1_000)
+    fill(log, 20, 2_000)
+    disk.logs.delete("gone", [0], 10**12)
+    disk.check()
+    assert not list(tmp_path.rglob("*.deleted")) and not disk.logs.dead_folders()
+    assert not list(tmp_path.glob("gone-0*"))
+
+
+def test_a_request_too_large_for_what_can_come_free_is_not_kept_waiting(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, bytes_max=4 * MIB)
+    fill(disk.log("topic", cleanup_compact=1), 30, 1_000)
+    disk.check()
+    assert not disk.port.refusing and 0 < (disk.port.room or 0) < 2 * MIB
+    disk.port.wanted = 2 * MIB
+    disk.check()
+    assert disk.port.refusing
+    disk.check()
+    assert disk.port.refusing, "until something has come free"
+
+
+def test_room_is_made_ahead_of_what_comes(tmp_path: Path) -> None:
+    """As much as came since the last look, twice, within a quarter of the limit."""
+    disk = Disk(tmp_path, bytes_max=16 * MIB)
+    log = disk.log("topic")
+    fill(log, 100, 1_000)
+    disk.check()
+    for turn in range(5):
+        fill(log, 15, 2_000 + turn * 100)
+        disk.check()
+    assert 2 * 1_500_000 <= disk.port.room <= 4 * MIB
+
+
+def test_free_space_is_kept_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk(tmp_path, free_min=1 << 60)
+    fill(disk.log("topic"), 3, 1_000)
+    disk.check()
+    assert disk.port.refusing and "kbroker.disk.free.bytes.min=" in caplog.text
+    disk.limits.free_min = 1
+    disk.check()
+    assert not disk.port.refusing and disk.port.room > 0
+
+
+def test_without_limits_nobody_counts(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    disk.check()
+    assert disk.port.room == -1, "the data plane was not told anything"
+    disk.limits.bytes_max = 0
+    disk.check()
+    assert disk.port.refusing
+    disk.limits.bytes_max = -1
+    disk.check()
+    assert disk.port.room is UNLIMITED and not disk.port.refusing
+
+
+def test_what_may_go_is_closed_and_durable(tmp_path: Path) -> None:
+    log = Disk(tmp_path).log("topic")
+    assert oldest_closed(log) is None
+    fill(log, 1, 1_000)
+    assert oldest_closed(log) is None
+    fill(log, 1, 2_000)
+    assert oldest_closed(log) == (1_000, 1)
+    log.close()
+    assert oldest_closed(log) is None

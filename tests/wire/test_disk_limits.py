@@ -1,0 +1,203 @@
+"""The disk as a whole: old records make room, then produce is refused, and taken again."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference.crafted_batches import Batch, Record, values_of
+from tests.support import wire
+from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
+from tests.support.wire import (
+    DELETE_TOPICS,
+    FETCH,
+    FIND_COORDINATOR,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_OFFSETS,
+    PRODUCE,
+    WireConnection,
+)
+from tests.wire.test_connections import fetch_body, produce_body
+
+OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE = 56, 1
+MIB = 1 << 20
+CAP = 24 * MIB
+BATCH_BYTES = 200_000
+# What may come between two looks: the journal's next file, an index that grows.
+SLACK = 4 * MIB
+_keys = itertools.count()
+BEGUN, ENDED = "is reached and there is nothing left to delete", "there is room on the disk again"
+# One segment, which is being written to: nothing of it can go.
+WHOLE = {"segment.bytes": str(1 << 30)}
+SMALL = {"segment.bytes": str(MIB), "file.delete.delay.ms": "600000"}
+
+
+@pytest.fixture
+def broker(start_kbroker: Callable[..., BrokerProcess]) -> Iterator[BrokerProcess]:
+    yield start_kbroker({"kbroker.disk.bytes.max": str(CAP), "offsets.topic.num.partitions": "1"})
+
+
+@pytest.fixture
+def connection(broker: BrokerProcess) -> Iterator[WireConnection]:
+    with WireConnection(broker.port) as made:
+        yield made
+
+
+def batch_of(size: int = BATCH_BYTES) -> bytes:
+    record = Record(b"." * size, key=b"%d" % next(_keys))
+    return Batch(records=[record], base_timestamp=int(time.time() * 1000)).encode()
+
+
+def produce(connection: WireConnection, topic: str, size: int = BATCH_BYTES) -> dict[str, Any]:
+    answer = connection.call(PRODUCE, 9, produce_body(topic, batch_of(size)))
+    part: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
+    return part
+
+
+def fill(connection: WireConnection, topic: str, size: int) -> None:
+    for _ in range(size // BATCH_BYTES):
+        assert produce(connection, topic)["error_code"] == 0
+
+
+def fill_until_refused(connection: WireConnection, topic: str, most: int = 2 * CAP) -> int:
+    """Offset of the first record that was refused."""
+    for _ in range(most // BATCH_BYTES):
+        part = produce(connection, topic)
+        if part["error_code"] != 0:
+            assert part["error_code"] == KAFKA_STORAGE_ERROR
+            assert "disk has reached the limit" in part["error_message"]
+            return next_offset(connection, topic)
+    raise AssertionError("never refused")
+
+
+def next_offset(connection: WireConnection, topic: str, timestamp: int = -1) -> int:
+    partition = {"partition_index": 0, "timestamp": timestamp}
+    asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": [partition]}]}
+    answer = connection.call(LIST_OFFSETS, 6, asked)
+    return int(answer["topics"][0]["partitions"][0]["offset"])
+
+
+def log_start(connection: WireConnection, topic: str) -> int:
+    return next_offset(connection, topic, -2)
+
+
+def fetch(connection: WireConnection, topic: str, offset: int) -> dict[str, Any]:
+    answer = connection.call(FETCH, 11, fetch_body(topic, offset))
+    part: dict[str, Any] = answer["responses"][0]["partitions"][0]
+    return part
+
+
+def configure_broker(connection: WireConnection, **settings: str) -> None:
+    configs = [
+        {"name": name.replace("_", "."), "value": value, "config_operation": 0}
+        for name, value in settings.items()
+    ]
+    resource = {"resource_type": 4, "resource_name": "", "configs": configs}
+    answer = connection.call(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    assert answer["responses"][0]["error_code"] == 0, answer
+
+
+def takes(connection: WireConnection, topic: str) -> Callable[[], bool]:
+    return lambda: produce(connection, topic)["error_code"] == 0
+
+
+def file_bytes(broker: BrokerProcess) -> int:
+    """Of the data directory; blocks prepared ahead do not count."""
+    return sum(path.stat().st_size for path in files(broker.data_dir))
+
+
+def files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_oldest_closed_segments_of_all_topics_make_room(
+    broker: BrokerProcess, connection: WireConnection
+) -> None:
+    """Of topics that delete: the one written first is emptied first, but for its active segment."""
+    for name in ("first", "second"):
+        wire.create_topic(broker.port, name, 1, SMALL)
+    wire.create_topic(broker.port, "kept", 1, SMALL | {"cleanup.policy": "compact"})
+    fill(connection, "kept", 3 * MIB)
+    fill(connection, "first", 5 * MIB)
+    fill(connection, "second", 2 * CAP)
+    assert log_start(connection, "kept") == 0
+    assert 0 < log_start(connection, "first") < next_offset(connection, "first")
+    assert log_start(connection, "second") > 0
+    # What is left of the first topic is its active segment, and is served.
+    assert fetch(connection, "first", log_start(connection, "first"))["records"]
+    assert fetch(connection, "first", 0)["error_code"] == OFFSET_OUT_OF_RANGE
+    assert CAP // 2 < file_bytes(broker) < CAP + SLACK
+    assert BEGUN not in broker.log_text()
+
+
+def test_then_produce_is_refused_until_there_is_room(
+    broker: BrokerProcess, connection: WireConnection
+) -> None:
+    wire.create_topic(broker.port, "old", 1, SMALL)
+    wire.create_topic(broker.port, "full", 1, WHOLE)
+    fill(connection, "old", 2 * MIB)
+    end = fill_until_refused(connection, "full")
+    assert log_start(connection, "old") > 0 == log_start(connection, "full")
+    assert file_bytes(broker) < CAP + SLACK
+    wait_for("the log tells", lambda: BEGUN in broker.log_text(), 10)
+    # Fetch goes on, and so do commits; a retry and another topic are refused alike.
+    assert len(values_of(fetch(connection, "full", end - 1)["records"])) == 1
+    assert commit(connection, "full", 7) == 0
+    assert committed(connection, "full") == 7
+    for topic in ("full", "old"):
+        assert produce(connection, topic)["error_code"] == KAFKA_STORAGE_ERROR
+    broker.restart()
+    with WireConnection(broker.port) as again:
+        fill_until_refused(again, "full")
+        assert committed(again, "full") == 7
+        again.call(DELETE_TOPICS, 5, {"topic_names": ["full"], "timeout": 9000})
+        wait_for("there is room", takes(again, "old"), 10)
+    assert broker.log_text().count(BEGUN) == 2 and broker.log_text().count(ENDED) == 1
+
+
+def test_limits_change_while_the_broker_runs(
+    broker: BrokerProcess, connection: WireConnection
+) -> None:
+    """Off, on again, and the other one: what must stay free."""
+    wire.create_topic(broker.port, "topic", 1, WHOLE)
+    fill_until_refused(connection, "topic")
+    configure_broker(connection, kbroker_disk_bytes_max="-1")
+    wait_for("no limit", takes(connection, "topic"), 10)
+    fill(connection, "topic", 4 * MIB)
+    configure_broker(connection, kbroker_disk_free_bytes_min=str(1 << 60))
+    wait_for("a limit", lambda: produce(connection, "topic")["error_code"] == 56, 10)
+    assert fetch(connection, "topic", 0)["records"]
+    configure_broker(connection, kbroker_disk_free_bytes_min="0")
+    wait_for("no limit", takes(connection, "topic"), 10)
+
+
+def commit(connection: WireConnection, topic: str, offset: int) -> int:
+    """The error of a commit by a group without members."""
+    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+    body = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "",
+            "topics": [{"name": topic, "partitions": [partition]}]}  # fmt: skip
+
+    def attempt() -> int:
+        connection.call(FIND_COORDINATOR, 1, {"key": "g", "key_type": 0})
+        answer = connection.call(OFFSET_COMMIT, 8, body)
+        return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+    wait_for("the coordinator has loaded", lambda: attempt() not in (14, 15, 16), 15)
+    return attempt()
+
+
+def committed(connection: WireConnection, topic: str) -> int:
+    body = {"group_id": "g", "topics": [{"name": topic, "partition_indexes": [0]}]}
+
+    def ask() -> dict[str, Any]:
+        return connection.call(OFFSET_FETCH, 7, body)
+
+    wait_for("the coordinator has loaded", lambda: ask()["error_code"] == 0, 15)
+    return int(ask()["topics"][0]["partitions"][0]["committed_offset"])
