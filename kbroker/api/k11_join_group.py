@@ -28,7 +28,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
-    return {"error_code": code, "protocol_name": ""}
+    nullable = request.__version__ >= _FIRST_WITH_NULL_PROTOCOL
+    return {"error_code": code, "protocol_name": None if nullable else ""}
 
 
 @register(ApiKey.JOIN_GROUP, 0, 9, failed=_failed, parks=True)

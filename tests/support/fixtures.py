@@ -17,7 +17,11 @@ from tests.support.kbroker import KbrokerProcess, kbroker_is_built
 from tests.support.processes import BrokerProcess
 
 #: Settings that both session brokers get beyond their defaults.
-SESSION_SETTINGS = {"num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
+SESSION_SETTINGS = {
+    "num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
 
 #: Both kinds of broker; Kafka's half of a test runs in `make test-long`.
 BOTH = (pytest.param("kafka", marks=pytest.mark.long), "kbroker")

@@ -160,7 +160,8 @@ def one_step(shard, chosen, clients, numbers):
 
 def run(seed, steps):
     chosen = random.Random(seed)
-    shard = GroupShard(FakeTopics(), group_consumer_assignors=(chosen.choice(["uniform", "range"]),))
+    assignor = chosen.choice(["uniform", "range"])
+    shard = GroupShard(FakeTopics(), group_consumer_assignors=(assignor,))
     for name in TOPICS:
         shard.topics.add(name, chosen.randrange(1, 6))
     clients = []

@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     from kbroker.group.consumer.protocol import ConsumerProtocol
 
 _CLASSIC, _CONSUMER = 0, 1
-_NOT_ASKED: Final = -(1 << 31)
+NOT_ASKED: Final = -(1 << 31)
 
 
-def describe_group(room: ConsumerProtocol, group_id: str) -> dict[str, Any]:
+def describe_group(room: ConsumerProtocol, group_id: str, operations: int) -> dict[str, Any]:
     """One group of the answer; GROUP_ID_NOT_FOUND where there is none, or a classic one."""
-    if not group_id:
-        return {"group_id": "", "error_code": ErrorCode.INVALID_GROUP_ID, "error_message": None}
     group = room.find(group_id)
     if group is None:
         is_other = group_id in room.shard.groups
@@ -36,7 +34,7 @@ def describe_group(room: ConsumerProtocol, group_id: str) -> dict[str, Any]:
         "assignment_epoch": group.assignment_epoch,
         "assignor_name": group.preferred_assignor(None, None) or room.assignor_names()[0],
         "members": [_member(room, group, member) for member in group.members.values()],
-        "authorized_operations": _NOT_ASKED,
+        "authorized_operations": operations,
     }
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from kbroker.errors import BugError
 from kbroker.group.classic.requests import HeartbeatRequest, JoinRequest, SyncRequest
 from kbroker.group.consumer import classic_members
 from kbroker.group.consumer.assignors import ASSIGNORS, Assignor
-from kbroker.group.consumer.describe import describe_group
+from kbroker.group.consumer.describe import NOT_ASKED, describe_group
 from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.heartbeat import Heartbeat, heartbeat
 from kbroker.group.consumer.leave import fence_members
@@ -60,13 +60,9 @@ class ConsumerProtocol:
         """A member joins, reports, or leaves (ConsumerGroupHeartbeat)."""
         return heartbeat(self, request, client, now)
 
-    def describe(self, group_ids: Sequence[str], now: Now) -> Outcome:
-        """Groups with their members (ConsumerGroupDescribe)."""
-        return Outcome(response={"groups": [self.described(one) for one in group_ids]})
-
-    def described(self, group_id: str) -> dict[str, Any]:
-        """A group as ConsumerGroupDescribe tells it."""
-        return describe_group(self, group_id)
+    def describe(self, group_id: str, operations: int = NOT_ASKED) -> Outcome:
+        """A group with its members (ConsumerGroupDescribe); what the client may do with it."""
+        return Outcome(response=describe_group(self, group_id, operations))
 
     def classic_join(self, group: Group, request: JoinRequest, client: Client, now: Now) -> Outcome:
         """JoinGroup of a classic member to a consumer group with members."""

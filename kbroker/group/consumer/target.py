@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbroker.group.consumer.assignors import Assignment, Assignor, GroupSpec, MemberSpec
-from kbroker.group.consumer.assignors.order import string_order
+from kbroker.group.consumer.assignors.order import string_order, table_order
 from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.member import Member
 from kbroker.group.consumer.subscription import TopicIdsOf
@@ -21,7 +21,7 @@ def compute_target(
 ) -> dict[str, Assignment]:
     """The assignment of every member once `member` is as given; of a static member that it takes
     the place of, it inherits the last one."""
-    members = dict(group.members)
+    members = {one: group.members[one] for one in table_order(group.members)}
     replaced = group.static_members.get(member.instance_id or "") if member.instance_id else None
     inherited = group.target.get(replaced or member.member_id, {})
     if replaced is not None:
@@ -29,7 +29,7 @@ def compute_target(
     members[member.member_id] = member
     ids_of = TopicIdsOf(topics, group.regex_topics())
     specs = {}
-    for member_id in string_order(sorted(members)):
+    for member_id in string_order(list(members)):
         one = members[member_id]
         last = inherited if one is member else group.target.get(member_id, {})
         specs[member_id] = MemberSpec(ids_of(one), last, one.instance_id)

@@ -4,7 +4,8 @@ Apache Kafka's assignors walk over hash tables, and what is walked over first is
 that a group gets the same assignment from both brokers, whoever computes the next one, members,
 topics and partitions are put into that order here. A table of n entries has a power of two of
 buckets; an entry lies in bucket `(hash ^ hash >>> 16) & (buckets - 1)`, behind those that came
-before it; buckets are walked in order.
+before it; buckets are walked in order. (What came before what depends on a table's history where
+partitions from 16 on share a bucket with others; there they are taken in ascending order.)
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from kbroker.group.partition import java_string_hash
 
 _BUCKETS_MIN: Final = 16
 _INT_MASK: Final = 0xFFFFFFFF
+_LONG_MASK: Final = 0xFFFFFFFFFFFFFFFF
+_TABLE_BUCKETS_MIN: Final = 2
+_FIBONACCI: Final = 0x9E3779B97F4A7C15
 
 
 def grown_buckets(entries: int) -> int:
@@ -32,9 +36,11 @@ def copied_buckets(entries: int) -> int:
     return max(_BUCKETS_MIN, 1 << (int(entries / 0.75 + 1) - 1).bit_length())
 
 
-@functools.lru_cache(maxsize=100_000)
+_hash = functools.lru_cache(maxsize=100_000)(java_string_hash)
+
+
 def _spread_string(text: str) -> int:
-    return _spread(java_string_hash(text) & _INT_MASK)
+    return _spread(_hash(text) & _INT_MASK)
 
 
 def _spread(value: int) -> int:
@@ -45,7 +51,7 @@ def _spread(value: int) -> int:
 def _spread_id(topic_id: bytes) -> int:
     """Of Kafka's Uuid: the two halves, and then the two words, in exclusive or."""
     number = int.from_bytes(topic_id, "big")
-    both = (number >> 64 ^ number) & 0xFFFFFFFFFFFFFFFF
+    both = (number >> 64 ^ number) & _LONG_MASK
     return _spread((both >> 32 ^ both) & _INT_MASK)
 
 
@@ -53,6 +59,18 @@ def string_order(texts: Sequence[str]) -> list[str]:
     """Keys of a HashMap<String, ?> that grew in the order of `texts`."""
     mask = grown_buckets(len(texts)) - 1
     return sorted(texts, key=lambda text: _spread_string(text) & mask)
+
+
+def table_order(texts: Iterable[str]) -> list[str]:
+    """Keys of Kafka's TimelineHashMap<String, ?>, into which `texts` came in this order: buckets by
+    the upper bits of the hash times 2^64 divided by the golden ratio, a table that doubles above
+    4/3 of its size."""
+    given = list(texts)
+    buckets = _TABLE_BUCKETS_MIN
+    while len(given) * 3 > buckets * 4:
+        buckets *= 2
+    shift = 65 - buckets.bit_length()
+    return sorted(given, key=lambda text: (_hash(text) * _FIBONACCI & _LONG_MASK) >> shift)
 
 
 def id_order(topic_ids: Iterable[bytes], buckets: int) -> list[bytes]:

@@ -1,0 +1,57 @@
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, reports or leaves (KIP-848).
+
+Behavior: answered at once; the answer leaves when what it tells is durable.
+
+Version notes:
+  v1: subscription by regular expression, and the client makes the member id (KIP-1082).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from kbroker.api.context import Context, uuid_bytes
+from kbroker.api.k11_join_group import java_address
+from kbroker.api.registry import Response, register
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.consumer.heartbeat import Heartbeat
+from kbroker.group.migration import Client
+from kbroker.protocol import ApiKey
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def check_protocol_is_on(context: Context) -> None:
+    """The feature and the setting that let consumer groups in."""
+    protocols = context.config.value("group.coordinator.rebalance.protocols")
+    on = isinstance(protocols, list) and "consumer" in protocols
+    if not on or not context.image.features.get("group.version"):
+        raise ClientError(
+            ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled."
+        )
+
+
+@register(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1)
+def consumer_group_heartbeat(request: Any, context: Context) -> Response:
+    """Answer a ConsumerGroupHeartbeat request."""
+    check_protocol_is_on(context)
+    owned = request.topic_partitions
+    beat = Heartbeat(
+        request.group_id,
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        request.rack_id,
+        request.rebalance_timeout // _MILLISECOND,
+        request.subscribed_topic_names,
+        getattr(request, "subscribed_topic_regex", None),
+        request.server_assignor,
+        None if owned is None else [(uuid_bytes(one.topic_id), one.partitions) for one in owned],
+    )
+    client = Client(context.version, context.client_id or "", java_address(context.peer[0]))
+    return context.groups.handle(
+        request.group_id,
+        context.answer,
+        lambda rooms, _, now: rooms.consumer.heartbeat(beat, client, now),
+    )
