@@ -106,6 +106,7 @@ class Services:
         self.groups = GroupCoordinator(self._group_host)
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
+        self.partitions_about = 1  # their number rounded up, see publish.adapt_segments
         self.collisions: dict[str, set[str]] = {}
 
     @property

@@ -25,7 +25,8 @@ _MAPPED: Final = socket.AI_V4MAPPED | socket.AI_ALL
 
 def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
     """The partitions of a topic from number `first` on."""
-    config = log_config(services.config, services.image.configs(("topic", topic.name)))
+    overrides = services.image.configs(("topic", topic.name))
+    config = log_config(services.config, overrides, services.partitions_about)
     return [
         PartitionSpec(topic.name, topic.id, index, config, partition.leader_epoch)
         for index, partition in topic.partitions.items()
@@ -48,6 +49,7 @@ def create_topics(services: Services, names: Iterable[str]) -> None:
     for topic in topics:
         offer_topic(services, topic)
     services.topics_changed()
+    adapt_segments(services)
 
 
 def add_partitions(services: Services, name: str, first: int) -> None:
@@ -56,6 +58,7 @@ def add_partitions(services: Services, name: str, first: int) -> None:
     services.logs.create(specs_of(services, topic, first))
     offer_topic(services, topic)
     services.topics_changed()
+    adapt_segments(services)
 
 
 def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> None:
@@ -68,6 +71,19 @@ def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -
         for log in services.logs.delete(name, range(partitions), now_ms + delay_ms):
             services.data_plane.wake(log)
         services.forget_topic(name)
+    adapt_segments(services)
+
+
+def adapt_segments(services: Services, partitions: int | None = None) -> None:
+    """Where segment sizes depend on how many partitions there are: note that, in powers of two,
+    and give the logs what follows. Down only at a quarter, so that nothing goes to and fro."""
+    count = len(services.logs) if partitions is None else partitions
+    about = services.partitions_about
+    if about // 4 < count <= about:
+        return
+    services.partitions_about = 1 << max(count - 1, 0).bit_length()
+    if services.config.integer("kbroker.disk.bytes.max") >= 0:
+        configure_topics(services, list(services.image.topics))
 
 
 def configure_topics(services: Services, names: Iterable[str]) -> None:
@@ -76,7 +92,8 @@ def configure_topics(services: Services, names: Iterable[str]) -> None:
         topic = services.image.topics.get(name)
         if topic is None:
             continue
-        config = log_config(services.config, services.image.configs(("topic", name)))
+        overrides = services.image.configs(("topic", name))
+        config = log_config(services.config, overrides, services.partitions_about)
         for index in topic.partitions:
             log = services.logs.get(name, index)
             if log is not None:

@@ -157,6 +157,11 @@ class BrokerConfig:
         self.dynamic_default = _valid(default)
         self._values.clear()
 
+    def is_set(self, name: str) -> bool:
+        """Whether somebody gave `name` a value, the default being nobody's."""
+        layers = (self.dynamic_broker, self.dynamic_default, self.static)
+        return any(name in layer for layer in layers)
+
     def text(self, name: str) -> str | None:
         """The text of the value that holds, None where there is none."""
         for layer in (self.dynamic_broker, self.dynamic_default, self.static):

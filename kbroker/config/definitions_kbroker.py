@@ -53,6 +53,13 @@ KEYS: Final = (
         "of being refused. For test suites that were written for clusters.",
     ),
     ConfigKey(
+        "kbroker.segment.bytes.adaptive", BOOLEAN, "true", None, MEDIUM, CLUSTER_WIDE,
+        "Whether a topic for which nobody set segment.bytes or log.segment.bytes gets segments "
+        "of at most a quarter of its retention.bytes and a quarter of a partition's even share of "
+        "kbroker.disk.bytes.max, but of no less than 1 MiB or one largest batch, so that "
+        "deleting closed segments really frees space. Settings are shown as Kafka has them.",
+    ),
+    ConfigKey(
         "kbroker.journal.bytes.max", LONG, "536870912", at_least(16_777_216), MEDIUM, READ_ONLY,
         "Most bytes of journal files in the data directory. The journal takes the sync for all "
         "partitions; more room lets the segments be flushed later and in larger pieces.",

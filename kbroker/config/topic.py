@@ -52,6 +52,10 @@ _IN_UNITS: Final[dict[str, Callable[[BrokerConfig], int]]] = {
     "segment.ms": BrokerConfig.roll_ms,
 }
 
+# Segments that adaptive sizes make of what is to be kept, and the least bytes of one.
+_SEGMENTS_WANTED: Final = 4
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+
 _COMPRESSION: Final = {
     "producer": -1,
     "uncompressed": 0,
@@ -107,22 +111,51 @@ def validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
         )
 
 
-def log_config(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, int]:
-    """The settings that a log takes (see kbroker.ext.log), all whole numbers."""
+def adaptive_segment_bytes(
+    config: BrokerConfig, overrides: Mapping[str, str], values: Mapping[str, Value], partitions: int
+) -> int:
+    """segment.bytes as the log takes it: what was set, else Kafka's default cut down by the rule of
+    kbroker.segment.bytes.adaptive. `partitions`: of the whole broker; 0 where that is not known."""
+    size, retention, batch = (
+        _whole(values, name) for name in ("segment.bytes", "retention.bytes", "max.message.bytes")
+    )
+    said = "segment.bytes" in overrides or config.is_set("log.segment.bytes")
+    if said or not config.flag("kbroker.segment.bytes.adaptive"):
+        return size
+    disk = config.integer("kbroker.disk.bytes.max")
+    policies = values["cleanup.policy"]
+    deletes = isinstance(policies, list) and "delete" in policies
+    bounds = [retention] if retention >= 0 and deletes else []
+    if disk >= 0 and partitions > 0:
+        bounds.append(disk // partitions)
+    least = max(_SEGMENT_BYTES_MIN, batch)
+    return min([size, *(max(bound // _SEGMENTS_WANTED, least) for bound in bounds)])
+
+
+def _whole(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
+    if isinstance(value, int):
+        return int(value)
+    raise TypeError(f"{name} is no whole number")
+
+
+def log_config(
+    config: BrokerConfig, overrides: Mapping[str, str], partitions: int = 0
+) -> dict[str, int]:
+    """The settings that a log takes (see kbroker.ext.log), all whole numbers. `partitions`: of the
+    whole broker, see adaptive_segment_bytes."""
     values = effective(config, overrides)
 
     def number(name: str) -> int:
-        value = values[name]
-        if isinstance(value, int):
-            return int(value)
-        raise TypeError(f"{name} is no whole number")
+        return _whole(values, name)
 
     policy = values["cleanup.policy"]
     policies = policy if isinstance(policy, list) else []
     codec = str(values["compression.type"])
     internal = values["internal.segment.bytes"]
+    segment = adaptive_segment_bytes(config, overrides, values, partitions)
     return {
-        "segment_bytes": internal if isinstance(internal, int) else number("segment.bytes"),
+        "segment_bytes": segment if internal is None else number("internal.segment.bytes"),
         "segment_ms": number("segment.ms"),
         "segment_jitter_ms": number("segment.jitter.ms"),
         "index_interval_bytes": number("index.interval.bytes"),

@@ -207,6 +207,7 @@ class Broker:
     def _open_logs(self, services: Services) -> None:
         logs, topics = services.logs, services.image.topics
         began_ms = self._clock.monotonic_ms()
+        publish.adapt_segments(services, sum(len(topic.partitions) for topic in topics.values()))
         logs.start([one for topic in topics.values() for one in publish.specs_of(services, topic)])
         journal.recover(self.directory, logs, {topic.name: topic.id for topic in topics.values()})
         if len(logs):

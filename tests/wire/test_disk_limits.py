@@ -201,3 +201,26 @@ def committed(connection: WireConnection, topic: str) -> int:
 
     wait_for("the coordinator has loaded", lambda: ask()["error_code"] == 0, 15)
     return int(ask()["topics"][0]["partitions"][0]["committed_offset"])
+
+
+def test_segments_adapt_so_that_a_small_limit_is_enough_for_many_partitions(
+    start_kbroker: Callable[..., BrokerProcess],
+) -> None:
+    """Nobody set a segment size: retention and the disk's limit find closed segments to delete."""
+    broker = start_kbroker(
+        {"kbroker.disk.bytes.max": str(2 * CAP), "log.retention.check.interval.ms": "200"}
+    )
+    short = {"retention.bytes": str(4 * MIB), "file.delete.delay.ms": "0"}
+    wire.create_topic(broker.port, "short", 1, short)
+    wire.create_topic(broker.port, "wide", 6)
+    with WireConnection(broker.port) as connection:
+        fill(connection, "short", CAP)
+        kept = broker.partition_dir("short", 0)
+        wait_for("retention", lambda: sum(f.stat().st_size for f in files(kept)) < 7 * MIB, 15)
+        for index in [*range(6)] * (CAP // BATCH_BYTES):
+            body = produce_body("wide", batch_of())
+            body["topic_data"][0]["partition_data"][0]["index"] = index  # type: ignore[index]
+            answer = connection.call(PRODUCE, 9, body)
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+    assert file_bytes(broker) < 2 * CAP + SLACK
+    assert BEGUN not in broker.log_text()
