@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kbroker.api.topic_names import CONSUMER_OFFSETS
 from kbroker.clock import Clock
-from kbroker.config.topic import effective
+from kbroker.config.topic import effective_value
 from kbroker.ext.log import Log
 from kbroker.ext.offsets_load import OffsetsLoad
 from kbroker.group.loading import Load
@@ -102,7 +102,7 @@ class GroupHost:
     def batch_bytes_max(self) -> int:
         """max.message.bytes of it."""
         overrides = self._services.image.configs(("topic", CONSUMER_OFFSETS))
-        value = effective(self._services.config, overrides)["max.message.bytes"]
+        value = effective_value(self._services.config, overrides, "max.message.bytes")
         assert isinstance(value, int)
         return value
 

@@ -86,10 +86,13 @@ def effective(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, V
 
     Raises ConfigError where an override does not parse.
     """
-    return {
-        name: parse_value(key, overrides[name]) if name in overrides else broker_value(config, key)
-        for name, key in TOPIC.items()
-    }
+    return {name: effective_value(config, overrides, name) for name in TOPIC}
+
+
+def effective_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> Value:
+    """One of them."""
+    key = TOPIC[name]
+    return parse_value(key, overrides[name]) if name in overrides else broker_value(config, key)
 
 
 def validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:

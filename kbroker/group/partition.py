@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 _INT_BITS: Final = 32
 _INT_MASK: Final = (1 << _INT_BITS) - 1
 
 
+@functools.lru_cache(16_384)  # every heartbeat asks
 def group_partition(group_id: str, partitions: int) -> int:
     """Java's String.hashCode, made positive as Kafka's Utils.abs does it, modulo `partitions`."""
     return _absolute(java_string_hash(group_id)) % partitions

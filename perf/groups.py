@@ -1,0 +1,299 @@
+"""Consumer groups: what heartbeats cost, how long commits and joins take, beside Apache Kafka.
+
+    python -m perf.groups [--system NAME]... [--figure NAME]...
+
+    heartbeats  1,000 classic groups of 10 members, heartbeats every 3 s: the broker's CPU
+    commits     100 consumers commit 10 partitions each second each: p99
+    join        300 classic members join one group at once: until all have their assignment
+    join-848    300 members of the consumer protocol: until each partition has its owner
+    busy        commits without pause keep the control plane busy: p99 of lat2k beside idle
+
+Every member has a connection of its own. Nothing else may run meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from perf import admin
+from perf import group_wire as wire
+from perf.group_members import ClassicMember, Clock, Committing, ConsumerMember, Loop
+from perf.lifecycle import Measured, cpu_seconds, empty_home, raise_descriptor_limit
+from perf.native import is_sound, load, program
+from perf.rows import BY_NAME as ROWS_BY_NAME
+from perf.series import produces, say
+from perf.systems import Kafka
+from tests.support.kbroker import KbrokerProcess
+from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
+
+GROUPS, MEMBERS, INTERVAL_S = 1_000, 10, 3.0
+SETTLE_S, MEASURE_S = 10.0, 30.0
+COMMITTERS, COMMIT_PARTITIONS, COMMIT_S = 100, 10, 30.0
+JOINERS = 300
+FLOODERS = 200
+BUSY_ROUNDS, BUSY_S = 5, 3.0
+TIMEOUT_S = 180.0
+TOPIC = "shared"
+
+INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+SETTINGS = {"group.consumer.heartbeat.interval.ms": "5000"}  # the least that both take by default
+
+
+class System(NamedTuple):
+    """A broker to be measured."""
+
+    name: str
+    title: str
+    make: Callable[[Path, dict[str, str]], BrokerProcess]
+
+
+SYSTEMS = {
+    "kbroker": System("kbroker", "kbroker, fsync", KbrokerProcess),
+    "kafka": System("kafka", "Apache Kafka 4.3", Kafka),
+}
+
+
+@contextmanager
+def running(system: System, partitions: int, delay_ms: int = 0) -> Iterator[BrokerProcess]:
+    """A broker with the topic and its coordinators; gone at the end."""
+    settings = {**SETTINGS, INITIAL_DELAY: str(delay_ms)}
+    with empty_home(f"{system.name}-groups") as home:
+        try:
+            process = system.make(home, settings)
+            process.start()
+        except pytest.skip.Exception as skipped:
+            raise RuntimeError(f"{system.title}: {skipped}") from None
+        try:
+            admin.create_topics(process.port, {TOPIC: partitions})
+            wait_for("coordinators", lambda: has_coordinator(process), TIMEOUT_S, 0.2)
+            yield process
+        finally:
+            process.kill()
+
+
+def has_coordinator(process: BrokerProcess) -> bool:
+    with admin.connect(process.port) as sock:
+        body = wire.text("any") + b"\0"
+        answer = admin.ask(sock, wire.FIND_COORDINATOR, wire.FIND_VERSION, body)
+    return bool(struct.unpack_from(">h", answer, 4)[0] == wire.NONE)
+
+
+@contextmanager
+def members(process: BrokerProcess) -> Iterator[Loop]:
+    loop = Loop(process.port)
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+def settle(loop: Loop, joined: Sequence[ClassicMember]) -> float:
+    """Until every member has its assignment: when the last of them had it."""
+    if not loop.run(Clock() + TIMEOUT_S, lambda: all(m.stable_at is not None for m in joined)):
+        raise TimeoutError(f"not stable within {TIMEOUT_S:g} s: errors {loop.errors}")
+    return max(member.stable_at or 0.0 for member in joined)
+
+
+def sound(loop: Loop) -> None:
+    if loop.errors:
+        raise RuntimeError(f"errors by code: {loop.errors}")
+
+
+def p99_ms(seconds: Sequence[float]) -> float:
+    return statistics.quantiles(seconds, n=100)[98] * 1000
+
+
+# ---- the figures
+
+
+def heartbeats(system: System) -> list[Measured]:
+    with running(system, MEMBERS) as process, members(process) as loop:
+        joined = [
+            ClassicMember(loop, f"group-{number}", TOPIC, MEMBERS, INTERVAL_S)
+            for number in range(GROUPS)
+            for _ in range(MEMBERS)
+        ]
+        begun = Clock()
+        for member in joined:
+            member.join()
+        settle(loop, joined)
+        say(f"{system.name}: {len(joined)} members stable after {Clock() - begun:.1f} s")
+        loop.run(Clock() + SETTLE_S)
+        for member in joined:
+            member.beats.clear()
+        before, begun = cpu_seconds(process.pid), Clock()
+        loop.run(begun + MEASURE_S)
+        percent = (cpu_seconds(process.pid) - before) / (Clock() - begun) * 100
+        beats = [beat for member in joined for beat in member.beats]
+        sound(loop)
+    say(f"{system.name}: {len(beats) / MEASURE_S:,.0f} heartbeats/s, p99 {p99_ms(beats):.2f} ms")
+    what = f"{GROUPS:,} classic groups of {MEMBERS} members heartbeat"
+    return [Measured(what, system.title, percent, "% of a core", 15)]
+
+
+def commits(system: System) -> list[Measured]:
+    groups = COMMITTERS // MEMBERS
+    with running(system, MEMBERS * COMMIT_PARTITIONS) as process, members(process) as loop:
+        joined = [
+            Committing(loop, f"group-{number % groups}", TOPIC, MEMBERS, INTERVAL_S)
+            for number in range(COMMITTERS)
+        ]
+        for member in joined:
+            member.join()
+        settle(loop, joined)
+        begun = Clock()
+        for number, member in enumerate(joined):
+            first = number // groups * COMMIT_PARTITIONS
+            commit = begin_commits(member, range(first, first + COMMIT_PARTITIONS))
+            loop.at(begun + number / COMMITTERS, commit)
+        loop.run(begun + 2)
+        for member in joined:
+            member.commits.clear()
+        loop.run(Clock() + COMMIT_S)
+        sound(loop)
+        took = [commit for member in joined for commit in member.commits]
+    say(f"{system.name}: {len(took)} commits, median {statistics.median(took) * 1000:.2f} ms")
+    what = f"p99 of commits, {COMMITTERS} consumers once a second"
+    return [Measured(what, system.title, p99_ms(took), "ms", 20)]
+
+
+def begin_commits(member: Committing, indexes: range) -> Callable[[], None]:
+    return lambda: member.commit(indexes, 1.0)
+
+
+def join(system: System) -> list[Measured]:
+    """Without the initial delay, and with Kafka's own of 3 s, which late comers double."""
+    what = f"{JOINERS} classic members join at once until stable"
+    return [
+        Measured(what, system.title, joining(system, 0), "s", 5),
+        Measured(f"{what}, {INITIAL_DELAY}=3000", system.title, joining(system, 3_000), "s"),
+    ]
+
+
+def joining(system: System, delay_ms: int) -> float:
+    """Seconds until all members have an assignment of one generation."""
+    with running(system, JOINERS, delay_ms) as process, members(process) as loop:
+        joined = [ClassicMember(loop, "all", TOPIC, JOINERS, INTERVAL_S) for _ in range(JOINERS)]
+        begun = Clock()
+        for member in joined:
+            member.join()
+
+        def stable() -> bool:
+            return all(
+                member.stable_at is not None and member.generation == joined[0].generation
+                for member in joined
+            )
+
+        if not loop.run(begun + TIMEOUT_S, stable):
+            raise TimeoutError(f"not stable within {TIMEOUT_S:g} s: errors {loop.errors}")
+        sound(loop)
+        return max(member.stable_at or 0.0 for member in joined) - begun
+
+
+def join_848(system: System) -> list[Measured]:
+    with running(system, JOINERS) as process, members(process) as loop:
+        joined = [ConsumerMember(loop, "all", TOPIC) for _ in range(JOINERS)]
+        begun = Clock()
+        for member in joined:
+            member.join()
+
+        def stable() -> bool:
+            owned = [index for member in joined for index in member.owned.partitions]
+            epochs = {member.epoch for member in joined}
+            return len(owned) == len(set(owned)) == JOINERS and len(epochs) == 1
+
+        if not loop.run(begun + TIMEOUT_S, stable):
+            raise TimeoutError(f"not stable within {TIMEOUT_S:g} s: errors {loop.errors}")
+        seconds = max(member.changed_at for member in joined) - begun
+        sound(loop)
+    what = f"{JOINERS} members of the consumer protocol join at once until stable"
+    return [Measured(what, system.title, seconds, "s", 10)]
+
+
+def busy(system: System) -> list[Measured]:
+    """The flood is a process of its own; lat2k sleeps, as the brokers want both processors."""
+    row = ROWS_BY_NAME["lat2k"]
+    program("load")
+
+    def p99(process: BrokerProcess) -> float:
+        arguments = [*row.arguments(row.name), "sleep"]
+        figures = load(row.mode, process.port, process.pid, BUSY_S, *arguments)
+        if not is_sound(figures):
+            raise RuntimeError(f"lat2k: errors {figures['errors']}, lost {figures['lost']}")
+        return figures["p99_ms"]
+
+    with running(system, FLOODERS) as process:
+        admin.create_topics(process.port, {row.name: row.partitions})
+        wait_for("records are taken", lambda: produces(process, row), TIMEOUT_S)
+        p99(process)
+        idle = [p99(process) for _ in range(BUSY_ROUNDS)]
+        command = [sys.executable, "-m", "perf.groups", "--flood", str(process.port)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as flood:
+            try:
+                assert flood.stdout is not None
+                flood.stdout.readline()
+                before, begun = cpu_seconds(process.pid), time.perf_counter()
+                flooded = [p99(process) for _ in range(BUSY_ROUNDS)]
+                spent = cpu_seconds(process.pid) - before
+                share = spent / (time.perf_counter() - begun) * 100
+            finally:
+                flood.terminate()
+    say(f"{system.name}: p99 idle {idle} ms, under commits {flooded} ms, {share:.0f}% of a core")
+    ratio = statistics.median(flooded) / statistics.median(idle)
+    what = "p99 of lat2k while commits keep the control plane busy, beside idle"
+    return [Measured(what, system.title, ratio, "x", 2)]
+
+
+def flood(port: int) -> None:
+    """Commits of simple consumers without pause, until the process is ended."""
+    loop = Loop(port)
+    for number in range(FLOODERS):
+        member = Committing(loop, f"flood-{number}", TOPIC, 1, INTERVAL_S)
+        member.commit(range(number, number + 1), None)
+    loop.run(Clock() + 1)
+    print("flooding", flush=True)
+    loop.run(Clock() + TIMEOUT_S)
+
+
+FIGURES: dict[str, Callable[[System], list[Measured]]] = {
+    "heartbeats": heartbeats,
+    "commits": commits,
+    "join": join,
+    "join-848": join_848,
+    "busy": busy,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m perf.groups")
+    parser.add_argument("--system", action="append", choices=sorted(SYSTEMS))
+    parser.add_argument("--figure", action="append", choices=sorted(FIGURES))
+    parser.add_argument("--flood", type=int, help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.flood:
+        flood(told.flood)
+        return
+    raise_descriptor_limit()
+    for figure in told.figure or FIGURES:
+        for system in told.system or SYSTEMS:
+            try:
+                for one in FIGURES[figure](SYSTEMS[system]):
+                    print(f"{one.system}: {one.what}: {one.text()} ({one.verdict()})", flush=True)
+            except (RuntimeError, OSError, TimeoutError, AssertionError) as error:
+                say(f"{system} {figure} failed: {error}")
+
+
+if __name__ == "__main__":
+    main()
