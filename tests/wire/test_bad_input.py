@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.reference.crafted_batches import batch, values_of
+from tests.reference.crafted_batches import GZIP, NONE, Batch, Record, batch, values_of
 from tests.support import wire
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
@@ -239,3 +239,24 @@ def test_connections_that_are_reset(broker: BrokerProcess) -> None:
             data = real_frames()[number % 12]
             sock.sendall(data[: number % (len(data) + 1)])
             sock.close()
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_a_flipped_bit_of_a_batch_is_never_stored(broker: BrokerProcess, codec: int) -> None:
+    """Each byte in turn; only the leader epoch is the broker's to overwrite."""
+    chance = random.Random(SEED)
+    sound = Batch([Record(b"value %d" % n) for n in range(5)], codec=codec).encode()
+    overwritten = range(12, 16)
+    wire.create_topic(broker.port, "victim")
+    stored = 0
+    with watched(broker), WireConnection(broker.port) as connection:
+        for at in range(len(sound)):
+            flipped = bytearray(sound)
+            flipped[at] ^= 1 << chance.randrange(8)
+            answer = connection.call(PRODUCE, 9, produce_body("victim", bytes(flipped)))
+            (part,) = answer["responses"][0]["partition_responses"]
+            assert (part["error_code"] == 0) is (at in overwritten), f"byte {at}: {part}"
+            stored += part["error_code"] == 0
+        answer = connection.call(FETCH, 11, fetch_body("victim", 0))
+    found = values_of(answer["responses"][0]["partitions"][0]["records"])
+    assert found == [(n, b"value %d" % (n % 5)) for n in range(5 * stored)]

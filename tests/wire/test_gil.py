@@ -113,7 +113,7 @@ def test_data_plane_needs_no_gil(held: KbrokerProcess, topic: str) -> None:
     assert values_of(answer["responses"][0]["partitions"][0]["records"]) == [
         (offset, b"wakes the poll")
     ]
-    assert is_held(held), "the GIL was free before the work was done: take fewer rounds"
+    assert is_held(held), "the work was done only when the GIL was free"
     assert control.is_silent(0.05)
     control.receive(METADATA, 9, stuck)
     segments = sorted(held.partition_dir(topic, 0).glob("*.log"))
