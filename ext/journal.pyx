@@ -212,14 +212,26 @@ cdef bint journal_has_room(Journal* journal, uint32_t size) noexcept nogil:
 
 cdef int journal_wait_room(Journal* journal) noexcept nogil:
     """Wait until a group was written. For callers that may block. 0, or JOURNAL_FAILED."""
+    return journal_wait_room_until(journal, 0)
+
+
+cdef int journal_wait_room_until(Journal* journal, int64_t deadline_ns) noexcept nogil:
+    """Likewise, until a moment (monotonic; 0: without end) at most: JOURNAL_STALL when it came."""
+    cdef timespec_t at
     cdef int64_t seen
+    cdef int code = JOURNAL_OK
+    at.tv_sec = deadline_ns // 1000000000
+    at.tv_nsec = deadline_ns % 1000000000
     pthread_mutex_lock(&journal.lock)
     seen = journal.groups_written
     demand_locked(journal)
-    while seen == journal.groups_written and not journal.failed:
-        pthread_cond_wait(&journal.moved, &journal.lock)
+    while seen == journal.groups_written and not journal.failed and code == JOURNAL_OK:
+        if deadline_ns == 0:
+            pthread_cond_wait(&journal.moved, &journal.lock)
+        elif pthread_cond_timedwait(&journal.moved, &journal.lock, &at) != 0:
+            code = JOURNAL_STALL
     pthread_mutex_unlock(&journal.lock)
-    return JOURNAL_FAILED if journal.failed else JOURNAL_OK
+    return JOURNAL_FAILED if journal.failed else code
 
 
 # -- the flusher ----------------------------------------------------------------------------

@@ -24,7 +24,9 @@ class Log:
         clean: bool,
         durable: bool,
     ) -> Self: ...
-    def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]: ...
+    def append(
+        self, batches: bytes, *, leader_epoch: int, room_wait_ms: int = -1
+    ) -> tuple[int, int]: ...
     def read(
         self,
         offset: int,

@@ -14,9 +14,9 @@ from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_crc_ok, batch_parse
-from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.epochs cimport epochs_assign, epochs_latest
-from kbroker.ext.journal cimport journal_wait_room
+from kbroker.ext.journal cimport JOURNAL_STALL, journal_wait_room_until
 from kbroker.ext.log_append cimport AppendResult, log_append_from
 from kbroker.ext.log_find cimport (
     TimestampOffset,
@@ -57,7 +57,7 @@ from kbroker.ext.log_state cimport (
     log_set_leader_epoch,
     log_unref,
 )
-from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport EIO, ENOSPC, pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.producers cimport ORIGIN_COORDINATOR, PRODUCER_BATCHES, Producer
 from kbroker.ext.segment cimport segment_load_times, segment_unref
 from kbroker.ext.walk cimport read_fully
@@ -122,7 +122,7 @@ cdef object failure(int code, str directory, int error):
         return CorruptFileError(directory, "the log does not hold what was written")
     if error:
         return DiskError(directory, OSError(error, os.strerror(error)))
-    return DiskError(directory, "no room, or no file descriptor, left")
+    return DiskError(directory, OSError(ENOSPC, "no room, or no file descriptor, left"))
 
 
 cdef int check(LogStruct* log, int code) except -1:
@@ -131,15 +131,14 @@ cdef int check(LogStruct* log, int code) except -1:
     return 0
 
 
-cdef int append_one(LogStruct* log, uint8_t* p, const BatchInfo* info,
-                    AppendResult* result) noexcept nogil:
-    """A journal without room is waited for: nobody else's request stands behind this one."""
+cdef int append_one(LogStruct* log, uint8_t* p, const BatchInfo* info, AppendResult* result,
+                    int64_t deadline_ns) noexcept nogil:
+    """A journal without room is waited for, until the deadline where there is one."""
     cdef int code
     while True:
         code = log_append_from(log, ORIGIN_COORDINATOR, p, info, realtime_ms(), result)
-        if code != LOG_STALL:
+        if code != LOG_STALL or journal_wait_room_until(log.journal, deadline_ns) == JOURNAL_STALL:
             return code
-        journal_wait_room(log.journal)
 
 
 cdef class Log:
@@ -248,8 +247,12 @@ cdef class Log:
 
     # ---- append and read
 
-    def append(self, bytes batches not None, *, int32_t leader_epoch):
-        """Append whole batches as the leader of `leader_epoch`: first and last offset given."""
+    def append(self, bytes batches not None, *, int32_t leader_epoch, int64_t room_wait_ms=-1):
+        """Append whole batches as the leader of `leader_epoch`: first and last offset given.
+
+        While the disk hangs, the journal has no room: REQUEST_TIMED_OUT after room_wait_ms of that
+        (-1: never), for a batch of which nothing is written then."""
+        cdef int64_t deadline_ns = 0
         cdef bytearray own = bytearray(batches)
         cdef uint8_t* p = own
         cdef uint8_t* end = p + len(own)
@@ -264,11 +267,15 @@ cdef class Log:
                 raise ClientError(ErrorCode.CORRUPT_MESSAGE)
             p += info.length
         log_set_leader_epoch(self.core, leader_epoch)
+        if room_wait_ms >= 0:
+            deadline_ns = monotonic_ns() + room_wait_ms * 1000000
         p = own
         while p < end:
             batch_parse(p, end, &info)
             with nogil:
-                code = append_one(self.core, p, &info, &result)
+                code = append_one(self.core, p, &info, &result, deadline_ns)
+            if code == LOG_STALL:
+                raise ClientError(ErrorCode.REQUEST_TIMED_OUT)
             check(self.core, code)
             if first < 0:
                 first = result.base_offset

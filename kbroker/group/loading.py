@@ -107,6 +107,8 @@ class Loader:
             self._pass_on(job, Piece(pending=pending))
 
     def _pass_on(self, job: Loading, piece: Piece) -> None:
+        if self._stopping:
+            return
         self._ahead.acquire()
         if not self._stopping:
             self._post(lambda: self._taken(job, piece))

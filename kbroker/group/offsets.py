@@ -247,7 +247,7 @@ class Offsets:
         expired(self._shard, self.committed, self.pending, left, records, now.wall_ms)
         if left:
             self._shard.timers.schedule(
-                _EXPIRY_TIMER, now.monotonic_ms, lambda later: self._expire(later, left)
+                _EXPIRY_TIMER, now.monotonic_ms + 1, lambda later: self._expire(later, left)
             )
         else:
             self._schedule(now)

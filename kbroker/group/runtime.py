@@ -42,6 +42,9 @@ Operation = Callable[[Rooms, Reply, Now], Outcome]
 
 LOADING, ACTIVE, FAILED = "loading", "active", "failed"
 
+ROOM_WAIT_MS: Final = 500
+"""How long an append may hold up the control thread while the disk hangs."""
+
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What the coordinator answers in the place of an error of the log, as Apache Kafka does.
 _TRANSLATED: Final = {
@@ -192,6 +195,8 @@ class GroupCoordinator:
         self._due_ms: int | None = None
         self._opened_ms = 0
         self._stopped = False
+        self._hangs = False
+        """The last append found a disk that hangs: the next one does not wait for it."""
 
     # ---- the partitions
 
@@ -389,14 +394,21 @@ class GroupCoordinator:
                 raise ClientError(ErrorCode.MESSAGE_TOO_LARGE)
             if log is None:
                 return ErrorCode.NOT_COORDINATOR
-            log.append(batch, leader_epoch=log.leader_epoch)
+            log.append(
+                batch,
+                leader_epoch=log.leader_epoch,
+                room_wait_ms=0 if self._hangs else ROOM_WAIT_MS,
+            )
         except (ClientError, DiskError, OSError) as error:
-            code = coordinator_code(error)
-            _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
-            return code
+            hangs = isinstance(error, ClientError) and error.code == ErrorCode.REQUEST_TIMED_OUT
+            if not (hangs and self._hangs):
+                _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
+            self._hangs = hangs
+            return coordinator_code(error)
         except Exception:
             _LOG.exception("__consumer_offsets-%d takes no record", slot.partition)
             return ErrorCode.UNKNOWN_SERVER_ERROR
+        self._hangs = False
         self._appends += 1
         slot.appended = self._appends
         return ErrorCode.NONE

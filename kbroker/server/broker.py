@@ -303,6 +303,8 @@ class Broker:
     def _abandon(self) -> None:
         """A start that failed half way: leave everything as a crash would, but free of locks."""
         if self._data_plane is not None:
+            if self._services is not None:
+                self._services.groups.stop()
             self._data_plane.engine.stop(0)
             self._data_plane.stop_journal()
         if self._store is not None:

@@ -19,6 +19,7 @@ from kbroker.clock import Clock
 from kbroker.ext.engine import name_thread
 
 if TYPE_CHECKING:
+    from kbroker.ext.control import Request
     from kbroker.ext.data_plane import DataPlane
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -108,7 +109,7 @@ class ControlThread:
         while True:
             request = self._engine.next_request(self._wait_ms(next_tick_ms))
             if request is not None:
-                self._dispatcher.serve(request)
+                self._serve(request)
             elif self._stopping:
                 return
             self._mailbox.run(self._clock)
@@ -117,6 +118,13 @@ class ControlThread:
                 self._pass_on()
                 self._do_chores()
                 next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
+
+    def _serve(self, request: Request) -> None:
+        try:
+            self._dispatcher.serve(request)
+        except Exception:
+            _LOG.exception("API key %d v%d: no answer", request.api_key, request.api_version)
+            request.close()
 
     def _wait_ms(self, next_tick_ms: int) -> int:
         """How long there is nothing to do but requests."""

@@ -69,7 +69,9 @@ class LogPort(Protocol):
     @property
     def leader_epoch(self) -> int: ...
 
-    def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]: ...
+    def append(
+        self, batches: bytes, *, leader_epoch: int, room_wait_ms: int = -1
+    ) -> tuple[int, int]: ...
     def read(
         self,
         offset: int,

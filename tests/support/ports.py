@@ -34,7 +34,9 @@ class FakeLog:
         self.log_start_offset, self.last_stable_offset = start, stable
         self.high_watermark, self.log_end_offset = high, end
 
-    def append(self, batches: bytes, *, leader_epoch: int) -> tuple[int, int]:
+    def append(
+        self, batches: bytes, *, leader_epoch: int, room_wait_ms: int = -1
+    ) -> tuple[int, int]:
         base = self.log_end_offset
         (found,) = records.batches(batches)
         own = bytearray(batches)
