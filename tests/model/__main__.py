@@ -1,17 +1,16 @@
-"""python -m tests.model [SEED [STEPS]]"""
+"""python -m tests.model [classic|consumer|mixed [SEED [STEPS]]]"""
 
 from __future__ import annotations
 
 import sys
 
-from tests.model.simulation import Simulation, classic_groups
+from tests.model.simulation import KINDS, Simulation
 
 if __name__ == "__main__":
-    seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    steps = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000
-    simulation = Simulation(seed, classic_groups(seed, 8, 8))
+    kind, seed, steps = [*sys.argv[1:], *("mixed", "1", "100000")[len(sys.argv) - 1 :]]
+    simulation = Simulation(int(seed), KINDS[kind](int(seed), 8, 8))
     try:
-        simulation.run(steps)
+        simulation.run(int(steps))
     finally:
-        print(f"seed {seed}, {simulation.steps} steps, {len(simulation.clients)} clients:",
+        print(f"{kind}, seed {seed}, {simulation.steps} steps, {len(simulation.clients)} clients:",
               dict(simulation.happened))  # fmt: skip

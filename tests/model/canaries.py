@@ -10,6 +10,7 @@ from kbroker.group.classic.group import ClassicGroup
 from kbroker.group.classic.heartbeat import ANSWERS
 from kbroker.group.outcome import Outcome
 from kbroker.group.rooms import Rooms
+from kbroker.metadata.records.consumer_group import ConsumerGroupCurrentMemberAssignmentKey
 
 Break = Callable[[Rooms], None]
 _SELDOM = 40
@@ -119,6 +120,54 @@ def offsets_that_are_not_replayed(rooms: Rooms) -> None:
     rooms.shard.replay = broken  # type: ignore[method-assign]
 
 
+def epochs_of_any_time(rooms: Rooms) -> None:
+    """A member of the consumer protocol is never too late."""
+    heartbeat = rooms.consumer.heartbeat
+
+    def broken(request: Any, client: Any, now: Any) -> Outcome:
+        group = rooms.consumer.find(request.group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        if member is not None and request.member_epoch > 0 and member.epoch > 0:
+            request = request._replace(member_epoch=member.epoch, owned=None)
+        return heartbeat(request, client, now)
+
+    rooms.consumer.heartbeat = broken  # type: ignore[method-assign]
+
+
+def targets_given_at_once(rooms: Rooms) -> None:
+    """A member is told of its target, whoever still has the partitions."""
+    heartbeat = rooms.consumer.heartbeat
+
+    def broken(request: Any, client: Any, now: Any) -> Outcome:
+        outcome = heartbeat(request, client, now)
+        group = rooms.consumer.find(request.group_id)
+        target = {} if group is None else group.target.get(request.member_id)
+        if outcome.response is None or request.member_epoch < 0 or not target:
+            return outcome
+        told = [{"topic_id": name, "partitions": list(what)} for name, what in target.items()]
+        response = {**outcome.response, "assignment": {"topic_partitions": told}}
+        return outcome._replace(response=response)
+
+    rooms.consumer.heartbeat = broken  # type: ignore[method-assign]
+
+
+def consumers_that_never_expire(rooms: Rooms) -> None:
+    """Members of the consumer protocol are not fenced, however silent."""
+    rooms.consumer.timeouts.session = lambda *args: None  # type: ignore[method-assign]
+
+
+def members_that_are_not_replayed(rooms: Rooms) -> None:
+    """Now and then a restart passes over what a member was assigned."""
+    replay, turns = rooms.shard.replay, itertools.count(1)
+
+    def broken(record: Any) -> None:
+        assigned = isinstance(record.key, ConsumerGroupCurrentMemberAssignmentKey)
+        if not assigned or record.value is None or next(turns) % _SELDOM:
+            replay(record)
+
+    rooms.shard.replay = broken  # type: ignore[method-assign]
+
+
 CLASSIC: tuple[Break, ...] = (
     heartbeats_of_any_generation,
     commits_of_anybody,
@@ -128,5 +177,15 @@ CLASSIC: tuple[Break, ...] = (
     joins_that_are_answered_twice,
     generations_written_wrong,
     assignments_of_others,
+    offsets_that_are_not_replayed,
+)
+
+CONSUMER: tuple[Break, ...] = (
+    epochs_of_any_time,
+    targets_given_at_once,
+    consumers_that_never_expire,
+    members_that_are_not_replayed,
+    commits_of_anybody,
+    commits_that_are_lost,
     offsets_that_are_not_replayed,
 )

@@ -35,9 +35,12 @@ _FOREVER = 1 << 60
 class ClassicClient(Client):
     """See the module."""
 
-    def __init__(self, *who: Any, cooperative: bool) -> None:
+    def __init__(self, *who: Any, cooperative: bool, alone: bool = True) -> None:
+        """`alone`: members of the other protocol never join, so that its group has generations
+        which all its members share."""
         super().__init__(*who)
         self.cooperative = cooperative
+        self.alone = alone
         self.rebalance_ms = self.rng.choice((8_000, 20_000, 30_000))
         self.member_id = ""
         self.generation = -1
@@ -49,7 +52,7 @@ class ClassicClient(Client):
     def reborn(self) -> ClassicClient:
         """The process started again."""
         who = (self.sim, self.group, self.number, self.instance_id)
-        return ClassicClient(*who, cooperative=self.cooperative)
+        return ClassicClient(*who, cooperative=self.cooperative, alone=self.alone)
 
     def life(self) -> Life:
         self.choose_topics()
@@ -61,6 +64,11 @@ class ClassicClient(Client):
             if not (yield from self.sync(leader_of)):
                 continue
             yield from self.work()
+
+    @property
+    def known(self) -> int:
+        """The highest generation that anybody in the group was told of."""
+        return self.sim.oracle.generation[self.group] if self.alone else -1
 
     def lose_place(self) -> None:
         """The group does not know it any more: start over."""
@@ -91,7 +99,8 @@ class ClassicClient(Client):
                 self.lose_place()
             return None
         self.member_id, self.generation = answer["member_id"], answer["generation_id"]
-        self.sim.oracle.joined(self.group, self.generation)
+        if self.alone:
+            self.sim.oracle.joined(self.group, self.generation)
         self.heard()
         self.leads = answer["leader"] == self.member_id
         self.topics_version = self.sim.topics.version
@@ -125,7 +134,7 @@ class ClassicClient(Client):
         request = SyncRequest(
             self.group, self.generation, self.member_id, self.instance_id, assignments=assignments
         )
-        generation, known = self.generation, self.sim.oracle.generation[self.group]
+        generation, known = self.generation, self.known
         self.alive_until = _FOREVER
         answer = yield from self.ask(self.sim.rooms.classic.sync, request)
         if answer is None:
@@ -138,7 +147,8 @@ class ClassicClient(Client):
         self.sim.oracle.accepted(self.group, generation, known, "a sync")
         now_owned = unpack_assignment(answer["assignment"])
         who = self.instance_id or self.member_id
-        self.sim.oracle.assigned(self.group, generation, who, now_owned)
+        if self.alone:
+            self.sim.oracle.assigned(self.group, generation, who, now_owned)
         gave_up = self.owned - now_owned
         new = now_owned - self.owned
         self.owned = now_owned
@@ -163,8 +173,7 @@ class ClassicClient(Client):
             if self.leads and self.topics_version != self.sim.topics.version:
                 return  # a leader that sees other topics asks for a rebalance
             if self.rng.random() < 0.5:
-                known = self.sim.oracle.generation[self.group]
-                error = yield from self.commit(self.member_id, self.generation, known)
+                error = yield from self.commit(self.member_id, self.generation, self.known)
                 if error is None:
                     continue
                 self.judge(error)
@@ -174,7 +183,7 @@ class ClassicClient(Client):
     def heartbeat(self) -> Asking:
         """One heartbeat."""
         request = HeartbeatRequest(self.group, self.generation, self.member_id, self.instance_id)
-        generation, known = self.generation, self.sim.oracle.generation[self.group]
+        generation, known = self.generation, self.known
         until = self.alive_until
         answer = yield from self.ask(self.sim.rooms.classic.heartbeat, request, gated=False)
         if answer is None:

@@ -65,6 +65,10 @@ class Client:
         """The process started again: it knows its settings, and nothing else."""
         return type(self)(self.sim, self.group, self.number, self.instance_id)
 
+    def end(self) -> None:
+        """The process is gone."""
+        self.drop_all()
+
     @property
     def calm(self) -> bool:
         """Clients behave themselves for now."""

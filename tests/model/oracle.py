@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Protocol
 
 from tests.model.formats import Partition
 
 
 class BrokenPromiseError(AssertionError):
     """The coordinator broke a promise."""
+
+
+class Holder(Protocol):
+    """A member of the consumer protocol."""
+
+    name: str
+    held: set[tuple[bytes, int]]
+
+    def may_be_gone(self) -> bool: ...
 
 
 class Oracle:
@@ -24,6 +34,7 @@ class Oracle:
         self._written: dict[str, int] = defaultdict(int)
         self._owners: dict[tuple[str, int], dict[Partition, str]] = {}
         self._committed: dict[tuple[str, str, int], int] = {}
+        self._holders: dict[tuple[str, bytes, int], Holder] = {}
         self.commits = 0
         self.generations = 0
 
@@ -49,6 +60,21 @@ class Oracle:
             if other != who:
                 told = f"{group} {generation}: {partition}"
                 raise BrokenPromiseError(f"{told} is {other}'s and {who}'s")
+
+    def taken(self, group: str, who: Holder, what: Iterable[tuple[bytes, int]]) -> None:
+        """A member of the consumer protocol takes partitions: whoever had them has given them up,
+        or may have been fenced without knowing."""
+        for partition in what:
+            other = self._holders.get((group, *partition))
+            if (
+                other is not None
+                and other is not who
+                and partition in other.held
+                and not other.may_be_gone()
+            ):
+                told = f"{group}: {partition} is {other.name}'s"
+                raise BrokenPromiseError(f"{told} and was given to {who.name}")
+            self._holders[group, *partition] = who
 
     def accepted(self, group: str, generation: int, known: int, what: str) -> None:
         """A request was accepted, of a member that said `generation` when `known` was the highest

@@ -12,21 +12,26 @@ from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.classic.protocol import ClassicProtocol
+from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.protocol import ConsumerProtocol
+from kbroker.group.group import Group
 from kbroker.group.offsets import Offsets
 from kbroker.group.rooms import Rooms
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
+from tests.model import consumer_client
 from tests.model.classic_client import ClassicClient
 from tests.model.client import Ask, Client, Life, Sleep
+from tests.model.consumer_client import ConsumerClient, RestlessConsumer
 from tests.model.formats import Partition
 from tests.model.oracle import Oracle
 from tests.model.structure import check, check_group, check_replay
 from tests.model.world import World
 from tests.support.coordinator import Answer, FakeTopics
 
-PARTITIONS_MAX = 8
-CALM_MS = 150_000
+PARTITIONS_MAX = 6
+CALM_MS = 120_000
+RESTLESS_STEPS = 15_000
 _ERRORS = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -57,13 +62,19 @@ class Simulation:
         self.rng = Random(seed)
         self.topics = FakeTopics({"a": 4, "b": 2, "c": 3})
         self._broken = broken
-        self.settings = GroupSettings(offsets_retention_minutes=1 << 30)
+        self.settings = GroupSettings(
+            offsets_retention_minutes=1 << 30,
+            group_consumer_session_timeout_ms=consumer_client.SESSION_MS,
+            group_consumer_min_session_timeout_ms=consumer_client.SESSION_MS,
+        )
         self.world = World(self._rooms, self.settings, self.topics)
         self.oracle = Oracle()
         self.started_ms = self.world.now_ms
         self.calm = False
         self.steps = 0
         self.happened: Counter[str] = Counter()
+        self._checked: dict[str, tuple[Group, int]] = {}
+        self._kinds: dict[str, str] = {}
         self._events: list[tuple[int, int, Running, int]] = []
         self._order = itertools.count()
         self._ready: deque[tuple[Running, int, Any]] = deque()
@@ -117,13 +128,11 @@ class Simulation:
     def run(self, steps: int) -> None:
         """So many steps, and then see that everything comes to rest."""
         end = self.steps + steps
-        next_rest = self.steps + min(steps, 20_000)
         while self.steps < end:
-            self.step()
-            if self.steps >= next_rest:
-                next_rest = self.steps + 20_000
-                self.come_to_rest()
-        self.come_to_rest()
+            until = min(end, self.steps + RESTLESS_STEPS)
+            while self.steps < until:
+                self.step()
+            self.come_to_rest()
 
     def step(self) -> None:
         """One client does one thing; before it perhaps something happens to all."""
@@ -152,8 +161,15 @@ class Simulation:
 
     def _check(self, group_id: str) -> None:
         group = self.world.shard.groups.get(group_id)
+        written = len(self.world.log)
+        if isinstance(group, ConsumerGroup) and self._checked.get(group_id) == (group, written):
+            return  # only records change it
         if group is not None:
+            self._checked[group_id] = (group, written)
             check_group(self.world.shard, group)
+            if self._kinds.setdefault(group_id, group.kind) != group.kind:
+                self._kinds[group_id] = group.kind
+                self.happened[f"became {group.kind}"] += 1
 
     def _wake(self, running: Running, after_ms: int) -> None:
         at_ms = self.world.now_ms + after_ms
@@ -185,16 +201,16 @@ class Simulation:
         number = self.rng.random()
         if number < 0.0005:
             self.restart(crash=self.rng.random() < 0.7)
-        elif number < 0.0015:
+        elif number < 0.0025:
             self._change_topics()
-        elif number < 0.0040:
+        elif number < 0.0045:
             self._kill(self.rng.choice(self._running))
-        elif number < 0.0060:
+        elif number < 0.0065:
             self.world.append_error = self.rng.choice(_ERRORS)
             self.happened["append errors"] += 1
-        elif number < 0.0070:
-            self._delete_a_group()
         elif number < 0.0075:
+            self._delete_a_group()
+        elif number < 0.0080:
             self.replays_the_same()
         elif self.world.append_error and number > 0.8:
             self.world.append_error = ErrorCode.NONE
@@ -219,6 +235,7 @@ class Simulation:
             running.answer = None
         running.turn += 1
         running.life.close()
+        running.client.end()
         running.client = running.client.reborn()
         running.life = running.client.life()
         self._wake(running, self.rng.randint(10, 30_000))
@@ -302,3 +319,26 @@ def classic_groups(seed: int, groups: int, members: int) -> list[tuple[str, int,
 
         found.append((f"classic{number}", rng.randint(1, 2 * members), who))
     return found
+
+
+def consumer_groups(seed: int, groups: int, members: int) -> list[tuple[str, int, Any]]:
+    """Groups of the consumer protocol alone."""
+    rng = Random(seed)
+    return [(f"consumer{n}", rng.randint(1, 2 * members), ConsumerClient) for n in range(groups)]
+
+
+def mixed_groups(seed: int, groups: int, members: int) -> list[tuple[str, int, Any]]:
+    """Groups in which clients of both protocols come and go: up- and downgrades."""
+    rng = Random(seed)
+
+    def who(sim: Simulation, group: str, number: int, instance_id: str | None) -> Client:
+        if number % 2:
+            return RestlessConsumer(sim, group, number, instance_id)
+        return ClassicClient(
+            sim, group, number, instance_id, cooperative=number % 4 == 0, alone=False
+        )
+
+    return [(f"mixed{n}", rng.randint(2, members), who) for n in range(groups)]
+
+
+KINDS = {"classic": classic_groups, "consumer": consumer_groups, "mixed": mixed_groups}

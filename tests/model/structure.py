@@ -58,20 +58,25 @@ def check_classic(shard: Shard, group: ClassicGroup) -> None:
 
 def check_consumer(group: ConsumerGroup) -> None:
     """No partition is two members', and nobody is ahead of the group."""
-    owners: dict[tuple[bytes, int], str] = {}
-    for name, member in group.members.items():
-        check(member.epoch <= group.epoch, name, member.epoch, "is ahead of", group.epoch)
-        for held in (member.assigned, member.revoking):
-            for topic_id, partitions in held.items():
-                for partition in partitions:
-                    other = owners.setdefault((topic_id, partition), name)
-                    check(other == name, group.group_id, partition, "is", other, "and", name)
-    given: dict[tuple[bytes, int], str] = {}
-    for name, target in group.target.items():
-        for topic_id, wanted in target.items():
-            for partition in wanted:
-                other = given.setdefault((topic_id, partition), name)
-                check(other == name, group.group_id, partition, "is meant for", other, name)
+    members = group.members.values()
+    for member in members:
+        if member.epoch > group.epoch:
+            check(False, member.member_id, member.epoch, "is ahead of", group.epoch)
+    owned = [
+        (topic_id, partition)
+        for member in members
+        for held in (member.assigned, member.revoking)
+        for topic_id, partitions in held.items()
+        for partition in partitions
+    ]
+    check(len(owned) == len(set(owned)), group.group_id, "has partitions that two own", owned)
+    meant = [
+        (topic_id, partition)
+        for target in group.target.values()
+        for topic_id, partitions in target.items()
+        for partition in partitions
+    ]
+    check(len(meant) == len(set(meant)), group.group_id, "means partitions for two", meant)
 
 
 def check_replay(world: World) -> None:

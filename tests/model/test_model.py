@@ -7,46 +7,59 @@ from collections.abc import Callable
 import pytest
 
 from tests.model import canaries
-from tests.model.simulation import Simulation, classic_groups
+from tests.model.simulation import KINDS, Simulation
 
-SHORT_STEPS, CANARY_STEPS, LONG_STEPS, LONG_SEEDS = 15_000, 60_000, 100_000, 10
+SHORT_STEPS, CANARY_STEPS, LONG_STEPS = 5_000, 3_000, 70_000
+LONG_SEEDS = range(100, 105)  # of each kind: a million steps in all
 
 
-def run(seed: int, steps: int, broken: Callable | None = None) -> Simulation:
+def run(kind: str, seed: int, steps: int, *broken: Callable) -> Simulation:
     """Run a simulation; what fails names its seed."""
-    options = {} if broken is None else {"broken": broken}
-    simulation = Simulation(seed, classic_groups(seed, 8, 8), **options)
+    simulation = Simulation(seed, KINDS[kind](seed, 8, 8), *broken)
     try:
         simulation.run(steps)
     except Exception as error:
-        told = f"seed {seed}, step {simulation.steps}: {error}; python -m tests.model {seed}"
-        raise AssertionError(told) from error
+        again = f"python -m tests.model {kind} {seed}"
+        raise AssertionError(f"{again}, step {simulation.steps}: {error}") from error
     return simulation
 
 
-def test_a_short_simulation() -> None:
-    simulation = run(1, SHORT_STEPS)
-    happened = simulation.happened
-    assert min(happened[what] for what in ("kills", "crashes", "append errors", "replays")) > 0
-    assert simulation.oracle.commits > 1_000
-    assert simulation.oracle.generations > 50
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_short_simulation(kind: str) -> None:
+    simulation = run(kind, 1, SHORT_STEPS)
+    assert simulation.happened["kills"] > 5
+    assert simulation.oracle.commits > 500
+
+
+def test_what_befalls_the_coordinator_does_befall_it() -> None:
+    happened = run("mixed", 5, 2 * SHORT_STEPS).happened
+    expected = ("kills", "crashes", "restarts", "append errors", "replays", "topics deleted",
+                "became consumer", "became classic", "rests")  # fmt: skip
+    assert all(happened[what] for what in expected), happened
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 100 + LONG_SEEDS))
-def test_a_million_steps(seed: int) -> None:
-    run(seed, LONG_STEPS)
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_million_steps(kind: str, seed: int) -> None:
+    run(kind, seed, LONG_STEPS)
 
 
-@pytest.mark.parametrize("broken", canaries.CLASSIC, ids=lambda broken: broken.__name__)
-def test_a_broken_coordinator_is_noticed(broken: Callable) -> None:
+@pytest.mark.parametrize(
+    ("kind", "broken"),
+    [("classic", broken) for broken in canaries.CLASSIC]
+    + [("consumer", broken) for broken in canaries.CONSUMER],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_broken_coordinator_is_noticed(kind: str, broken: Callable) -> None:
     with pytest.raises(AssertionError) as raised:
-        run(2, CANARY_STEPS, broken)
+        for seed in range(2, 12):
+            run(kind, seed, CANARY_STEPS, broken)
     assert isinstance(raised.value.__cause__, AssertionError)
 
 
 def test_the_same_seed_gives_the_same_simulation() -> None:
-    first, second = run(3, 3_000), run(3, 3_000)
+    first, second = (run("mixed", 3, 1_000) for _ in range(2))
     assert first.happened == second.happened
     assert first.world.now_ms == second.world.now_ms
-    assert len(first.world.log) == len(second.world.log)
+    assert first.world.log == second.world.log
