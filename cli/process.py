@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kbroker import __version__, runfile
+from kbroker.cli import space
 from kbroker.cli.options import data_dir_option, output_option, reachable
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes, human_time, print_json
@@ -76,6 +77,7 @@ def status(data_dir: Path | None, output: str) -> int:
         "durability": info.durability,
         "topics": topics,
         "rss_bytes": _rss_bytes(info.pid),
+        "disk": space.told(space.measure(place), space.limits_of(place) if not trouble else None),
         "version": info.version,
         "log_file": info.log_file,
         "answers": trouble is None,
@@ -112,6 +114,7 @@ def _print_status(told: dict[str, Any]) -> None:
         "durability": durability,
         "topics": "?" if told["topics"] is None else told["topics"],
         "memory": "?" if told["rss_bytes"] is None else f"{human_bytes(told['rss_bytes'])} RSS",
+        "disk": space.disk_line(told["disk"]),
         "version": told["version"],
         "log": told["log_file"] or "on its terminal or service manager",
     }

@@ -59,6 +59,7 @@ CONFIG: Commands = {
 LOG: Commands = {
     "dump": ("log", "dump", "Print the batches or records of segment files."),
     "verify": ("log", "verify", "Check segment files and their indexes."),
+    "sizes": ("sizes", "sizes", "Show where the space is: topics, journal, metadata, free."),
 }
 _GROUPS = {"TOPIC": TOPIC, "GROUP": GROUP, "CONFIG": CONFIG, "LOG": LOG}
 _ALIASES = {

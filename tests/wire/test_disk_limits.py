@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.cli import root
 from tests.reference.crafted_batches import Batch, Record, values_of
 from tests.support import wire
 from tests.support.processes import BrokerProcess
@@ -160,6 +162,22 @@ def test_then_produce_is_refused_until_there_is_room(
         again.call(DELETE_TOPICS, 5, {"topic_names": ["full"], "timeout": 9000})
         wait_for("there is room", takes(again, "old"), 10)
     assert broker.log_text().count(BEGUN) == 2 and broker.log_text().count(ENDED) == 1
+
+
+def test_the_command_line_shows_where_the_space_is(
+    broker: BrokerProcess, connection: WireConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second connection to the broker tells the limits that hold."""
+    wire.create_topic(broker.port, "topic", 2, SMALL)
+    fill(connection, "topic", 3 * MIB)
+    configure_broker(connection, kbroker_disk_free_bytes_min="1048576")
+    assert root.run(["log", "sizes", "-D", str(broker.data_dir), "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["bytes"] == file_bytes(broker)
+    assert (told["bytes_max"], told["free_bytes_min"]) == (CAP, MIB)
+    assert [one["segments"] > 1 for one in told["partitions"]] == [True, False]
+    assert root.run(["status", "-D", str(broker.data_dir)]) == 0
+    assert "MiB of at most 24.0 MiB, " in capsys.readouterr().out
 
 
 def test_limits_change_while_the_broker_runs(
