@@ -1,0 +1,42 @@
+"""A cleaning that is killed at each of its steps, and a recovery that is killed on its way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.tree import ROOT
+
+
+def crash(tmp_path: Path, seed: int, recoveries: int, states: Path | None = None) -> int:
+    """tests.reference.cleaner_crash: the number of steps."""
+    killer = tmp_path / "killer.so"
+    source = ROOT / "tests" / "support" / "killer.c"
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O1", "-o", str(killer), str(source), "-ldl"], check=True
+    )
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.reference.cleaner_crash", str(killer),
+         str(tmp_path / "log" / "topic-0"), str(seed), str(recoveries), str(states or "")],
+        env=dict(os.environ, LD_PRELOAD=str(killer)), cwd=ROOT, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    return int(told.stdout)
+
+
+def test_killed_at_every_step(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    assert crash(tmp_path, 3, 100) > 20
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("seed", range(10, 30))
+def test_killed_at_every_step_of_a_longer_past(tmp_path: Path, seed: int) -> None:
+    (tmp_path / "log").mkdir()
+    assert crash(tmp_path, seed, 20) > 20
