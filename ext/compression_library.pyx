@@ -2,6 +2,7 @@
 
 from libc.string cimport memset
 
+from kbroker.ext.atomics cimport atomic_cas_ptr, atomic_exchange_ptr
 from kbroker.ext.compression_buffer cimport (
     CODEC_CORRUPT, CODEC_NO_MEMORY, CODEC_OK, CODEC_TOO_LARGE, CODEC_UNAVAILABLE,
     buffer_reserve,
@@ -96,6 +97,13 @@ cdef zstd_compress_fn compress2 = NULL
 cdef zstd_bound_fn compress_bound = NULL
 cdef zstd_is_error_fn is_error = NULL
 cdef bint has_zstd = False
+
+# Contexts that were used: making one costs about as much as a small batch does. Any thread takes
+# one out and puts it back; where there is none, or no place left, it is made and freed.
+cdef enum:
+    CONTEXTS_KEPT = 4
+cdef void* kept_dctx[CONTEXTS_KEPT]
+cdef void* kept_cctx[CONTEXTS_KEPT]
 
 cdef enum:
     GROWTH_BYTES_MIN = 65536        # of the output, at a step
@@ -245,6 +253,26 @@ cdef int gzip_compress(int level, const uint8_t* p, size_t n, Buffer* out) noexc
     return code
 
 
+cdef void* take_context(void** kept, zstd_create_fn create) noexcept nogil:
+    cdef void* found
+    cdef int i
+    for i in range(CONTEXTS_KEPT):
+        found = atomic_exchange_ptr(&kept[i], NULL)
+        if found != NULL:
+            return found
+    return create()
+
+
+cdef void keep_context(void** kept, void* context, zstd_free_fn discard) noexcept nogil:
+    cdef void* expected
+    cdef int i
+    for i in range(CONTEXTS_KEPT):
+        expected = NULL
+        if atomic_cas_ptr(&kept[i], &expected, context):
+            return
+    discard(context)
+
+
 cdef int inflate_frames(void* dctx, zstd_in* source, size_t limit, Buffer* out) noexcept nogil:
     cdef size_t start = out.n
     cdef size_t hint = 1
@@ -276,15 +304,17 @@ cdef int zstd_decompress(
     cdef void* dctx
     if not has_zstd:
         return CODEC_UNAVAILABLE
-    dctx = create_dctx()
+    dctx = take_context(kept_dctx, create_dctx)
     if dctx == NULL:
         return CODEC_NO_MEMORY
     source.src = p
     source.size = n
     source.pos = 0
     code = inflate_frames(dctx, &source, limit, out)
-    free_dctx(dctx)
-    if code != CODEC_OK:
+    if code == CODEC_OK:
+        keep_context(kept_dctx, dctx, free_dctx)
+    else:
+        free_dctx(dctx)                 # it may stand in the middle of a frame
         out.n = start
     return code
 
@@ -295,7 +325,7 @@ cdef int zstd_compress(int level, const uint8_t* p, size_t n, Buffer* out) noexc
     cdef int code = CODEC_NO_MEMORY
     if not has_zstd:
         return CODEC_UNAVAILABLE
-    cctx = create_cctx()
+    cctx = take_context(kept_cctx, create_cctx)
     if cctx == NULL:
         return CODEC_NO_MEMORY
     set_parameter(cctx, ZSTD_c_compressionLevel, level)
@@ -304,5 +334,8 @@ cdef int zstd_compress(int level, const uint8_t* p, size_t n, Buffer* out) noexc
         if not is_error(written):
             out.n += written
             code = CODEC_OK
-    free_cctx(cctx)
+    if code == CODEC_OK:
+        keep_context(kept_cctx, cctx, free_cctx)
+    else:
+        free_cctx(cctx)
     return code
