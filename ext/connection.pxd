@@ -212,7 +212,7 @@ cdef struct JobQueue:
     int64_t length_max
     int64_t refused                 # somebody stalled: unstall when there is room
     int64_t sleepers
-    bint woken                      # queue_wake: the next queue_pop comes back empty-handed
+    bint woken                      # queue_wake: the next queue_pop does not wait
     bint closed
 
 # ---- the owner threads -------------------------------------------------------------------------

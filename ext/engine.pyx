@@ -218,7 +218,8 @@ cdef class Engine:
         return None if job == NULL else request_from_job(job, self)
 
     def wake_control(self) -> None:
-        """From any thread: one next_request, the one in progress or else the next, gives None."""
+        """From any thread: one next_request, the one in progress or else the next, does not wait:
+        it gives a request that is there, or None."""
         queue_wake(&self.net.control)
 
     def next_log_lines(self) -> list[tuple[int, str]]:

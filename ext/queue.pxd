@@ -15,7 +15,7 @@ cdef void queue_push(JobQueue* queue, Job* job) noexcept nogil
 # The oldest job; NULL after timeout_ms (-1: no timeout), after queue_wake, or when the queue was
 # closed.
 cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogil
-# One queue_pop, the one in progress or else the next, gives NULL at once, jobs or not.
+# One queue_pop, the one in progress or else the next, does not wait.
 cdef void queue_wake(JobQueue* queue) noexcept nogil
 # Wakes everybody who waits, for good.
 cdef void queue_close(JobQueue* queue) noexcept nogil

@@ -90,7 +90,7 @@ cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogi
     while queue.head == NULL and not queue.closed and not queue.woken:
         if not sleep_until_filled(queue, until_ns):
             break
-    job = queue.head if not queue.woken else <Job*> NULL
+    job = queue.head
     queue.woken = False
     if job != NULL:
         queue.head = job.next
