@@ -7,20 +7,29 @@ not pass says nothing about kbroker; but what Kafka does is settled, so its half
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.kafka import KafkaProcess
+from tests.support import wire
+from tests.support.kafka import KafkaProcess, kafka_libs
 from tests.support.kbroker import KbrokerProcess, kbroker_is_built
+from tests.support.members.team import Team
+from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
+from tests.support.tree import ROOT
 
 #: Settings that both session brokers get beyond their defaults.
 SESSION_SETTINGS = {
     "num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
 }
 
 #: Both kinds of broker; Kafka's half of a test runs in `make test-long`.
@@ -66,10 +75,35 @@ def target(request: pytest.FixtureRequest) -> BrokerProcess:
     return broker
 
 
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled programs of tests/clients/java."""
+    compiler = need_command("javac", "openjdk-17-jdk-headless")
+    folder = tmp_path_factory.mktemp("classes")
+    sources = [str(path) for path in sorted((ROOT / "tests/clients/java").glob("*.java"))]
+    command = [compiler, "-d", str(folder), "-cp", f"{kafka_libs()}/*", *sources]
+    subprocess.run(command, check=True, timeout=120)
+    return folder
+
+
 @pytest.fixture
 def topic() -> str:
     """A topic name that no other test of the session uses."""
     return f"topic-{next(_counter)}"
+
+
+@pytest.fixture
+def team(
+    target: BrokerProcess, topic: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Team]:
+    """Members of one group, to be started, that read a topic of four partitions."""
+    wire.create_topic(target.port, topic, 4)
+    made = Team(
+        target.bootstrap, topic, tmp_path, partitions=4,
+        classes=lambda: request.getfixturevalue("classes"),
+    )  # fmt: skip
+    yield made
+    made.end()
 
 
 BrokerFactory = Callable[..., BrokerProcess]

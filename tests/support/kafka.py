@@ -125,11 +125,14 @@ def log4j_config() -> Path:
     return path
 
 
-def java_command(main_class: str, *arguments: str, heap_mib: int = 512) -> list[str]:
-    """The command line that runs a class of Kafka's jars."""
+def java_command(
+    main_class: str, *arguments: str, heap_mib: int = 512, classes: Path | None = None
+) -> list[str]:
+    """The command line that runs a class of Kafka's jars, or one of `classes` on top of them."""
+    path = f"{classes}:{kafka_libs()}/*" if classes else f"{kafka_libs()}/*"
     return [
         java(), *_JVM_SMALL, f"-Xmx{heap_mib}m", f"-Dlog4j2.configurationFile={log4j_config()}",
-        "-cp", f"{kafka_libs()}/*", main_class, *arguments,
+        "-cp", path, main_class, *arguments,
     ]  # fmt: skip
 
 

@@ -1,0 +1,113 @@
+"""kill -9 of the broker in the middle of rebalances, while records come and are committed.
+
+Whatever the library, the protocol and the way to commit: every record is seen, what is committed
+was seen, and a commit that was visible is never taken back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import wire
+from tests.support.load import Load, judge
+from tests.support.members.team import Team
+from tests.support.processes import BrokerProcess
+
+PARTITIONS = 4
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+}
+COMMITS = ("auto", "sync", "async")
+LONG = pytest.mark.long
+
+
+class Scene:
+    """A broker, producers that never pause, and a team that reads what they send."""
+
+    def __init__(self, broker: BrokerProcess, topic: str, folder: Path, seed: int) -> None:
+        self.broker, self.moments = broker, random.Random(seed)
+        wire.create_topic(broker.port, topic, PARTITIONS)
+        self.team = Team(broker.bootstrap, topic, folder, partitions=PARTITIONS)
+        self.load = Load(broker.bootstrap, topic, folder, producers=1, partitions=PARTITIONS)
+
+    def later(self) -> None:
+        """Until some more records were acknowledged: a moment that chance picks."""
+        self.load.wait_for_acks(self.moments.randint(50, 800))
+
+    def kill_broker(self) -> None:
+        """At once, and up again."""
+        self.broker.kill()
+        self.broker.start()
+
+    def finish(self) -> None:
+        """All is read and committed by those who are left."""
+        histories = self.load.finish()
+        verdict = judge(self.broker.port, self.team.topic, PARTITIONS, histories)
+        assert not verdict.faults()
+        self.team.wait_delivered(90)
+        self.team.wait_committed(90)
+        self.team.stop(*self.team.live())
+        assert self.team.check_commits() == self.team.ends()
+
+    def end(self) -> None:
+        """Nothing is left running."""
+        self.load.kill()
+        self.team.end()
+
+
+@pytest.fixture
+def scene(
+    start_target: Callable[..., BrokerProcess], topic: str, tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> Iterator[Scene]:  # fmt: skip
+    made = Scene(start_target(SETTINGS), topic, tmp_path, seed=hash(request.node.name) & 0xFFFF)
+    made.team.classes = lambda: request.getfixturevalue("classes")
+    yield made
+    made.end()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("commit", COMMITS)
+@pytest.mark.parametrize(
+    ("kinds", "cycles"),
+    [
+        (["confluent/range"], 2),
+        pytest.param(["confluent/range"], 12, marks=LONG),
+        pytest.param(["confluent/cooperative-sticky"], 12, marks=LONG),
+        pytest.param(["java/cooperative-sticky"], 8, marks=LONG),
+        pytest.param(["aiokafka/range", "kafka-python/range", "confluent/range"], 12, marks=LONG),
+    ],
+)
+def test_the_broker_is_killed_in_rebalances(
+    scene: Scene, kinds: list[str], commit: str, cycles: int
+) -> None:
+    """Each cycle a member comes, leaves or dies, and the broker with it, a moment later or two."""
+    team, pick = scene.team, scene.moments
+    for at in range(3):
+        team.add(kinds[at % len(kinds)], commit=commit)
+    team.wait_shared()
+    for cycle in range(cycles):
+        scene.later()
+        what = ("come", "leave", "die")[cycle % 3]
+        if what == "come" or len(team.live()) < 2:
+            team.add(kinds[cycle % len(kinds)], commit=commit)
+        elif what == "leave":
+            pick.choice(team.live()).process.terminate()
+        else:
+            team.kill(pick.choice(team.live()))
+        if cycle % 2:
+            scene.later()
+        scene.kill_broker()
+        team.reap()
+        team.check_commits()
+        if cycle % 4 == 3:
+            team.wait_shared(90)
+    scene.finish()

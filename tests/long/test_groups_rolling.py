@@ -1,0 +1,62 @@
+"""Rolling restarts of consumers under load: at least once, whoever reads and however it commits."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.test_groups_kills import COMMITS, Scene, scene
+from tests.support.members.team import Team
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+__all__ = ["scene"]
+
+TEAMS = [
+    ["confluent/range"],
+    ["confluent/cooperative-sticky"],
+    ["java/cooperative-sticky"],
+    ["confluent/range", "kafka-python/range", "aiokafka/range", "kcat/range", "java/range"],
+]
+ROUNDS = 8
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+@pytest.mark.parametrize("kinds", TEAMS, ids=" ".join)
+def test_one_after_another(scene: Scene, kinds: list[str], commit: str) -> None:
+    """Three members; the oldest leaves, or is killed, and another comes in its place."""
+    team = scene.team
+    for at in range(max(3, len(kinds) - 1)):
+        team.add(kinds[at % len(kinds)], commit=commit)
+    team.wait_shared()
+    for turn in range(ROUNDS):
+        scene.later()
+        oldest = team.live()[0]
+        if turn % 3 == 2 and "kcat" not in oldest.name:
+            team.kill(oldest)
+        else:
+            team.stop(oldest)
+        team.add(kinds[(turn + 3) % len(kinds)], commit=commit)
+        team.check_commits()
+        if turn % 2:
+            team.wait_shared(90)
+            team.check_commits()
+    scene.finish()
+
+
+@pytest.mark.parametrize("kind", ["confluent/range", "java/range"])
+def test_static_members_roll_without_a_rebalance(scene: Scene, kind: str) -> None:
+    """Each seat is left and taken again within its session; the others never hear of it."""
+    team: Team = scene.team
+    seats = {seat: team.add(kind, instance=seat) for seat in ("one", "two", "three")}
+    team.wait_shared()
+    before = {seat: (set(m.history.owned), m.history.changes) for seat, m in seats.items()}
+    for seat, member in list(seats.items()):
+        scene.later()
+        team.stop(member)
+        seats[seat] = team.add(kind, instance=seat)
+        team.wait_shared()
+        assert seats[seat].history.owned == before[seat][0]
+        for other in seats.keys() - {seat}:
+            assert seats[other].history.changes <= before[other][1]
+        team.check_commits()
+    scene.finish()

@@ -1,0 +1,278 @@
+"""Members of one group under way, and the judgement of what they did.
+
+At least once: every record was seen by somebody. Nobody is passed over: a committed offset is
+never beyond a record that nobody has seen, at any moment at which it is looked at, and it never
+goes back. Both are told from the members' histories, not from what the broker says of itself.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kbroker.client.cluster import Cluster
+from kbroker.client.group_offsets import committed_offsets
+from kbroker.client.groups import GroupDescription, describe_groups
+from kbroker.client.offsets import LATEST, list_offsets
+from kbroker.client.produce import Producer
+from tests.support.kafka import java_command
+from tests.support.members.history import History, replay
+from tests.support.needs import need_command
+from tests.support.waits import wait_for
+
+LIMIT_S = 45.0
+PAUSE_S = 0.05
+PROGRAMS = {
+    "confluent": "tests.support.members.confluent",
+    "kafka-python": "tests.support.members.kafka_python",
+    "aiokafka": "tests.support.members.aio",
+}
+JAVA_ASSIGNORS = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+}
+_KCAT_REBALANCE = re.compile(r"^% Group \S+ rebalanced.*?(assigned|revoked): (.*)$")
+
+
+@dataclass
+class Member:
+    """A member's process, and its history as far as it was read."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    path: Path
+    is_kcat: bool = False
+    ended: bool = False
+    history: History = field(default_factory=History)
+    _read: dict[Path, int] = field(default_factory=dict)
+
+    def update(self) -> History:
+        """Reads what was written since; a last line that is not whole is left for later.
+
+        Whoever is gone, killed or fenced owns nothing.
+        """
+        replay(self.history, self._news(self.path))
+        if self.is_kcat:
+            for line in self._news(self.path.with_suffix(".err")):
+                if found := _KCAT_REBALANCE.match(line):
+                    indexes = re.findall(r"\[(\d+)\]", found[2])
+                    replay(self.history, [f"{found[1]} {','.join(indexes)}"])
+        if self.ended:
+            self.history.owned.clear()
+        return self.history
+
+    def _news(self, path: Path) -> list[str]:
+        if not path.exists():
+            return []
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            data = file.read()
+        whole = data.rfind(b"\n") + 1
+        self._read[path] = self._read.get(path, 0) + whole
+        return data[:whole].decode(errors="replace").splitlines()
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+
+class Team:
+    """Members of `group`, all reading `topic`. `classes`: of Java members, where there are any."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, folder: Path, *, partitions: int,
+        classes: Callable[[], Path] | None = None,
+    ) -> None:  # fmt: skip
+        self.bootstrap, self.topic, self.folder = bootstrap, topic, folder
+        self.group, self.partitions, self.classes = f"group-of-{topic}", partitions, classes
+        self.members: list[Member] = []
+        self.cluster = Cluster(bootstrap, client_id="observer", timeout_s=60)
+        self.committed: dict[int, int] = {}
+        self.delivered = dict.fromkeys(range(partitions), 0)
+        self.records: Counter[tuple[int, int]] = Counter()
+        self._judged: dict[str, int] = {}
+
+    # --- members ---------------------------------------------------------------------------------
+
+    def add(self, kind: str, *, commit: str = "sync", instance: str | None = None) -> Member:
+        """Starts a member. kind: LIBRARY/ASSIGNOR, or LIBRARY/consumer for KIP-848."""
+        library = kind.partition("/")[0]
+        name = f"{len(self.members)}-{library}"
+        path = self.folder / f"{name}.history"
+        command = self._command(kind, name, path, commit=commit, instance=instance)
+        with path.with_suffix(".err").open("wb") as errors:
+            out = path.open("wb") if library == "kcat" else subprocess.DEVNULL
+            process = subprocess.Popen(command, stdout=out, stderr=errors)
+        member = Member(name, process, path, is_kcat=library == "kcat")
+        self.members.append(member)
+        return member
+
+    def _command(
+        self, kind: str, name: str, path: Path, *, commit: str, instance: str | None
+    ) -> list[str]:
+        library, _, assignor = kind.partition("/")
+        if library == "kcat":
+            return [
+                need_command("kcat", "kcat"), "-b", self.bootstrap, "-G", self.group, self.topic,
+                "-u", "-f", "seen %p %o\\n", "-X", f"client.id={name}",
+                "-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000",
+                "-X", "heartbeat.interval.ms=500", "-X", "auto.commit.interval.ms=200",
+                "-X", f"partition.assignment.strategy={assignor}",
+            ]  # fmt: skip
+        if library == "java":
+            assert self.classes is not None
+            settings = {"bootstrap.servers": self.bootstrap, "group.id": self.group,
+                        "client.id": name}  # fmt: skip
+            if instance:
+                settings["group.instance.id"] = instance
+            if assignor == "consumer":
+                settings["group.protocol"] = "consumer"
+            else:
+                settings["partition.assignment.strategy"] = JAVA_ASSIGNORS[assignor]
+                settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+            pairs = [f"{key}={value}" for key, value in settings.items()]
+            return java_command(
+                "GroupMember", self.topic, str(path), commit, *pairs, heap_mib=128,
+                classes=self.classes(),
+            )  # fmt: skip
+        command = [
+            sys.executable, "-m", PROGRAMS[library], "--bootstrap", self.bootstrap,
+            "--topic", self.topic, "--group", self.group, "--client-id", name,
+            "--history", str(path), "--commit", commit,
+        ]  # fmt: skip
+        command += ["--instance", instance] if instance else []
+        return command + (
+            ["--consumer-protocol"] if assignor == "consumer" else ["--assignor", assignor]
+        )
+
+    def live(self) -> list[Member]:
+        """The members whose processes run."""
+        return [member for member in self.members if member.alive]
+
+    def stop(self, *members: Member) -> None:
+        """Lets members leave, at the same time."""
+        for member in members:
+            member.process.terminate()
+        for member in members:
+            self.wait_end(member, (0, 143))
+
+    def wait_end(self, member: Member, expected: tuple[int, ...]) -> None:
+        """Waits for a member that ends of itself."""
+        status = member.process.wait(LIMIT_S)
+        assert status in expected, (member.name, status, self.errors(member))
+        member.ended = True
+
+    def reap(self) -> None:
+        """Takes note of members that were told to leave and have."""
+        for member in self.members:
+            if member.process.poll() in (0, 143, -15):
+                member.ended = True
+
+    def kill(self, member: Member) -> None:
+        """SIGKILL: the group hears nothing of it until its session has expired."""
+        member.process.kill()
+        member.process.wait()
+        member.ended = True
+
+    def end(self) -> None:
+        """Kills whatever runs still."""
+        for member in self.live():
+            self.kill(member)
+        self.cluster.close()
+
+    def errors(self, member: Member) -> str:
+        """Why a member ends, or has ended."""
+        said = member.path.with_suffix(".err").read_text(errors="replace")[-2000:]
+        return member.update().fatal + said
+
+    # --- waiting ---------------------------------------------------------------------------------
+
+    def wait_shared(self, timeout_s: float = LIMIT_S) -> None:
+        """Until every live member owns a partition, and every partition has one owner."""
+
+        def shared() -> bool:
+            owned = []
+            for member in self.members:
+                owned.append(self._update_one(member).owned)
+            every = sorted(index for indexes in owned for index in indexes)
+            return every == list(range(self.partitions)) and all(
+                member.history.owned for member in self.live()
+            )
+
+        wait_for(f"{len(self.live())} members share {self.topic}", shared, timeout_s, PAUSE_S)
+
+    def produce(self, count: int) -> None:
+        """So many records, round robin."""
+        producer = Producer(self.cluster)
+        for number in range(count):
+            producer.send(self.topic, b"%d" % number, partition=number % self.partitions)
+        producer.flush()
+
+    def ends(self) -> dict[int, int]:
+        """Partition to log end offset."""
+        every = [(self.topic, index) for index in range(self.partitions)]
+        found = list_offsets(self.cluster, dict.fromkeys(every, LATEST))
+        return {index: found[topic, index].offset for topic, index in every}
+
+    def wait_delivered(self, timeout_s: float = LIMIT_S) -> None:
+        """Until every record there is was seen by somebody."""
+        ends = self.ends()
+        wait_for(f"all of {ends} are seen", lambda: self._update() == ends, timeout_s, PAUSE_S)
+
+    def wait_committed(self, timeout_s: float = LIMIT_S) -> None:
+        """Until the end of every partition is committed."""
+        ends = self.ends()
+        wait_for(f"{ends} committed", lambda: self.check_commits() == ends, timeout_s, PAUSE_S)
+
+    def described(self) -> GroupDescription:
+        """The group as its coordinator tells of it."""
+        return describe_groups(self.cluster, [self.group])[self.group]
+
+    # --- judgement -------------------------------------------------------------------------------
+
+    def check_commits(self) -> dict[int, int]:
+        """Looks at what is committed now and holds it against what was seen."""
+        told = committed_offsets(self.cluster, [self.group])[self.group]
+        now = {index: offsets.offset for (_, index), offsets in told.items()}
+        for index, offset in self.committed.items():
+            assert now.get(index, -1) >= offset, f"{index}: {offset} went back to {now}"
+        self.committed = now
+
+        def covered() -> bool:
+            self._update()
+            return all(self.delivered[index] >= offset for index, offset in now.items())
+
+        # A client may commit between its handing out a record and the line that tells of it.
+        wait_for(f"{now} seen, {self.delivered} are", covered, 10, PAUSE_S)
+        return now
+
+    def repeated(self) -> int:
+        """How many deliveries were not the first of their record."""
+        self._update()
+        return self.records.total() - len(self.records)
+
+    def refused(self) -> list[str]:
+        """Errors of commits, of all members."""
+        return [error for member in self.members for error in member.update().refused]
+
+    def _update_one(self, member: Member) -> History:
+        assert member.alive or member.ended, (member.name, self.errors(member))
+        return member.update()
+
+    def _update(self) -> dict[int, int]:
+        """Partition to the first offset that nobody has seen."""
+        for member in self.members:
+            seen = self._update_one(member).seen
+            self.records.update(seen[self._judged.get(member.name, 0) :])
+            self._judged[member.name] = len(seen)
+        for index, offset in self.delivered.items():
+            following = offset
+            while (index, following) in self.records:
+                following += 1
+            self.delivered[index] = following
+        return self.delivered
