@@ -15,8 +15,8 @@ KINDS = (
     "kafka-python/cooperative-sticky",
     "aiokafka/range",
     "aiokafka/sticky",
-    "java/range",
     "java/cooperative-sticky",
+    pytest.param("java/range", marks=pytest.mark.long),
 )
 
 
@@ -29,7 +29,7 @@ def test_a_member_is_killed(team: Team) -> None:
     one_is_killed(team, "confluent/range")
 
 
-@pytest.mark.parametrize("commit", ["auto", "sync", "async"])
+@pytest.mark.parametrize("commit", ["auto", "sync", pytest.param("async", marks=pytest.mark.long)])
 def test_libraries_in_one_group(team: Team, commit: str) -> None:
     """The range assignor is common to all; the leader's choice is everyone's."""
     kinds = ["confluent/range", "kafka-python/range", "aiokafka/range", "kcat/range"]
@@ -48,7 +48,13 @@ def test_libraries_in_one_group(team: Team, commit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["confluent/range", "kafka-python/range", "aiokafka/range", "java/range"]
+    "kind",
+    [
+        "confluent/range",
+        "kafka-python/range",
+        "aiokafka/range",
+        pytest.param("java/range", marks=pytest.mark.long),
+    ],
 )
 def test_a_static_member_returns_to_its_partitions(team: Team, kind: str) -> None:
     """Killed and started again within its session (KIP-345)."""

@@ -82,6 +82,8 @@ def scene(
         (["confluent/range"], 2),
         pytest.param(["confluent/range"], 12, marks=LONG),
         pytest.param(["confluent/cooperative-sticky"], 12, marks=LONG),
+        pytest.param(["confluent/consumer"], 12, marks=LONG),
+        pytest.param(["java/consumer", "confluent/consumer"], 8, marks=LONG),
         pytest.param(["java/cooperative-sticky"], 8, marks=LONG),
         pytest.param(["aiokafka/range", "kafka-python/range", "confluent/range"], 12, marks=LONG),
     ],

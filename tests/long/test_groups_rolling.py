@@ -14,7 +14,10 @@ __all__ = ["scene"]
 TEAMS = [
     ["confluent/range"],
     ["confluent/cooperative-sticky"],
+    ["confluent/consumer"],
     ["java/cooperative-sticky"],
+    ["java/consumer"],
+    ["confluent/consumer", "java/consumer"],
     ["confluent/range", "kafka-python/range", "aiokafka/range", "kcat/range", "java/range"],
 ]
 ROUNDS = 8
