@@ -47,7 +47,7 @@ class Change:
         self.now = now
         self.records: list[CoordinatorRecord] = []
         self.epoch = group.epoch
-        self.homogeneous = group.subscriptions.is_homogeneous(len(group.members))
+        self._homogeneous: bool | None = None
         self._after: list[After] = []
 
     def after(self, do: After) -> None:
@@ -81,7 +81,7 @@ class Change:
 
     def note_member(self, old: Member, new: Member) -> bool:
         """Write a member down that is new or has changed; whether it names other topics."""
-        if new == old:
+        if new is old or new == old:
             return False
         self.records.append(records.member_metadata(self.group.group_id, new))
         return new.topic_names != old.topic_names
@@ -141,7 +141,7 @@ class Change:
             subscriptions.resolve(group.regexes[last_of].topics, ())
         subscriptions.replace(old, new)
         metadata_hash = self.room.hashes.of_group(subscriptions.topics())
-        self.homogeneous = subscriptions.is_homogeneous(len(group.members) + joins)
+        self._homogeneous = subscriptions.is_homogeneous(len(group.members) + joins)
         if bump or metadata_hash != group.metadata_hash:
             self.epoch += 1
             self.records.append(records.group_epoch(group.group_id, self.epoch, metadata_hash))
@@ -152,14 +152,14 @@ class Change:
     def target_for(self, old: Member, new: Member) -> Target:
         """The member's target assignment: a new one of the group where one is due."""
         group = self.group
-        interval_ms = self.room.limits.assignment_interval_ms(group.group_id)
-        if group.assignment_epoch >= self.epoch or not assignment_is_due(
-            group.assignment_ms, interval_ms, self.now.wall_ms
-        ):
+        if group.assignment_epoch >= self.epoch or not self._assignment_is_due():
             return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
+        homogeneous = self._homogeneous
+        if homogeneous is None:
+            homogeneous = group.subscriptions.is_homogeneous(len(group.members))
         name = group.preferred_assignor(old, new) or ""
         target = compute_target(
-            group, new, self.room.assignor(name), self.homogeneous, self.room.shard.topics
+            group, new, self.room.assignor(name), homogeneous, self.room.shard.topics
         )
         group_id = group.group_id
         for member_id, assignment in target.items():
@@ -167,6 +167,10 @@ class Change:
                 self.records.append(records.target_member(group_id, member_id, assignment))
         self.records.append(records.target_epoch(group_id, self.epoch, self.now.wall_ms))
         return Target(self.epoch, target[new.member_id])
+
+    def _assignment_is_due(self) -> bool:
+        interval_ms = self.room.limits.assignment_interval_ms(self.group.group_id)
+        return assignment_is_due(self.group.assignment_ms, interval_ms, self.now.wall_ms)
 
     def reconcile(
         self, member: Member, target: Target, *, changed: bool, owned: Owned | None

@@ -57,7 +57,8 @@ def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: N
     joins = request.member_epoch == JOIN_EPOCH
     group, change = group_to_join(room, request.group_id, joins, now)
     check_room_for(room, group, request.member_id)
-    request = request._replace(member_id=request.member_id or room.new_id())
+    if not request.member_id:
+        request = request._replace(member_id=room.new_id())
     if request.instance_id is None:
         old = dynamic_member(group, request.member_id, joins)
         _check_epoch(old, request)
@@ -145,25 +146,30 @@ def _is_subset(owned: Owned | None, assigned: Partitions) -> bool:
 
 
 def _updated(old: Member, request: Heartbeat, client: Client) -> Member:
-    """The member with what the request says of it; it speaks the consumer protocol now."""
+    """The member with what the request says of it; it speaks the consumer protocol now.
+
+    Most heartbeats say nothing new: then it is the same object.
+    """
     timeout_ms = request.rebalance_timeout_ms
-    return old.changed(
-        instance_id=_given(request.instance_id, old.instance_id),
-        rack_id=_given(request.rack_id, old.rack_id),
-        rebalance_timeout_ms=old.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
-        server_assignor=_given(request.server_assignor, old.server_assignor),
-        topic_names=(
-            old.topic_names if request.topic_names is None else frozenset(request.topic_names)
-        ),
-        topic_regex=_given(request.topic_regex, old.topic_regex),
-        client_id=client.client_id,
-        client_host=client.client_host,
-        classic=None,
-    )
-
-
-def _given(value: str | None, before: str | None) -> str | None:
-    return before if value is None else value
+    names = request.topic_names
+    told = {
+        "instance_id": request.instance_id,
+        "rack_id": request.rack_id,
+        "rebalance_timeout_ms": None if timeout_ms == -1 else timeout_ms,
+        "server_assignor": request.server_assignor,
+        "topic_names": None if names is None else frozenset(names),
+        "topic_regex": request.topic_regex,
+        "client_id": client.client_id,
+        "client_host": client.client_host,
+    }
+    new: dict[str, Any] = {
+        name: value
+        for name, value in told.items()
+        if value is not None and value != getattr(old, name)
+    }
+    if old.is_classic:
+        new["classic"] = None
+    return old.changed(**new) if new else old
 
 
 def _answer(room: ConsumerProtocol, request: Heartbeat, old: Member, new: Member) -> dict[str, Any]:
