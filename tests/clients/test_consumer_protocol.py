@@ -165,6 +165,7 @@ def test_a_static_member_restarts(broker: BrokerProcess, member: Callable[..., M
     wait_read(80, first, second, again)
 
 
+@pytest.mark.long
 def test_expressions(broker: BrokerProcess, member: Callable[..., Member]) -> None:
     for name in ("red-1", "red-2", "blue"):
         wire.create_topic(broker.port, name, 1)
