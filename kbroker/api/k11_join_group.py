@@ -28,15 +28,18 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
-    nullable = request.__version__ >= _FIRST_WITH_NULL_PROTOCOL
-    return {"error_code": code, "protocol_name": None if nullable else ""}
+    return {"error_code": code, "protocol_name": _no_protocol(request.__version__)}
+
+
+def _no_protocol(version: int) -> str | None:
+    return None if version >= _FIRST_WITH_NULL_PROTOCOL else ""
 
 
 @register(ApiKey.JOIN_GROUP, 0, 9, failed=_failed, parks=True)
 def join_group(request: Any, context: Context) -> Response:
     """Answer a JoinGroup request."""
     asked = _asked(request, context)
-    none = None if context.version >= _FIRST_WITH_NULL_PROTOCOL else ""
+    none = _no_protocol(context.version)
 
     def shaped(response: Response) -> Response:
         return {**response, "protocol_name": response.get("protocol_name") or none}

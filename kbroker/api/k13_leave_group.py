@@ -59,4 +59,4 @@ def leave_group(request: Any, context: Context) -> Response:
 def _of_one(response: Response) -> Response:
     """The answer before members had answers of their own."""
     members = response.get("members")
-    return {"error_code": members[0]["error_code"]} if members else response
+    return {"error_code": members[0].get("error_code", ErrorCode.NONE)} if members else response

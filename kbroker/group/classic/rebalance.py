@@ -106,8 +106,8 @@ class Rebalance:
         self._timers.cancel(_sync(group))
         initial = group.state is State.EMPTY
         group.move(State.PREPARING, now)
-        _LOG.info("group %s rebalances after generation %d: %s", group.group_id, group.generation,
-                  reason)  # fmt: skip
+        _LOG.info("group %r rebalances after generation %d: %.300r", group.group_id,
+                  group.generation, reason)  # fmt: skip
         if initial:
             delay_ms = self._shard.settings.group_initial_rebalance_delay_ms
             self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now)
@@ -144,11 +144,11 @@ class Rebalance:
         if group.state is State.DEAD:
             return NOTHING
         if not group.elect() and group.members:
-            _LOG.warning("group %s: nobody has joined; waiting on", group.group_id)
+            _LOG.warning("group %r: nobody has joined; waiting on", group.group_id)
             self._collect_joins(group, now)
             return NOTHING
         group.next_generation(now)
-        _LOG.info("group %s: generation %d has %d members (%d have not joined)", group.group_id,
+        _LOG.info("group %r: generation %d has %d members (%d have not joined)", group.group_id,
                   group.generation, len(group.members), len(late))  # fmt: skip
         if not group.members:
             return Outcome([self._records.of(group, {})], then=functools.partial(_warn, group))
@@ -224,7 +224,7 @@ class Rebalance:
 def _warn(group: ClassicGroup, error: ErrorCode) -> None:
     """Without its record a restart finds the generation before, whose members then time out."""
     if error:
-        _LOG.warning("group %s: empty, but that was not written: %s", group.group_id, error.name)
+        _LOG.warning("group %r: empty, but that was not written: %s", group.group_id, error.name)
 
 
 def _pending(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
