@@ -64,6 +64,7 @@ cdef int replace_locked(Log* log, Segment** old, const int64_t* sizes, int32_t n
     if code == LOG_NO_MEMORY:
         return code
     placed[0] = True
+    segment_close_unused(s)             # a log of many segments would run out of descriptors
     for i in range(n):
         segment_close_unused(old[i])
     return code

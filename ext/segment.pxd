@@ -105,7 +105,7 @@ cdef int segment_idle(Segment* s) noexcept nogil
 cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogil
 # A compacted segment, whose files are .swap, into its place: they lose the suffix, .log first.
 cdef int segment_place(Segment* s) noexcept nogil
-# Close the descriptor of a retired segment that nobody holds but the log and the caller.
+# Close the descriptor of a segment that nobody holds but the log and the caller.
 cdef void segment_close_unused(Segment* s) noexcept nogil
 cdef int segment_unlink(Segment* s) noexcept nogil
 # The path of one of its files: `suffix` instead of ".log".

@@ -1,4 +1,4 @@
-"""A child process that dies at every step of a cleaning, and of the recovery after it.
+"""A child process that dies, or fails, at every step of a cleaning, and of the recovery after it.
 
 Run with tests/support/killer.c in front of the C library:
 
@@ -9,17 +9,23 @@ ended right before that step; then a child that recovers it is ended at each of 
 long as there are fewer than RECOVERIES; then the log is opened to the end and compared: same end,
 same producers, the last value of each key, nothing left behind. Prints the number of steps. The
 folders as the deaths left them are kept under STATES, unless that is empty.
+
+With an errno for RECOVERIES, written as `fail:ERRNO`, the step fails instead. A full disk (ENOSPC)
+leaves the log as it was, and the next try ends well; any other error may take the log offline.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from kbroker.errors import DiskError
 from kbroker.ext.cleaner import Cleaner, Throttle, survey
 from kbroker.ext.log import Log
 from tests.reference.cleaner_history import (
@@ -42,6 +48,7 @@ SETTINGS = {
     "index_interval_bytes": 300,
 }
 STEPS_MAX = 5000
+FINAL = {"fdatasync", "fsync", "rename"}
 
 
 def in_child(do: Callable[[], None]) -> int:
@@ -60,6 +67,7 @@ def in_child(do: Callable[[], None]) -> int:
 class Crashes:
     def __init__(self, killer: ctypes.CDLL, folder: Path, seed: int) -> None:
         self.killer, self.folder = killer, folder
+        killer.call_hit.restype = ctypes.c_char_p
         log = open_log(folder, **SETTINGS)
         history = History(log, folder)
         history.segment_bytes = SETTINGS["segment_bytes"]
@@ -106,6 +114,43 @@ class Crashes:
         assert read_committed(log) == self.wanted
         log.close(clean=False)
 
+    def clean_failing(self, folder: Path, at: int, error: int) -> bool:
+        """Whether the step was reached. What the error leaves must be fit for use."""
+        log = open_log(folder, clean=False, recovery_point=self.recovery_point, **SETTINGS)
+        found = survey(log, self.checkpoint, self.now_ms)
+        assert found is not None
+        hands = Cleaner(Throttle(UNLIMITED), map_bytes=1 << 20, load_factor=0.9, io_bytes=4096)
+        self.killer.fail_at(at, error)
+        with contextlib.suppress(DiskError):
+            hands.clean(log, found, self.now_ms)
+        reached = self.killer.steps_taken() > at
+        hit = self.killer.call_hit().decode()
+        self.killer.die_at(-1)
+        if log.offline is None:
+            left = [one.name for one in folder.iterdir() if one.suffix in {".cleaned", ".swap"}]
+            assert not left, left
+            assert read_committed(log) == self.wanted
+            again = survey(log, self.checkpoint, self.now_ms)
+            assert again is not None
+            hands.clean(log, again, self.now_ms)
+            assert read_committed(log) == self.wanted
+        else:
+            # A failed sync is final; so is a swap that ends half way, until recovery ends it.
+            assert error != errno.ENOSPC or hit in FINAL, (at, hit)
+        log.close(clean=False)
+        return reached
+
+    def run_failing(self, error: int) -> int:
+        for step in range(STEPS_MAX):
+            state = self.folder.parent / f"failed-{step}" / self.folder.name
+            shutil.copytree(self.folder, state)
+            reached = self.clean_failing(state, step, error)
+            self.check(state)
+            shutil.rmtree(state.parent)
+            if not reached:
+                return step
+        raise AssertionError("no end of steps")
+
     def run(self, recoveries: int, states: Path | None) -> int:
         for step in range(STEPS_MAX):
             state = self.folder.parent / f"died-{step}" / self.folder.name
@@ -131,7 +176,10 @@ def sequences(log: Log) -> list[tuple[int, int, int]]:
 def main() -> None:
     killer, folder, seed, recoveries, states = sys.argv[1:]
     crashes = Crashes(ctypes.CDLL(killer), Path(folder), int(seed))
-    print(crashes.run(int(recoveries), Path(states) if states else None))
+    if recoveries.startswith("fail:"):
+        print(crashes.run_failing(int(recoveries.removeprefix("fail:"))))
+    else:
+        print(crashes.run(int(recoveries), Path(states) if states else None))
 
 
 if __name__ == "__main__":

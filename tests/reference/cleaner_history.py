@@ -183,8 +183,8 @@ class History:
 def read_committed(log: Log, max_bytes: int = 3000) -> dict[bytes, bytes]:
     """As a consumer does it: with each read aborted transactions are told, by first offset."""
     last: dict[bytes, bytes | None] = {}
-    at, end = log.log_start_offset, log.last_stable_offset
-    while at < end:
+    at = log.log_start_offset
+    while at < log.last_stable_offset:
         data = log.read(at, max_bytes, up_to="last_stable_offset")
         aborted = sorted(
             testing_log.read(log, at, max_bytes, READ_COMMITTED, True)[5], key=lambda one: one[1]

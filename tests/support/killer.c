@@ -1,9 +1,10 @@
 /*
  * In front of the C library: ends the process, as kill -9 does, right before the n-th call that
- * changes what is on disk. A write that is cut writes its first half.
+ * changes what is on disk, or has that call fail. A write that is cut writes its first half.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
@@ -11,19 +12,32 @@
 #include <unistd.h>
 
 static long countdown = -1, steps = 0;
+static int failure = 0;
+static const char *hit = "";
 
 void die_at(long n) {
     countdown = n;
     steps = 0;
+    failure = 0;
+    hit = "";
+}
+void fail_at(long n, int with) {
+    die_at(n);
+    failure = with;
 }
 long steps_taken(void) { return steps; }
+const char *call_hit(void) { return hit; }
 
 static int last(void) {
     if (countdown < 0) return 0;
     return steps++ == countdown;
 }
-static void step(void) {
-    if (last()) _exit(99);
+static int fails(const char *call) {
+    if (!last()) return 0;
+    hit = call;
+    if (!failure) _exit(99);
+    errno = failure;
+    return 1;
 }
 #define REAL(name, result, ...) \
     static result (*real)(__VA_ARGS__); \
@@ -33,45 +47,47 @@ ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) {
     REAL(pwrite64, ssize_t, int, const void *, size_t, off_t);
     if (last()) {
         real(fd, p, n / 2, at);
-        _exit(99);
+        if (!failure) _exit(99);
+        errno = failure;
+        return -1;
     }
     return real(fd, p, n, at);
 }
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return pwrite64(fd, p, n, at); }
 ssize_t write(int fd, const void *p, size_t n) {
     REAL(write, ssize_t, int, const void *, size_t);
-    step();
+    if (fails("write")) return -1;
     return real(fd, p, n);
 }
 int fdatasync(int fd) {
     REAL(fdatasync, int, int);
-    step();
+    if (fails("fdatasync")) return -1;
     return real(fd);
 }
 int fsync(int fd) {
     REAL(fsync, int, int);
-    step();
+    if (fails("fsync")) return -1;
     return real(fd);
 }
 int ftruncate64(int fd, off_t n) {
     REAL(ftruncate64, int, int, off_t);
-    step();
+    if (fails("ftruncate64")) return -1;
     return real(fd, n);
 }
 int ftruncate(int fd, off_t n) { return ftruncate64(fd, n); }
 int rename(const char *old, const char *new) {
     REAL(rename, int, const char *, const char *);
-    step();
+    if (fails("rename")) return -1;
     return real(old, new);
 }
 int unlink(const char *path) {
     REAL(unlink, int, const char *);
-    step();
+    if (fails("unlink")) return -1;
     return real(path);
 }
 int futimens(int fd, const struct timespec *times) {
     REAL(futimens, int, int, const struct timespec *);
-    step();
+    if (fails("futimens")) return -1;
     return real(fd, times);
 }
 int open64(const char *path, int flags, ...) {
@@ -81,7 +97,7 @@ int open64(const char *path, int flags, ...) {
     va_start(more, flags);
     if (flags & O_CREAT) {
         mode = va_arg(more, mode_t);
-        step();
+        if (fails("open64")) return -1;
     }
     va_end(more);
     return real(path, flags, mode);

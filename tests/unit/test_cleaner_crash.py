@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from tests.support.tree import ROOT
 
 
-def crash(tmp_path: Path, seed: int, recoveries: int, states: Path | None = None) -> int:
+def crash(tmp_path: Path, seed: int, recoveries: int | str, states: Path | None = None) -> int:
     """tests.reference.cleaner_crash: the number of steps."""
     killer = tmp_path / "killer.so"
     source = ROOT / "tests" / "support" / "killer.c"
@@ -32,6 +33,12 @@ def crash(tmp_path: Path, seed: int, recoveries: int, states: Path | None = None
 def test_killed_at_every_step(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     assert crash(tmp_path, 3, 100) > 20
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_each_step_fails(tmp_path: Path, code: int) -> None:
+    (tmp_path / "log").mkdir()
+    assert crash(tmp_path, 3, f"fail:{code}") > 20
 
 
 @pytest.mark.long

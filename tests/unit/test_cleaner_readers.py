@@ -1,0 +1,183 @@
+"""Readers of a log whose segments are replaced under them."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from kbroker.ext import records, testing_log
+from kbroker.ext.cleaner import Cleaner, Throttle, survey
+from tests.reference.cleaner_history import (
+    RETENTION_MS,
+    START_MS,
+    UNLIMITED,
+    Clean,
+    Data,
+    End,
+    History,
+    Roll,
+    read_committed,
+)
+from tests.support.logs import open_log, read_all
+from tests.support.waits import wait_for
+
+SETTINGS = {
+    "cleanup_compact": 1,
+    "cleanup_delete": 0,
+    "delete_retention_ms": RETENTION_MS,
+    "segment_bytes": 3000,
+    "index_interval_bytes": 200,
+    "file_delete_delay_ms": 0,
+}
+OK = 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "topic-0"
+
+
+def keyed(*rows):
+    return records.build([(START_MS, key, value) for key, value in rows])
+
+
+def clean(log, checkpoint=None):
+    hands = Cleaner(Throttle(UNLIMITED), map_bytes=1 << 20, load_factor=0.9, io_bytes=4096)
+    return hands.clean(log, survey(log, checkpoint, START_MS), START_MS)
+
+
+def test_many_readers_while_it_is_cleaned_again_and_again(folder):
+    """Offsets ascend, nothing is an error, and whoever reads from the start to the end meets every
+    key, however often segments go away under it."""
+    log = open_log(folder, **SETTINGS)
+    history = History(log, folder)
+    history.segment_bytes = SETTINGS["segment_bytes"]
+    dice = random.Random(5)
+    keys = [b"key-%d" % i for i in range(40)]
+    faults: list[BaseException] = []
+    done = threading.Event()
+    turns = [0, 0, 0]
+
+    def write() -> None:
+        for _ in range(6):
+            producer = dice.choice((-1, 1, 2))
+            rows = [(dice.choice(keys), dice.randbytes(30), 1) for _ in range(4)]
+            history.do(Data(rows, producer, dice.random() < 0.5))
+            if producer > 0 and dice.random() < 0.7:
+                history.do(End(producer, dice.random() < 0.5))
+        log.roll()
+
+    def read(number: int) -> None:
+        try:
+            while not done.is_set():
+                seen = -1
+                for one in records.read(read_all(log, 0, dice.choice((100, 700, 5000)))):
+                    assert one.offset > seen, (one.offset, seen)
+                    seen = one.offset
+                found = read_committed(log, 600)
+                assert set(found) == set(keys)
+                turns[number] += 1
+        except BaseException as error:
+            faults.append(error)
+
+    history.do(Data([(key, b"first", 1) for key in keys]))
+    log.roll()
+    readers = [threading.Thread(target=read, args=(number,)) for number in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for _ in range(60):
+            write()
+            history.do(Clean(0))
+            log.unlink_deleted()
+        wait_for("every reader's turn", lambda: faults or min(turns) >= 3, 60)
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert not faults, faults[0]
+    history.check()
+
+
+def test_the_high_watermark_at_the_end_of_what_is_replaced(tmp_path, folder):
+    """Appended and rolled before the disk had it: the watermark then stands at a segment's end."""
+    log = open_log(folder, **SETTINGS)
+    journal = testing_log.TestLogJournal(str(tmp_path), started=False)
+    try:
+        journal.attach(log)
+        for i in range(3):
+            assert testing_log.append(log, keyed((b"a", b"%d" % i)), 0, START_MS)[0] == OK
+        log.roll()
+        assert log.high_watermark == 0
+        testing_log.advance_hw(log, 3)
+        assert log.high_watermark == 3
+        clean(log)
+        assert log.read(3, 1000) == b""
+        assert [one.offset for one in records.read(log.read(0, 1000))] == [2]
+        assert testing_log.append(log, keyed((b"b", b"1")), 0, START_MS)[0] == OK
+        assert log.read(3, 1000) == b""
+        testing_log.advance_hw(log, 4)
+        assert [one.offset for one in records.read(log.read(3, 1000))] == [3]
+        assert [one.offset for one in records.read(read_all(log))] == [2, 3]
+    finally:
+        journal.stop()
+
+
+def test_aborted_transactions_of_a_slice_taken_before_a_swap(folder):
+    """The indexes of the segment that was replaced are another's by then."""
+    log = open_log(folder, **SETTINGS)
+    history = History(log, folder)
+    for producer in (1, 2, 3):
+        history.run([Data([(b"k%d" % producer, b"v", 1)], producer, True), Data([(b"x", b"y", 1)])])
+        history.run([End(producer, False), Roll()])
+    before = testing_log.read(log, 0, 10_000, 1, True)[5]
+    assert before == [(1, 0)]
+    history.do(Clean(0))
+    assert (1, 0) in testing_log.read(log, 0, 10_000, 1, True)[5]
+    history.check()
+
+
+class TestLeftBehind:
+    """What Apache Kafka leaves when it dies, a split of a segment included: several new ones."""
+
+    def made(self, folder):
+        log = open_log(folder, **SETTINGS)
+        for i in range(4):
+            log.append(keyed((b"%d" % i, b"v")), leader_epoch=0)
+        log.roll()
+        log.append(keyed((b"z", b"v")), leader_epoch=0)
+        log.close()
+        data = (folder / f"{0:020}.log").read_bytes()
+        cuts = [one.position for one in records.batches(data)]
+        return data[: cuts[2]], data[cuts[2] :], data
+
+    def test_a_split_that_is_complete_is_completed(self, folder):
+        low, high, _ = self.made(folder)
+        (folder / f"{0:020}.log.swap").write_bytes(low)
+        (folder / f"{2:020}.log.swap").write_bytes(high)
+        log = open_log(folder, clean=False, **SETTINGS)
+        assert [base for base, *_ in log.segments()] == [0, 2, 4]
+        assert [one.offset for one in records.read(read_all(log))] == [0, 1, 2, 3, 4]
+
+    def test_a_split_that_is_not_is_taken_back(self, folder):
+        low, high, data = self.made(folder)
+        (folder / f"{0:020}.log.cleaned").write_bytes(low)
+        (folder / f"{2:020}.log.swap").write_bytes(high)
+        log = open_log(folder, clean=False, **SETTINGS)
+        assert [base for base, *_ in log.segments()] == [0, 4]
+        assert (folder / f"{0:020}.log").read_bytes() == data
+        assert not [one for one in folder.iterdir() if one.suffix in {".swap", ".cleaned"}]
+
+    def test_indexes_that_have_not_lost_their_suffix_yet(self, folder):
+        low, _, data = self.made(folder)
+        index = (folder / f"{0:020}.index").read_bytes()
+        (folder / f"{0:020}.index").rename(folder / f"{0:020}.index.swap")
+        (folder / f"{0:020}.timeindex").rename(folder / f"{0:020}.timeindex.swap")
+        (folder / f"{0:020}.log.deleted").write_bytes(low)
+        log = open_log(folder, clean=False, recovery_point=5, **SETTINGS)
+        assert (folder / f"{0:020}.index").read_bytes() == index
+        assert (folder / f"{0:020}.log").read_bytes() == data
+        assert log.log_end_offset == 5
