@@ -43,9 +43,13 @@ from kbroker.ext.registry cimport (
     registry_put,
     registry_remove,
 )
+from kbroker.ext.segment cimport segment_limit_preparation
 from kbroker.ext.sessions cimport sessions_destroy, sessions_init
 
 cdef enum:
+    # Of the room within the disk's limits, what one segment may prepare ahead: 64 that are written
+    # to do not take more than there is.
+    PREPARED_SHARE = 64
     PRODUCE = 0
     FETCH = 1
 
@@ -120,6 +124,7 @@ cdef class DataPlane:
             with nogil:
                 journal_stop(self.broker.journal)
             journal_destroy(self.broker.journal, False)
+        segment_limit_preparation(disk_unlimited())     # the next one begins as this did
         registry_destroy(&self.broker.registry)
         sessions_destroy(&self.broker.sessions)
         free(self.broker)
@@ -255,6 +260,7 @@ cdef class DataPlane:
         cdef int64_t bytes = disk_unlimited() if room is None else room
         atomic_store_i32(&self.broker.disk_refusing, refusing)
         atomic_store_i64(&self.broker.disk_room, bytes)
+        segment_limit_preparation(bytes // PREPARED_SHARE)
         network_unstall(self.engine.net)
 
     def take_disk_wanted(self):

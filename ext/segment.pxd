@@ -79,6 +79,9 @@ cdef int segment_open(Segment* s, bint create) noexcept nogil
 # Write at the end; prepares blocks, but none beyond segment_bytes. On an error nothing is left.
 cdef int segment_append(Segment* s, const uint8_t* p, int64_t n,
                         int64_t segment_bytes) noexcept nogil
+# From now on no segment prepares more than this ahead of its end, PREPARE_MAX_BYTES at most: blocks
+# that nobody has written are missing elsewhere when the disk is short. Any thread.
+cdef void segment_limit_preparation(int64_t bytes) noexcept nogil
 # Before a write: room in the indexes for the entry that this batch will bring, if it does.
 cdef int segment_reserve_entry(Segment* s, const IndexLimits* limits) noexcept nogil
 # After it: index entry, timestamps, next offset. The size is the caller's to publish.

@@ -4,7 +4,12 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport strlen
 
-from kbroker.ext.atomics cimport atomic_add_i32, atomic_load_i32, atomic_store_i64
+from kbroker.ext.atomics cimport (
+    atomic_add_i32,
+    atomic_load_i32,
+    atomic_load_relaxed_i64,
+    atomic_store_i64,
+)
 from kbroker.ext.batch cimport BatchInfo
 from kbroker.ext.debug cimport OBJECT_FILE, OBJECT_SEGMENT, object_born, object_died
 from kbroker.ext.index cimport (
@@ -130,18 +135,27 @@ cdef void segment_path(const Segment* s, const char* suffix, char* out) noexcept
 
 # ---- writing
 
+cdef int64_t prepare_max = PREPARE_MAX_BYTES        # atomic
+
+
+cdef void segment_limit_preparation(int64_t bytes) noexcept nogil:
+    cdef int64_t most = max(bytes, <int64_t> PREPARE_FROM_BYTES)
+    atomic_store_i64(&prepare_max, min(most, <int64_t> PREPARE_MAX_BYTES))
+
+
 cdef int prepare(Segment* s, int64_t end, int64_t segment_bytes) noexcept nogil:
     """Blocks up to `end` and a step beyond; when the disk has no room for the step, without it.
 
     A file system without fallocate, or any error but a full disk, only costs the preparation.
     """
     cdef int64_t goal
-    cdef int64_t step = max(s.step, <int64_t> PREPARE_FROM_BYTES)
+    cdef int64_t most = atomic_load_relaxed_i64(&prepare_max)
+    cdef int64_t step = min(max(s.step, <int64_t> PREPARE_FROM_BYTES), most)
     while True:
         goal = max(end, min(end + step, segment_bytes))
         if fallocate(s.fd, FALLOC_FL_KEEP_SIZE, s.size, goal - s.size) == 0:
             s.allocated = goal
-            s.step = min(2 * step, <int64_t> PREPARE_MAX_BYTES)
+            s.step = min(2 * step, most)
             return 0
         if errno == EINTR:
             continue

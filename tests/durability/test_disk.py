@@ -26,6 +26,7 @@ from tests.wire.test_connections import fetch_body, produce_body
 StartBroker = Callable[..., BrokerProcess]
 KAFKA_STORAGE_ERROR = 56
 VALUE_BYTES = 50_000
+FREE_MIN = 24 << 20
 
 
 def numbered(number: int, size: int = VALUE_BYTES) -> bytes:
@@ -87,6 +88,38 @@ def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, round
                 acked = {o: n for o, n in acked.items() if o >= max(acked)}
         assert broker.stop() == 0
         assert "Traceback" not in broker.log_text()
+
+
+@pytest.mark.timeout(300)
+def test_free_space_is_kept_and_given_back(
+    start_kbroker: StartBroker, topic: str, tmp_path: Path
+) -> None:
+    """kbroker.disk.free.bytes.min: the disk does not get full; room from outside counts too."""
+    need_loop()
+    with LoopFilesystem(tmp_path, 96) as disk:
+        filler = disk.path / "filler"
+        filler.write_bytes(bytes(8 << 20))
+        settings = {"kbroker.disk.free.bytes.min": str(FREE_MIN), "log.segment.bytes": "1000000000",
+                    "kbroker.journal.bytes.max": "16777216",
+                    "kbroker.journal.buffer.bytes": "1048576"}  # fmt: skip
+        broker = start_kbroker(settings, data_dir=disk.path / "data")
+        wire.create_topic(broker.port, topic)
+        acked: dict[int, int] = {}
+        with WireConnection(broker.port) as connection:
+            error = number = 0
+            while error == 0:
+                part = produce(connection, topic, number)
+                error = part["error_code"]
+                if error == 0:
+                    acked[part["base_offset"]] = number
+                number += 1
+            assert error == KAFKA_STORAGE_ERROR
+            assert FREE_MIN - (4 << 20) < disk.free_bytes() < FREE_MIN + (4 << 20)
+            check_served(broker, topic, acked)
+            filler.unlink()
+            acked |= wait_for("produce works again", lambda: retried(connection, topic), 30)
+        check_served(broker, topic, acked)
+        assert broker.stop() == 0
 
 
 def retried(connection: WireConnection, topic: str) -> dict[int, int]:
