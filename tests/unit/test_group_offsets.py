@@ -7,6 +7,8 @@ from uuid import UUID
 import pytest
 
 from kbroker.errors import DiskError
+from kbroker.ext import records
+from kbroker.ext.offsets_build import commit_key, commit_value
 from kbroker.protocol import ApiKey
 
 COMMIT, FETCH = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH
@@ -310,3 +312,63 @@ def test_what_the_disk_denies(groups, monkeypatch, error, code):
     monkeypatch.setattr(type(groups.log("__consumer_offsets")), "append", fail)
     assert commit(groups, p0=1, p9=1) == [3, code]
     assert fetched(groups) == {}
+
+
+def test_records_that_nobody_can_read_are_passed_over(groups, caplog):
+    commit(groups, p0=7)
+    (log,) = [
+        log
+        for index in range(50)
+        if (log := groups.log("__consumer_offsets", index)).log_end_offset
+    ]
+    number = {name: code.to_bytes(2, "big") for name, code in
+              {"group": 2, "members": 3, "share": 11, "later": 99}.items()}  # fmt: skip
+    name = b"\x00\x01x"
+    junk = [
+        (number["group"] + name, b"\x00\x03junk"), (number["group"] + name, b"\x7f\xffjunk"),
+        (number["group"] + b"\x00\x09x", b"\x00\x03"), (number["members"] + name, b""),
+        (number["share"] + name, b"\x00\x00"), (number["later"] + name, b"\x00\x00"),
+        (b"\x00", b"x"), (b"\x00\x01" + name, b"junk"), (None, b"x"), (None, None),
+    ]  # fmt: skip
+    log.append(records.build([(0, *one) for one in junk]), leader_epoch=0)
+    commit(groups, p1=8)
+    restarted(groups)
+    assert fetched(groups) == {("a", 0): 7, ("a", 1): 8}
+    assert "damaged" in caplog.text
+
+
+def test_commits_of_open_transactions_are_not_stable(groups):
+    commit(groups, p0=7, p1=7)
+    (log,) = [
+        log
+        for index in range(50)
+        if (log := groups.log("__consumer_offsets", index)).log_end_offset
+    ]
+
+    def in_transaction(producer, **offsets):
+        values = [
+            (0, commit_key("g", "a", int(name[1:])),
+             commit_value(offset, 0, "", 1, -1, groups.store.image.topics["a"].id, 4))
+            for name, offset in offsets.items()
+        ]  # fmt: skip
+        log.append(records.build(values, producer_id=producer, producer_epoch=0, base_sequence=0,
+                                 transactional=True), leader_epoch=0)  # fmt: skip
+
+    in_transaction(1, p0=100)
+    in_transaction(2, p0=200)
+    in_transaction(3, p1=300)
+    commit(groups, p1=8)
+    restarted(groups)
+    assert fetched(groups) == {("a", 0): 7, ("a", 1): 8}
+    asked = [{"group_id": "g", "topics": None}]
+    (found,) = groups.call(FETCH, 8, groups=asked, require_stable=True)["groups"]
+    codes = [one["error_code"] for one in found["topics"][0]["partitions"]]
+    assert codes == [88, 88]
+    slot = next(slot for slot in groups.services.groups._slots if slot.log is log)
+    offsets = slot.rooms.offsets
+    offsets.end_transaction(2, committed=True)
+    assert fetched(groups) == {("a", 0): 200, ("a", 1): 8}
+    offsets.end_transaction(1, committed=True)
+    offsets.end_transaction(3, committed=True)
+    assert fetched(groups, stable=True) == {("a", 0): 200, ("a", 1): 8}
+    assert not len(offsets.pending)
