@@ -26,6 +26,7 @@ _LOG: Final = logging.getLogger("kbroker.server")
 _DATA_PLANE_LOG: Final = logging.getLogger("kbroker.network")
 
 _TICK_MS: Final = 1000
+_NS_PER_MS: Final = 1_000_000
 _POSTED_MS: Final = 5
 
 
@@ -110,10 +111,13 @@ class ControlThread:
             request = self._engine.next_request(self._wait_ms(next_tick_ms))
             if request is not None:
                 self._serve(request)
+                caught_up_ms = request.received_ns // _NS_PER_MS
             elif self._stopping:
                 return
+            else:
+                caught_up_ms = self._clock.monotonic_ms()
             self._mailbox.run(self._clock)
-            self._run_timers()
+            self._run_timers(caught_up_ms)
             if self._clock.monotonic_ms() >= next_tick_ms:
                 self._pass_on()
                 self._do_chores()
@@ -134,9 +138,11 @@ class ControlThread:
         until_ms = next_tick_ms if due_ms is None else min(due_ms, next_tick_ms)
         return max(until_ms - self._clock.monotonic_ms(), 0)
 
-    def _run_timers(self) -> None:
+    def _run_timers(self, caught_up_ms: int) -> None:
+        """What was due when the last request that was served came in: after a long one, the
+        heartbeats that stand in the queue count before sessions end."""
         try:
-            self._timed.run_due(self._clock.monotonic_ms())
+            self._timed.run_due(caught_up_ms)
         except Exception:
             _LOG.exception("the timers of the groups failed")
 
