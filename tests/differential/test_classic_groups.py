@@ -6,15 +6,19 @@ are noted in an order that does not depend on which came first.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from tests.differential.harness import Script, same
 from tests.support.waits import wait_for
 from tests.support.wire import WireConnection, call_once
 
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
+COMMIT, DESCRIBE = 8, 15
 VERSIONS = range(10)
 SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
 
@@ -399,3 +403,137 @@ def test_joining_twice_before_the_answer_was_heard(s: Script, version: int) -> N
         a.sync((a.id, b"a"), (b.id, b"b"))
         b.send_join().take()
         b.sync()
+
+
+def commit(m: Member, version: int, **fields: Any) -> None:
+    """Commits one offset of the topic "t" of the script."""
+    part: dict[str, Any] = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "x"}
+    if version >= 6:
+        part["committed_leader_epoch"] = -1
+    topic = m.s.topic_field(m.s.name("t"), version >= 10, "name") | {"partitions": [part]}
+    body = {
+        "group_id": m.joins["group_id"], "generation_id_or_member_epoch": m.generation,
+        "member_id": m.id, "topics": [topic],
+    }  # fmt: skip
+    if version < 5:
+        body["retention_time"] = -1
+    answer = m.connection.call(COMMIT, version, body | fields)
+    m.s.note(f"commit v{version}", answer)
+
+
+def describe(m: Member, label: str) -> None:
+    answer = m.connection.call(DESCRIBE, 6, {"groups": [m.joins["group_id"]]})
+    m.s.note(f"described {label}", answer)
+
+
+@same(range(2, 11))
+def test_commits_in_every_state(s: Script, version: int) -> None:
+    """Who may commit: members in their generation, and anybody while the group is empty."""
+    s.topic("t")
+    with members(s, 3, {}, {}) as (a, b):
+        commit(a, version)
+        a.stable()
+        commit(a, version)
+        commit(a, version, generation_id_or_member_epoch=-1, member_id="")
+        commit(a, version, generation_id_or_member_epoch=a.generation + 1)
+        commit(a, version, generation_id_or_member_epoch=-1)
+        commit(a, version, member_id="nobody")
+        b.begin_join()
+        wait_for_rebalance(a)
+        commit(a, version)
+        a.send_join().take()
+        b.take()
+        commit(a, version)
+        commit(a, version, generation_id_or_member_epoch=1)
+        a.leave()
+        b.leave()
+        commit(a, version)
+        commit(a, version, generation_id_or_member_epoch=-1, member_id="")
+
+
+@same((9,))
+def test_static_members_commit(s: Script, version: int) -> None:
+    s.topic("t")
+    static = {"group_instance_id": "i"}
+    with members(s, version, static, static) as (a, b):
+        a.stable()
+        commit(a, version, **static)
+        b.send_join().take()
+        for m in (a, b):
+            commit(m, version, **static)
+            commit(m, version)
+            commit(m, version, group_instance_id="other")
+
+
+@same((0,))
+def test_described_in_every_state(s: Script, version: int) -> None:
+    with members(s, 9, {}, {"group_instance_id": "i"}) as (a, b):
+        describe(a, "before it was there")
+        a.send_join().take()
+        describe(a, "with a pending member")
+        a.join()
+        describe(a, "completing")
+        a.sync((a.id, b"mine"))
+        describe(a, "stable")
+        b.send_join()
+        wait_for_rebalance(a)
+        describe(a, "preparing")
+        a.send_join()
+        b.take()
+        a.take()
+        describe(a, "completing again")
+        a.sync((a.id, b"for a"), (b.id, b"for b"))
+        describe(a, "stable again")
+        a.leave()
+        b.leave({"member_id": "", "group_instance_id": "i"})
+        describe(a, "empty")
+
+
+@pytest.mark.long
+@same((9,))
+def test_who_is_silent_is_removed(s: Script, version: int) -> None:
+    """After its session timeout: a member, a pending member, and one that waits is not."""
+    short = {"session_timeout": 6_000, "rebalance_timeout": 12_000}
+    with members(s, version, short, short, short) as (a, b, c):
+        a.stable()
+        b.begin_join()
+        wait_for_rebalance(a)
+        a.send_join().take()
+        b.take()
+        a.sync((a.id, b"for a"), (b.id, b"for b"))
+        b.sync()
+        c.send_join().take()
+        end = time.monotonic() + 7.5
+        while time.monotonic() < end:
+            body = {"group_id": a.joins["group_id"], "generation_id": a.generation,
+                    "member_id": a.id}  # fmt: skip
+            a.connection.call(HEARTBEAT, 0, body)
+            time.sleep(0.3)
+        describe(a, "after the session of one")
+        b.heartbeat()
+        c.send_join().take()
+        a.send_join().take()
+        a.sync((a.id, b"all"))
+        describe(a, "after the rebalance")
+
+
+@pytest.mark.long
+@same((9,))
+def test_the_timeouts_of_a_rebalance(s: Script, version: int) -> None:
+    """Who does not join, and who does not sync, is removed after the rebalance timeout."""
+    short = {"session_timeout": 30_000, "rebalance_timeout": 3_000}
+    with members(s, version, short, short) as (a, b):
+        a.stable()
+        b.begin_join().take()
+        describe(b, "without the one that did not join")
+        b.sync((b.id, b"all"))
+        a.heartbeat()
+        a.id = ""
+        a.begin_join()
+        wait_for_rebalance(b)
+        b.send_join()
+        a.take()
+        b.take()
+        a.send_sync().take()
+        describe(a, "without the leader that did not sync")
+        b.heartbeat()
