@@ -242,6 +242,8 @@ def _session_id(value: Any, naming: Naming) -> Any:
 
 def _member_id(value: Any, naming: Naming) -> Any:
     """A member id ends in a random uuid; what it begins with tells client or instance."""
+    if value is None:
+        return None
     stem, found = (value[:-36], value[-36:]) if len(value) > 36 else (value, "")
     return f"{stem}{naming.ordinal('member', found)}" if found else stem
 

@@ -12,6 +12,7 @@ from tests.support.waits import wait_for
 
 HEARTBEAT, DESCRIBE, COMMIT, FETCH_OFFSETS, DELETE_GROUPS = 68, 69, 8, 9, 42
 JOIN, CLASSIC_BEAT, LEAVE, SYNC = 11, 12, 13, 14
+DESCRIBE_CLASSIC, LIST, DELETE_OFFSETS = 15, 16, 47
 GROUP, SET = 32, 0
 GROUP_ID_NOT_FOUND = 69
 
@@ -345,7 +346,7 @@ def test_group_settings(s: Script, version: int) -> None:
         resource = {"resource_type": GROUP, "resource_name": group.name, "configs": configs}
         s.call(44, 1, {"resources": [resource], "validate_only": False})
 
-    alter(consumer_heartbeat_interval_ms="6000")
+    alter(consumer_heartbeat_interval_ms="5000")
     alter(consumer_heartbeat_interval_ms="100")
     alter(consumer_session_timeout_ms="1")
     alter(no_such_key="1")
@@ -355,7 +356,7 @@ def test_group_settings(s: Script, version: int) -> None:
         return int(answer["heartbeat_interval"])
 
     # Kafka takes settings over some time after it has answered.
-    wait_for("the group's settings count", lambda: interval() == 6000, 15)
+    wait_for("the group's settings count", lambda: interval() == 5000, 15)
 
 
 @same((0, 1))
@@ -363,3 +364,33 @@ def test_describing(s: Script, version: int) -> None:
     s.until_coordinator(0)
     names = ["", s.name("none")]
     s.call(DESCRIBE, version, {"group_ids": names, "include_authorized_operations": False})
+
+
+@same()
+def test_listing(s: Script, version: int) -> None:
+    """A consumer group among all groups, and what else may be done with it."""
+    t = s.topic("t", 2)
+    group = Group(s)
+
+    def mine(answer: Answer) -> Any:
+        return [one for one in answer["groups"] if one["group_id"] == group.name]
+
+    def list_groups() -> None:
+        for states in ([], ["Stable"], ["empty"], ["Assigning", "reconciling"]):
+            for kinds in ([], ["consumer"], ["Classic"]):
+                body = {"states_filter": states, "types_filter": kinds}
+                s.call(LIST, 5, body, keep=mine)
+
+    group.join("m1", t)
+    list_groups()
+    group.join("m2", t)
+    list_groups()
+    s.call(DESCRIBE_CLASSIC, 6, {"groups": [group.name], "include_authorized_operations": False})
+    s.call(DELETE_GROUPS, 2, {"groups_names": [group.name]})
+    topics = [{"name": t, "partitions": [{"partition_index": 0}]}]
+    s.call(DELETE_OFFSETS, 0, {"group_id": group.name, "topics": topics})
+    group.beat("m1", -1)
+    group.beat("m2", -1)
+    list_groups()
+    s.call(DELETE_GROUPS, 2, {"groups_names": [group.name]})
+    list_groups()
