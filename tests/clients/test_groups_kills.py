@@ -102,13 +102,12 @@ def test_the_broker_is_killed_in_rebalances(
         if what == "come" or len(team.live()) < 2:
             team.add(kinds[cycle % len(kinds)], commit=commit)
         elif what == "leave":
-            pick.choice(team.live()).process.terminate()
+            team.dismiss(pick.choice(team.live()))
         else:
             team.kill(pick.choice(team.live()))
         if cycle % 2:
             scene.later()
         scene.kill_broker()
-        team.reap()
         team.check_commits()
         if cycle % 4 == 3:
             team.wait_shared(90)

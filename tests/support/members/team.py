@@ -27,6 +27,9 @@ from tests.support.waits import wait_for
 
 LIMIT_S = 45.0
 PAUSE_S = 0.05
+#: Exit statuses of members that were told to leave: Python's and kcat's, Java's, and one that was
+#: told before it listened.
+LEFT = (0, 143, -15)
 PROGRAMS = {
     "confluent": "tests.support.members.confluent",
     "kafka-python": "tests.support.members.kafka_python",
@@ -48,6 +51,7 @@ class Member:
     path: Path
     is_kcat: bool = False
     ended: bool = False
+    dismissed: bool = False
     history: History = field(default_factory=History)
     _read: dict[Path, int] = field(default_factory=dict)
 
@@ -62,6 +66,8 @@ class Member:
                 if found := _KCAT_REBALANCE.match(line):
                     indexes = re.findall(r"\[(\d+)\]", found[2])
                     replay(self.history, [f"{found[1]} {','.join(indexes)}"])
+        if self.dismissed and self.process.poll() in LEFT:
+            self.ended = True
         if self.ended:
             self.history.owned.clear()
         return self.history
@@ -159,19 +165,14 @@ class Team:
         for member in members:
             member.process.terminate()
         for member in members:
-            self.wait_end(member, (0, 143))
+            status = member.process.wait(LIMIT_S)
+            assert status in LEFT, (member.name, status, self.errors(member))
+            member.ended = True
 
-    def wait_end(self, member: Member, expected: tuple[int, ...]) -> None:
-        """Waits for a member that ends of itself."""
-        status = member.process.wait(LIMIT_S)
-        assert status in expected, (member.name, status, self.errors(member))
-        member.ended = True
-
-    def reap(self) -> None:
-        """Takes note of members that were told to leave and have."""
-        for member in self.members:
-            if member.process.poll() in (0, 143, -15):
-                member.ended = True
+    def dismiss(self, member: Member) -> None:
+        """Lets a member leave, without waiting for it."""
+        member.dismissed = True
+        member.process.terminate()
 
     def kill(self, member: Member) -> None:
         """SIGKILL: the group hears nothing of it until its session has expired."""
@@ -261,8 +262,9 @@ class Team:
         return [error for member in self.members for error in member.update().refused]
 
     def _update_one(self, member: Member) -> History:
+        history = member.update()
         assert member.alive or member.ended, (member.name, self.errors(member))
-        return member.update()
+        return history
 
     def _update(self) -> dict[int, int]:
         """Partition to the first offset that nobody has seen."""
