@@ -262,8 +262,9 @@ class Team:
         return [error for member in self.members for error in member.update().refused]
 
     def _update_one(self, member: Member) -> History:
+        alive = member.alive
         history = member.update()
-        assert member.alive or member.ended, (member.name, self.errors(member))
+        assert alive or member.ended, (member.name, self.errors(member))
         return history
 
     def _update(self) -> dict[int, int]:
