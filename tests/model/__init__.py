@@ -1,6 +1,6 @@
 """A simulation of clients that drives the group coordinators without sockets, threads or a clock.
 
-    python -m tests.model [classic|consumer|mixed [SEED [STEPS]]]
+    python -m tests.model [classic|consumer|mixed [SEED [STEPS [GROUPS]]]]
 
 Hundreds of clients of both protocols join, leave, crash, fall silent, commit and come back as
 zombies, while topics change, appends fail and the coordinator is restarted from its log in the

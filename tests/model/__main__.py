@@ -1,4 +1,4 @@
-"""python -m tests.model [classic|consumer|mixed [SEED [STEPS]]]"""
+"""python -m tests.model [classic|consumer|mixed [SEED [STEPS [GROUPS]]]]"""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import sys
 
 from tests.model.simulation import KINDS, Simulation
 
+DEFAULTS = ("mixed", "1", "100000", "8")
+
 if __name__ == "__main__":
-    kind, seed, steps = [*sys.argv[1:], *("mixed", "1", "100000")[len(sys.argv) - 1 :]]
-    simulation = Simulation(int(seed), KINDS[kind](int(seed), 8, 8))
+    told = sys.argv[1:]
+    kind, seed, steps, groups = [*told, *DEFAULTS[len(told) :]]
+    simulation = Simulation(int(seed), KINDS[kind](int(seed), int(groups), 8))
     try:
         simulation.run(int(steps))
     finally:

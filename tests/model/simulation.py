@@ -7,6 +7,7 @@ import itertools
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -32,6 +33,7 @@ from tests.support.coordinator import Answer, FakeTopics
 PARTITIONS_MAX = 6
 CALM_MS = 120_000
 RESTLESS_STEPS = 15_000
+UNLIMITED = (1 << 31) - 1
 _ERRORS = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -212,6 +214,8 @@ class Simulation:
             self._delete_a_group()
         elif number < 0.0080:
             self.replays_the_same()
+        elif number < 0.0085:
+            self._resize_groups()
         elif self.world.append_error and number > 0.8:
             self.world.append_error = ErrorCode.NONE
 
@@ -253,6 +257,13 @@ class Simulation:
             self.world.apply(outcome, None)
             self.happened["topics deleted"] += 1
 
+    def _resize_groups(self) -> None:
+        """Groups may have fewer members now, or as many as they like."""
+        size = self.rng.choice((2, 5, UNLIMITED, UNLIMITED))
+        self.settings = replace(self.settings, group_max_size=size, group_consumer_max_size=size)
+        self.world.settings = self.world.shard.settings = self.settings
+        self.happened["sizes"] += 1
+
     def _delete_a_group(self) -> None:
         """An administrator deletes a group, if it is empty."""
         group = self.rng.choice(self._running).client.group
@@ -274,6 +285,10 @@ class Simulation:
         partition that is subscribed to is owned, and every request was answered."""
         self.calm = True
         self.world.append_error = ErrorCode.NONE
+        self.settings = replace(
+            self.settings, group_max_size=UNLIMITED, group_consumer_max_size=UNLIMITED
+        )
+        self.world.settings = self.world.shard.settings = self.settings
         self.topics.version += 1
         end_ms = self.world.now_ms + CALM_MS
         while self._events[0][0] < end_ms:

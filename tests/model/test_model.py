@@ -11,15 +11,16 @@ from tests.model.simulation import KINDS, Simulation
 
 SHORT_STEPS, CANARY_STEPS, LONG_STEPS = 5_000, 3_000, 70_000
 LONG_SEEDS = range(100, 105)  # of each kind: a million steps in all
+LONG_GROUPS = 30  # with 200 to 300 clients
 
 
-def run(kind: str, seed: int, steps: int, *broken: Callable) -> Simulation:
+def run(kind: str, seed: int, steps: int, *broken: Callable, groups: int = 8) -> Simulation:
     """Run a simulation; what fails names its seed."""
-    simulation = Simulation(seed, KINDS[kind](seed, 8, 8), *broken)
+    simulation = Simulation(seed, KINDS[kind](seed, groups, 8), *broken)
     try:
         simulation.run(steps)
     except Exception as error:
-        again = f"python -m tests.model {kind} {seed}"
+        again = f"python -m tests.model {kind} {seed} {steps} {groups}"
         raise AssertionError(f"{again}, step {simulation.steps}: {error}") from error
     return simulation
 
@@ -42,7 +43,7 @@ def test_what_befalls_the_coordinator_does_befall_it() -> None:
 @pytest.mark.parametrize("seed", LONG_SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_million_steps(kind: str, seed: int) -> None:
-    run(kind, seed, LONG_STEPS)
+    run(kind, seed, LONG_STEPS, groups=LONG_GROUPS)
 
 
 @pytest.mark.parametrize(
