@@ -28,7 +28,7 @@ def run(kind: str, seed: int, steps: int, *broken: Callable, groups: int = 8) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_short_simulation(kind: str) -> None:
     simulation = run(kind, 1, SHORT_STEPS)
-    assert simulation.happened["kills"] > 5
+    assert simulation.happened["kills"] > 0
     assert simulation.oracle.commits > 500
 
 
