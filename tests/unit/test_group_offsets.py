@@ -288,10 +288,10 @@ def test_metadata_has_a_limit(groups):
 
 
 def test_a_commit_that_no_batch_can_hold(groups):
-    groups.create("b", 5000)
+    groups.create("b", 300)
     partitions = [
-        {"partition_index": index, "committed_offset": 5, "committed_metadata": "x" * 400}
-        for index in range(5000)
+        {"partition_index": index, "committed_offset": 5, "committed_metadata": "x" * 4000}
+        for index in range(300)
     ]
     answer = groups.call(
         COMMIT, 9, group_id="g", generation_id_or_member_epoch=-1, member_id="",
