@@ -22,6 +22,7 @@ __all__ = ["Cluster", "Node", "PartitionInfo", "TopicInfo"]
 T = TypeVar("T")
 
 _RETRY_PAUSE_S = 0.1
+_UNKNOWN_TOPIC_S = 3.0  # a topic that brokers do not know for so long is not there
 _LEADER_NOT_AVAILABLE = 5
 _UNKNOWN_TOPIC_OR_PARTITION = 3
 
@@ -168,15 +169,24 @@ class Cluster:
         self._topics.pop(name, None)
 
     def retry(self, call: Callable[[], T]) -> T:
-        """Runs a call again while it fails in a way that passes, within timeout_s."""
+        """Runs a call again while it fails in a way that passes, within timeout_s; for a topic
+        that is not known, no longer than one that was just created needs to get about."""
         deadline = time.monotonic() + self.timeout_s
+        unknown_deadline: float | None = None
         while True:
             try:
                 return call()
             except CallError as error:
+                now = time.monotonic()
                 refused = isinstance(error, ConnectError) and not self.nodes
-                if not error.retriable or refused or time.monotonic() > deadline:
+                if not error.retriable or refused or now > deadline:
                     raise
+                if isinstance(error, BrokerError) and error.code == _UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown_deadline = unknown_deadline or now + _UNKNOWN_TOPIC_S
+                    if now > unknown_deadline:
+                        raise
+                else:
+                    unknown_deadline = None
                 time.sleep(_RETRY_PAUSE_S)
 
     def _open(self, address: Address) -> Connection:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kbroker.client.admin import (
     create_partitions,
     create_topic,
+    delete_topics,
     describe_cluster,
     describe_log_dirs,
 )
@@ -55,6 +58,21 @@ def test_records_arrive_once_and_in_order_over_many_requests(cluster: Cluster, t
         key: at.offset
         for key, at in list_offsets(cluster, dict.fromkeys(positions, LATEST)).items()
     }
+
+
+def test_a_reader_of_a_topic_that_is_deleted_is_told_in_seconds(
+    cluster: Cluster, topic: str
+) -> None:
+    create_topic(cluster, topic)
+    reader = Reader(cluster, {(topic, 0): 0})
+    assert list(reader.poll(max_wait_ms=10)) == []
+    delete_topics(cluster, [topic])
+    began = time.monotonic()
+    with pytest.raises(BrokerError) as told:
+        while time.monotonic() < began + 20:
+            list(reader.poll(max_wait_ms=10))
+    assert told.value.code == 3  # UNKNOWN_TOPIC_OR_PARTITION
+    assert time.monotonic() < began + 10
 
 
 def test_a_reader_waits_for_what_comes_and_may_forget_a_partition(
