@@ -12,7 +12,12 @@ import os
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
-from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_store_i32, atomic_store_i64
+from kbroker.ext.atomics cimport (
+    atomic_exchange_i64,
+    atomic_load_i64,
+    atomic_store_i32,
+    atomic_store_i64,
+)
 from kbroker.ext.broker cimport disk_unlimited
 from kbroker.ext.connection cimport Net
 from kbroker.ext.engine cimport Engine
@@ -262,6 +267,10 @@ cdef class DataPlane:
         atomic_store_i64(&self.broker.disk_room, bytes)
         segment_limit_preparation(bytes // PREPARED_SHARE)
         network_unstall(self.engine.net)
+
+    def disk_room(self):
+        """What is left of the room that was set."""
+        return atomic_load_i64(&self.broker.disk_room)
 
     def take_disk_wanted(self):
         """Bytes of the largest produce request that has stalled for room since the last call."""

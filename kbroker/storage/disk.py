@@ -34,6 +34,8 @@ from kbroker.storage.manager import METADATA_FOLDER, Key, LogManager
 _LOG: Final = logging.getLogger("kbroker.storage")
 
 CHECK_MS: Final = 250
+# What grows without a client's doing, or shrinks, is seen after this.
+_LOOK_MS_MAX: Final = 1_000
 # Room that is made before it is needed: twice what came since the last look, within these bounds.
 _MARGIN_BYTES_MIN: Final = 1 << 20
 _MARGIN_SHARE_MAX: Final = 4  # of the limit, as its divisor
@@ -56,6 +58,7 @@ class SpacePort(Protocol):
 
     def disk_bytes(self) -> int: ...
     def set_disk_room(self, room: int | None, refusing: bool) -> None: ...
+    def disk_room(self) -> int: ...
     def take_disk_wanted(self) -> int: ...
 
 
@@ -87,6 +90,8 @@ class DiskGuard:
         self._limited = False
         self._used = -1  # not known yet
         self._resume_at = 0
+        self._handed = -1
+        self._look_at_ms = 0
         self._search_at_ms = 0
         self._deleted = [0, 0]  # segments, bytes: not told yet
         self._tell_at_ms = 0
@@ -102,17 +107,22 @@ class DiskGuard:
         limits = self._limits
         if limits.bytes_max < 0 and limits.free_min <= 0:
             if self._limited:
-                self._limited, self._used = False, -1
+                self._limited, self._used, self._handed = False, -1, -1
                 self._end()
                 self._port.set_disk_room(None, False)
             return
         self._limited = True
         now_ms = self._clock.monotonic_ms()
+        wanted = self._port.take_disk_wanted()
+        if not wanted and now_ms < self._look_at_ms and self._port.disk_room() == self._handed:
+            return  # no client has appended anything
+        self._look_at_ms = now_ms + _LOOK_MS_MAX
         before = self._used
         room = self._room()
-        wanted = self._port.take_disk_wanted()
         margin = max(_margin(room, self._used - before if before >= 0 else 0), wanted)
-        if room.bytes < margin and now_ms >= self._search_at_ms:
+        short = room.bytes <= 0 or room.bytes < wanted
+        search = now_ms >= self._search_at_ms or (short and not self.refusing)
+        if room.bytes < margin and search:
             self._remove_dead()
             room = self._room()
             if room.bytes < margin:
@@ -138,7 +148,8 @@ class DiskGuard:
     # ---- refusing
 
     def _decide(self, room: Room, wanted: int) -> None:
-        if not self.refusing and (room.bytes <= 0 or room.bytes < wanted):
+        short = room.bytes <= 0 or room.bytes < wanted
+        if not self.refusing and short:
             self.refusing = True
             self._resume_at = max(room.bytes, 0) + min(_RESUME_BYTES, room.limit // 16)
             _LOG.error(
@@ -149,7 +160,8 @@ class DiskGuard:
             )
         elif self.refusing and room.bytes >= self._resume_at:
             self._end()
-        self._port.set_disk_room(max(room.bytes, 0), self.refusing)
+        self._handed = max(room.bytes, 0)
+        self._port.set_disk_room(self._handed, self.refusing)
 
     def _end(self) -> None:
         if self.refusing:

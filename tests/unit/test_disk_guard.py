@@ -33,6 +33,10 @@ class Port:
     def set_disk_room(self, room: int | None, refusing: bool) -> None:
         self.room, self.refusing = room, refusing
 
+    def disk_room(self) -> int:
+        assert self.room is not None
+        return self.room
+
     def take_disk_wanted(self) -> int:
         wanted, self.wanted = self.wanted, 0
         return wanted
@@ -162,6 +166,18 @@ def test_room_is_made_ahead_of_what_comes(tmp_path: Path) -> None:
         fill(log, 15, 2_000 + turn * 100)
         disk.check()
     assert 2 * 1_500_000 <= disk.port.room <= 4 * MIB
+
+
+def test_nothing_is_refused_without_another_search(tmp_path: Path) -> None:
+    """A search that found nothing is not repeated at once, unless produce would be refused."""
+    disk = Disk(tmp_path, bytes_max=2 * MIB)
+    kept, log = disk.log("kept", cleanup_compact=1), disk.log("topic")
+    fill(kept, 12, 1_000)
+    disk.check()
+    fill(log, 9, 1_000)
+    disk.port.room = 0  # spent
+    disk.guard.check()
+    assert not disk.guard.refusing and log.log_start_offset > 0
 
 
 def test_free_space_is_kept_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

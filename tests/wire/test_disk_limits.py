@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from kbroker.cli import root
 from tests.reference.crafted_batches import Batch, Record, values_of
@@ -162,6 +163,25 @@ def test_then_produce_is_refused_until_there_is_room(
         again.call(DELETE_TOPICS, 5, {"topic_names": ["full"], "timeout": 9000})
         wait_for("there is room", takes(again, "old"), 10)
     assert broker.log_text().count(BEGUN) == 2 and broker.log_text().count(ENDED) == 1
+
+
+def test_an_idempotent_producer_comes_through_a_shortage(
+    broker: BrokerProcess, connection: WireConnection
+) -> None:
+    """librdkafka tries again until there is room: everything arrives, once and in order."""
+    wire.create_topic(broker.port, "full", 1, WHOLE)
+    wire.create_topic(broker.port, "topic", 1, WHOLE)
+    fill_until_refused(connection, "full")
+    errors: list[Any] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+    for number in range(50):
+        producer.produce("topic", b"%d" % number, on_delivery=lambda e, _: e and errors.append(e))
+    assert producer.flush(1) > 0, "refused"
+    connection.call(DELETE_TOPICS, 5, {"topic_names": ["full"], "timeout": 9000})
+    assert producer.flush(30) == 0
+    assert not errors
+    records = fetch(connection, "topic", 0)["records"]
+    assert [value for _, value in values_of(records)] == [b"%d" % n for n in range(50)]
 
 
 def test_the_command_line_shows_where_the_space_is(
