@@ -31,7 +31,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class _SinceCommit:
-    """An offset of a consumer group expires so long after its commit, subscribed or not."""
+    """Offsets of topics that nobody subscribes to any more expire so long after their commit."""
 
     def is_expired(self, commit_ms: int, expire_ms: int, now_ms: int, retention_ms: int) -> bool:
         return now_ms >= (expire_ms if expire_ms >= 0 else commit_ms + retention_ms)

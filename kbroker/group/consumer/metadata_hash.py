@@ -25,7 +25,7 @@ class MetadataHashes:
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._version: int | None = None
-        self._hashes: dict[str, int | None] = {}
+        self._hashes: dict[str, int] = {}
 
     def of_group(self, names: Iterable[str]) -> int:
         """The hash of the topics that exist of these."""
@@ -36,13 +36,13 @@ class MetadataHashes:
         return _signed(b"".join(struct.pack("<Q", one) for one in found)) if found else 0
 
     def _of_topic(self, name: str) -> int | None:
-        try:
-            return self._hashes[name]
-        except KeyError:
+        found = self._hashes.get(name)
+        if found is None:
             info = self._topics.by_name(name)
-            value = None if info is None else xxhash.xxh3_64_intdigest(topic_bytes(info))
-            self._hashes[name] = value
-            return value
+            if info is None:
+                return None
+            found = self._hashes[name] = xxhash.xxh3_64_intdigest(topic_bytes(info))
+        return found
 
 
 def topic_bytes(info: TopicInfo) -> bytes:

@@ -90,9 +90,11 @@ class ConsumerProtocol:
         return group if isinstance(group, ConsumerGroup) else None
 
     def assignor_names(self) -> list[str]:
-        """Assignors that members may ask for; the first is the default."""
-        names = self.shard.settings.group_consumer_assignors
-        return [_CLASSES.get(name, name) for name in names]
+        """Assignors that members may ask for; the first is the default. Java classes of users
+        cannot run here."""
+        told = self.shard.settings.group_consumer_assignors
+        names = [_CLASSES.get(name, name) for name in told]
+        return [name for name in names if name in ASSIGNORS] or list(ASSIGNORS)
 
     def assignor(self, name: str) -> Assignor:
         """The assignor of that name; the default where it is not allowed any more."""
