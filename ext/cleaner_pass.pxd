@@ -27,7 +27,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker.ext.cleaner_filter cimport Filter
 from kbroker.ext.cleaner_output cimport Output
-from kbroker.ext.log_state cimport Log
+from kbroker.ext.log_state cimport Log, LogConfig
 from kbroker.ext.posix cimport pthread_mutex_t
 
 cdef enum:
@@ -49,6 +49,7 @@ ctypedef struct Survey:
 
 ctypedef struct Pass:
     Log* log
+    LogConfig cfg                       # the log's, as it was at the beginning
     Filter filter
     Output output
     Throttle* throttle

@@ -27,6 +27,7 @@ from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
     LOG_NO_MEMORY,
     LOG_OK,
+    LogConfig,
     log_active,
     log_disk_error,
     log_floor,
@@ -85,7 +86,7 @@ cdef void throttle_init(Throttle* t) noexcept nogil:
 
 
 cdef void take(Throttle* t, int64_t bytes, const int32_t* stop) noexcept nogil:
-    """Bytes were read or written: wait until the rate allows for them. A rate of 0 is none."""
+    """Bytes were read or written: wait until the rate allows for them. A rate of 0 is no limit."""
     cdef timespec_t nap
     cdef int64_t now_ns = monotonic_ns()
     cdef int64_t until_ns
@@ -171,12 +172,14 @@ cdef void release(Held* held) noexcept nogil:
     held.count = 0
 
 
-cdef int hold(Log* log, int64_t first_dirty, int64_t end, Held* out) noexcept nogil:
-    """Take the segments that begin below `end`, all but the active one."""
+cdef int hold(Log* log, int64_t first_dirty, int64_t end, LogConfig* cfg,
+              Held* out) noexcept nogil:
+    """Take the settings, and the segments that begin below `end`, all but the active one."""
     cdef int32_t i
     cdef int code
     memset(out, 0, sizeof(Held))
     pthread_mutex_lock(&log.lock)
+    cfg[0] = log.cfg
     code = log_usable(log)
     if code == LOG_OK:
         out.segments = <Segment**> malloc(log.count * sizeof(Segment*))
@@ -291,12 +294,12 @@ cdef int32_t group_end(Pass* c, const Held* held, int32_t first, int64_t end) no
     cdef int64_t log_bytes = held.sizes[first]
     cdef int64_t offsets = index_bytes(held.segments[first], ".index")
     cdef int64_t times = index_bytes(held.segments[first], ".timeindex")
-    cdef int64_t most = c.log.cfg.segment_index_bytes
+    cdef int64_t most = c.cfg.segment_index_bytes
     cdef int64_t last_offset
     cdef int32_t i = first + 1
     while i < held.count and held.segments[i].base_offset < c.end_offset:
         log_bytes += held.sizes[i]
-        if log_bytes > c.log.cfg.segment_bytes:
+        if log_bytes > c.cfg.segment_bytes:
             break
         offsets += index_bytes(held.segments[i], ".index")
         times += index_bytes(held.segments[i], ".timeindex")
@@ -385,13 +388,13 @@ cdef int pass_clean(Pass* c, int64_t first_dirty, int64_t first_uncleanable) noe
     memset(&c.filter.counts, 0, sizeof(c.filter.counts))
     c.filter.output = &c.output
     c.filter.end_offset = first_uncleanable
-    c.filter.delete_retention_ms = c.log.cfg.delete_retention_ms
     c.end_offset = first_dirty
     c.error = c.segments_before = c.segments_after = 0
     code = log_flush(c.log, c.filter.now_ms, &ignored)
     if code != LOG_OK:
         return code
-    code = hold(c.log, first_dirty, first_uncleanable, &held)
+    code = hold(c.log, first_dirty, first_uncleanable, &c.cfg, &held)
+    c.filter.delete_retention_ms = c.cfg.delete_retention_ms
     if code == LOG_OK and held.count > 0:
         if map_open(c.filter.map, c.map_slots, c.load_factor, first_uncleanable - first_dirty):
             code = clean_held(c, &held, first_dirty, first_uncleanable)

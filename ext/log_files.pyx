@@ -128,7 +128,8 @@ cdef int visit_swap(const char* dir, const char* name, int64_t offset, const cha
         return remove_file(dir, name)
     if strcmp(suffix, ".log.swap") == 0:
         swaps.first = min(swaps.first, offset)
-        swaps.end = max(swaps.end, end_of(dir, name, offset))
+        # At least its own name: nothing of the old segment, a transaction index say, is its.
+        swaps.end = max(swaps.end, max(end_of(dir, name, offset), offset + 1))
     return 0
 
 

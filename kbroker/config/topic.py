@@ -159,7 +159,10 @@ def log_config(
     segment = adaptive_segment_bytes(config, overrides, values, partitions)
     return {
         "segment_bytes": segment if internal is None else number("internal.segment.bytes"),
-        "segment_ms": number("segment.ms"),
+        # A segment that takes batches is not cleaned: it has to end before their time is over.
+        "segment_ms": min(number("segment.ms"), number("max.compaction.lag.ms"))
+        if "compact" in policies
+        else number("segment.ms"),
         "segment_jitter_ms": number("segment.jitter.ms"),
         "index_interval_bytes": number("index.interval.bytes"),
         "segment_index_bytes": number("segment.index.bytes"),

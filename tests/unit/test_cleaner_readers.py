@@ -181,3 +181,13 @@ class TestLeftBehind:
         assert (folder / f"{0:020}.index").read_bytes() == index
         assert (folder / f"{0:020}.log").read_bytes() == data
         assert log.log_end_offset == 5
+
+    def test_nothing_of_the_old_segment_outlives_an_empty_one(self, folder):
+        """A transaction index that tells of markers which are gone would hide what came later."""
+        self.made(folder)
+        (folder / f"{0:020}.txnindex").write_bytes(bytes(34))
+        for kind in ("log", "index", "timeindex"):
+            (folder / f"{0:020}.{kind}.swap").write_bytes(b"")
+        log = open_log(folder, clean=False, recovery_point=5, **SETTINGS)
+        assert not (folder / f"{0:020}.txnindex").exists()
+        assert [one.offset for one in records.read(read_all(log))] == [4]

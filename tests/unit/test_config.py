@@ -301,3 +301,12 @@ def test_explain_knows_broker_topic_and_near_names():
 )
 def test_doubles_are_shown_as_java_shows_them(value, text):
     assert format_value(value) == text
+
+
+def test_a_compacted_log_rolls_in_time_for_its_longest_lag(tmp_path):
+    """Apache Kafka's LogConfig.maxSegmentMs."""
+    config = BrokerConfig({"log.dirs": str(tmp_path)})
+    lag = {"max.compaction.lag.ms": "5000", "segment.ms": "9000"}
+    assert log_config(config, lag)["segment_ms"] == 9000
+    assert log_config(config, lag | {"cleanup.policy": "compact"})["segment_ms"] == 5000
+    assert log_config(config, {"cleanup.policy": "compact"})["segment_ms"] == 604_800_000
