@@ -35,7 +35,7 @@ PENDING_MEMBERS_MAX_COUNT: Final = 10_000
 
 # Requests whose answers wait for something to happen: members that join, or wait for the leader.
 PARKED_REQUESTS_MAX_COUNT: Final = 100_000
-PARKED_REQUEST_BYTES_MAX: Final = 256 * 1024 * 1024
+PARKED_REQUESTS_MAX_BYTES: Final = 256 * 1024 * 1024
 
 assert TOPIC_NAME_LENGTH_MAX_CHARS + len("-99999") <= FILE_NAME_LENGTH_MAX_BYTES, (
     "the folder of a partition has room for five digits after the longest topic name"

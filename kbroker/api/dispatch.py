@@ -21,7 +21,7 @@ from kbroker.api.context import Context, Services
 from kbroker.api.registry import Registration
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
-from kbroker.limits import PARKED_REQUEST_BYTES_MAX, PARKED_REQUESTS_MAX_COUNT
+from kbroker.limits import PARKED_REQUESTS_MAX_BYTES, PARKED_REQUESTS_MAX_COUNT
 from kbroker.protocol import ApiKey, MalformedRequestError, decode_request
 
 _LOG: Final = logging.getLogger("kbroker.api")
@@ -82,5 +82,5 @@ class Dispatcher:
     def _is_full(self) -> bool:
         return (
             self.parked.requests >= PARKED_REQUESTS_MAX_COUNT
-            or self.parked.bytes >= PARKED_REQUEST_BYTES_MAX
+            or self.parked.bytes >= PARKED_REQUESTS_MAX_BYTES
         )
