@@ -38,11 +38,12 @@ cdef class Request:
         job_finish(job, H_DONE)
 
     def respond_when(
-        self, log: Log, offset: int, body: bytes, failed: bytes
+        self, log: Log, offset: int, body: bytes, failed: bytes, timeout_ms: int = 0
     ) -> None:
         """Answer with `body` once the log's high watermark is at `offset` or above, and with
-        `failed` when the log goes offline or is closed before. Where that is settled already the
-        answer leaves at once; the connection is read on meanwhile."""
+        `failed` when the log goes offline or is closed before, or when timeout_ms are over (0:
+        never). Where that is settled already the answer leaves at once; the connection is read on
+        meanwhile."""
         cdef Job* job = self.job
         cdef size_t length = len(body)
         cdef size_t failed_length = len(failed)
@@ -53,6 +54,7 @@ cdef class Request:
         if job_finish_when(
             job, (<Log?> log).core, offset, <const uint8_t*> <const char*> body, <uint32_t> length,
             <const uint8_t*> <const char*> failed, <uint32_t> failed_length,
+            timeout_ms,
         ) < 0:
             raise MemoryError(f"no memory for responses of {length + failed_length} bytes")
         self.job = NULL

@@ -13,7 +13,7 @@ from kbroker.ext.journal cimport journal_demand
 from kbroker.ext.log_state cimport log_ref, log_unref
 from kbroker.ext.purgatory cimport WATCH_DURABLE, Watch, log_wake, unwatch, watch
 from kbroker.ext.queue cimport job_finish
-from kbroker.ext.response cimport op_ready, reply_begin, reply_end
+from kbroker.ext.response cimport op_deadline, op_ready, reply_begin, reply_end
 
 ctypedef struct Answer:             # over op.u
     Watch watch                     # its log is held while this answer waits
@@ -38,17 +38,20 @@ cdef void on_cancel(Op* op) noexcept nogil:
     log_unref(answer.watch.log)
 
 
-cdef void on_moved(Op* op) noexcept nogil:
-    if atomic_load_i64(&op.pending) != 0:
-        return
+cdef void finish(Op* op) noexcept nogil:
     choose(op)
     on_cancel(op)
     op_ready(op)
 
 
+cdef void on_moved(Op* op) noexcept nogil:
+    if atomic_load_i64(&op.pending) == 0:
+        finish(op)
+
+
 cdef int job_finish_when(Job* job, Log* log, int64_t offset, const uint8_t* body,
                          uint32_t body_bytes, const uint8_t* failed,
-                         uint32_t failed_bytes) noexcept nogil:
+                         uint32_t failed_bytes, int64_t timeout_ms) noexcept nogil:
     cdef Op* op = job.op
     cdef Answer* answer = <Answer*> op.u
     debug_assert(sizeof(Answer) <= OP_WORDS * 8, "no room for an answer that waits")
@@ -61,6 +64,9 @@ cdef int job_finish_when(Job* job, Log* log, int64_t offset, const uint8_t* body
     answer.failed_bytes = failed_bytes
     op.on_event = on_moved
     op.on_cancel = on_cancel
+    if timeout_ms > 0:
+        op.on_timeout = finish
+        op_deadline(op, timeout_ms)
     log_ref(log)
     atomic_store_i64(&op.pending, 1)
     if watch(&answer.watch, WATCH_DURABLE, log, op, offset):

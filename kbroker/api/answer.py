@@ -36,7 +36,9 @@ class RequestPort(Protocol):
     @property
     def peer(self) -> tuple[str, int]: ...
     def respond(self, body: bytes) -> None: ...
-    def respond_when(self, log: Any, offset: int, body: bytes, failed: bytes) -> None: ...
+    def respond_when(
+        self, log: Any, offset: int, body: bytes, failed: bytes, timeout_ms: int
+    ) -> None: ...
     def close(self) -> None: ...
 
 
@@ -91,8 +93,9 @@ class RequestAnswer:
         if request is not None:
             self._respond(request, lambda: request.respond(self._encode(response)))
 
-    def send_when(self, log: Any, offset: int, response: Response) -> None:
-        """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will."""
+    def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
+        """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will be
+        or is not in time."""
         request = self._take()
         if request is None:
             return
@@ -100,7 +103,7 @@ class RequestAnswer:
 
         def respond() -> None:
             failed = self._encode(self._failing(code, code.message))
-            request.respond_when(log, offset, self._encode(response), failed)
+            request.respond_when(log, offset, self._encode(response), failed, timeout_ms)
 
         self._respond(request, respond)
 

@@ -37,8 +37,9 @@ class Answer(Protocol):
     def send(self, response: Response) -> None:
         """Answer at once."""
 
-    def send_when(self, log: Any, offset: int, response: Response) -> None:
-        """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will."""
+    def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
+        """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will be
+        or is not in time."""
 
     def fail(self, code: ErrorCode, message: str | None = None) -> None:
         """Answer that the request failed as a whole."""

@@ -123,6 +123,15 @@ class Slot:
         if self.state == FAILED:
             raise ClientError(ErrorCode.NOT_COORDINATOR)
 
+    def send(self, answer: Answer, response: Response) -> None:
+        """Answer when all that was appended is durable."""
+        log = self.log
+        if log is not None and log.high_watermark < log.log_end_offset:
+            timeout_ms = self.shard.settings.offsets_commit_timeout_ms
+            answer.send_when(log, log.log_end_offset, response, timeout_ms)
+        else:
+            answer.send(response)
+
     def take(self, piece: Piece) -> None:
         """Fold a piece of the partition into the state."""
         if self.state != LOADING:
@@ -156,9 +165,8 @@ class SlotReply:
     def __call__(self, response: Response) -> None:
         if not self._take():
             return
-        log = self._slot.log
-        if self._gated and log is not None and log.high_watermark < log.log_end_offset:
-            self._answer.send_when(log, log.log_end_offset, response)
+        if self._gated:
+            self._slot.send(self._answer, response)
         else:
             self._answer.send(response)
 
@@ -339,12 +347,10 @@ class GroupCoordinator:
                 part.response = call.failed(*part.error)
             assert part.response is not None
             parts.append(part.response)
-        response = finish(parts)
-        log = None if last is None else last.log
-        if log is not None and log.high_watermark < log.log_end_offset:
-            answer.send_when(log, log.log_end_offset, response)
+        if last is None:
+            answer.send(finish(parts))
         else:
-            answer.send(response)
+            last.send(answer, finish(parts))
         return DEFERRED
 
     def all_rooms(self) -> list[Rooms]:
@@ -446,7 +452,7 @@ class _Part:
     def send(self, response: Response) -> None:
         self.response = response
 
-    def send_when(self, log: Any, offset: int, response: Response) -> None:
+    def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
         self.response = response
 
     def fail(self, code: ErrorCode, message: str | None = None) -> None:

@@ -41,6 +41,7 @@ class GroupSettings:
     group_consumer_regex_refresh_interval_ms: int = 600_000
     group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
     offset_metadata_max_bytes: int = 4_096
+    offsets_commit_timeout_ms: int = 5_000
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     configs_of: Callable[[str], GroupConfigs] = field(default=_no_group_configs, compare=False)

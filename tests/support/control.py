@@ -41,7 +41,9 @@ class FakeRequest:
         assert self.answer is None and self.waits is None, "answered twice"
         self.answer = body
 
-    def respond_when(self, log: Any, offset: int, body: bytes, failed: bytes) -> None:
+    def respond_when(
+        self, log: Any, offset: int, body: bytes, failed: bytes, timeout_ms: int
+    ) -> None:
         assert self.answer is None and self.waits is None, "answered twice"
         self.waits = (log, offset, body, failed)
 

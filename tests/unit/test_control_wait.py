@@ -72,6 +72,18 @@ class TestRespondWhen:
             assert client.receive() == expected
         wait_for("freed", lambda: ops_live(engine) == 0, 5)
 
+    def test_gives_up_in_time(self, engine, client, plane, log):
+        log.append(batch(2), leader_epoch=0)
+        ask(engine, client, 1).respond_when(log, 1, BODY, FAILED, 60_000)
+        ask(engine, client, 2).respond_when(log, 2, BODY, FAILED, 50)
+        testing_log.advance_hw(log, 1)
+        plane.wake(log)
+        assert client.receive() == (1, BODY)
+        assert client.receive() == (2, FAILED)
+        testing_log.advance_hw(log, 2)
+        plane.wake(log)
+        wait_for("freed", lambda: ops_live(engine) == 0, 5)
+
     def test_answers_at_once_what_is_there(self, engine, client, log):
         log.append(batch(3), leader_epoch=0)
         testing_log.advance_hw(log, 3)
