@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,31 @@ def test_the_oldest_closed_segments_of_all_topics_make_room(
     assert fetch(connection, "first", log_start(connection, "first"))["records"]
     assert fetch(connection, "first", 0)["error_code"] == OFFSET_OUT_OF_RANGE
     assert CAP // 2 < file_bytes(broker) < CAP + SLACK
+    assert BEGUN not in broker.log_text()
+
+
+def test_who_finds_no_room_waits_for_the_next_look(broker: BrokerProcess) -> None:
+    """Faster than the disk is looked at, in the network threads and in the I/O pool: all is taken."""
+    noise = random.Random(1).randbytes(900_000)
+    data = Batch(records=[Record(noise)], base_timestamp=int(time.time() * 1000)).encode()
+    topics = {"plain": SMALL, "again": SMALL | {"compression.type": "lz4"}}
+    for name, settings in topics.items():
+        wire.create_topic(broker.port, name, 1, settings)
+    with ExitStack() as connections:
+        writers = [
+            (name, connections.enter_context(WireConnection(broker.port)))
+            for name in [*topics] * 2
+        ]
+        for _ in range(8):  # of four in flight on each of four connections: 115 MB
+            sent = [
+                (writer, writer.send(PRODUCE, 9, produce_body(name, data, 1)))
+                for name, writer in writers
+                for _ in range(4)
+            ]
+            for writer, correlation_id in sent:
+                answer = writer.receive(PRODUCE, 9, correlation_id)
+                assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+    assert file_bytes(broker) < CAP + SLACK
     assert BEGUN not in broker.log_text()
 
 
