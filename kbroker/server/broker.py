@@ -35,7 +35,7 @@ from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.server import journal
 from kbroker.server.control import ControlThread, Mailbox
-from kbroker.server.upkeep import Upkeep
+from kbroker.server.upkeep import Upkeep, disk_tasks, tasks_of
 from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.disk import DiskGuard
 from kbroker.storage.manager import LogManager, Opening
@@ -65,7 +65,7 @@ class Broker:
         self._control: ControlThread | None = None
         self._mailbox: Mailbox | None = None
         self._services: Services | None = None
-        self._upkeep: Upkeep | None = None
+        self._upkeep: list[Upkeep] = []
         self._cleaner: LogCleaner | None = None
 
     # ---- start
@@ -112,12 +112,17 @@ class Broker:
         )
         disk = DiskGuard(services.disk_limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
         disk.check()  # a limit holds from the first request on
-        self._upkeep = Upkeep(self.config, logs, self._clock, disk)
+        first_ms = self.config.integer("log.initial.task.delay.ms")
+        self._upkeep = [
+            Upkeep("upkeep", tasks_of(self.config, logs, self._clock), self._clock, first_ms),
+            Upkeep("disk", disk_tasks(disk), self._clock),
+        ]
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock)
         data_plane.engine.start()
         self._serving = True
         self._control.start()
-        self._upkeep.start()
+        for thread in self._upkeep:
+            thread.start()
         self._cleaner.start()
         self._told_where()
 
@@ -277,8 +282,8 @@ class Broker:
         engine.stop(_DRAIN_MS)
         if self._control is not None:
             self._control.stop()
-        if self._upkeep is not None:
-            self._upkeep.stop()
+        for thread in self._upkeep:
+            thread.stop()
         if self._cleaner is not None:
             self._cleaner.stop()
         clean = self._close_logs(self._data_plane, self._store)

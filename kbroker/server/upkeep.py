@@ -1,6 +1,6 @@
 """What is done from time to time: retention, flushing of idle logs, checkpoints, expiry.
 
-One thread, woken when the next task is due. A task that fails is told in the log and done again
+A thread, woken when the next task is due. A task that fails is told in the log and done again
 at its next turn.
 """
 
@@ -27,13 +27,10 @@ _FOLDER_CHECK_MS: Final = 10_000
 Task = tuple[str, int, Callable[[], object]]
 
 
-def tasks_of(
-    config: BrokerConfig, logs: LogManager, clock: Clock, disk: DiskGuard
-) -> list[Task]:
+def tasks_of(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]:
     """(name, period in ms, what to do)."""
     flush_ms = min(config.integer("log.flush.scheduler.interval.ms"), _FLUSH_CHECK_MS)
     return [
-        ("keeping the disk's limits", CHECK_MS, disk.check),
         (
             "retention",
             config.integer("log.retention.check.interval.ms"),
@@ -72,20 +69,24 @@ def tasks_of(
     ]
 
 
-class Upkeep:
-    """The thread that runs the tasks."""
+def disk_tasks(disk: DiskGuard) -> list[Task]:
+    """For a thread of its own: producers wait for its looks, which must not wait for a flush."""
+    return [("keeping the disk's limits", CHECK_MS, disk.check)]
 
-    def __init__(
-        self, config: BrokerConfig, logs: LogManager, clock: Clock, disk: DiskGuard
-    ) -> None:
-        self._tasks = tasks_of(config, logs, clock, disk)
+
+class Upkeep:
+    """A thread that runs tasks."""
+
+    def __init__(self, name: str, tasks: list[Task], clock: Clock, first_ms: int = 0) -> None:
+        self._name = name
+        self._tasks = tasks
         self._clock = clock
-        self._first_ms = config.integer("log.initial.task.delay.ms")
+        self._first_ms = first_ms
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="upkeep", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin; the first round comes after log.initial.task.delay.ms."""
+        """Begin; the first round comes after `first_ms`, or a task's period if that is less."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -95,7 +96,7 @@ class Upkeep:
             self._thread.join()
 
     def _run(self) -> None:
-        name_thread("kbroker-upkeep")
+        name_thread(f"kbroker-{self._name}")
         now_ms = self._clock.monotonic_ms()
         due = [now_ms + min(self._first_ms, period) for _, period, _ in self._tasks]
         while not self._stopping.wait(max(min(due) - self._clock.monotonic_ms(), 0) / 1000):

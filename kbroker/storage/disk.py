@@ -13,7 +13,8 @@ topic, of a compacted one, or one that is being written to. Where that is not en
 refused (KAFKA_STORAGE_ERROR, see ext/produce) until there is room; fetch goes on, and so does what
 the broker itself appends: commits.
 
-Not thread-safe: the upkeep thread's, but for `DiskLimits`, which the control thread writes.
+Not thread-safe: one thread's of its own (before that starts, the wiring's), but for `DiskLimits`,
+which the control thread writes.
 """
 
 from __future__ import annotations

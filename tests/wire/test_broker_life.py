@@ -223,7 +223,7 @@ def test_threads_have_names_for_top(start_kbroker: Callable[..., KbrokerProcess]
     tasks = Path(f"/proc/{broker.pid}/task").glob("*/comm")
     assert {path.read_text().strip() for path in tasks} >= {
         "kbroker-accept", "kbroker-net-0", "kbroker-net-1", "kbroker-io-0", "kbroker-flush",
-        "kbroker-chkpt", "kbroker-control", "kbroker-upkeep",
+        "kbroker-chkpt", "kbroker-control", "kbroker-upkeep", "kbroker-disk",
     }  # fmt: skip
 
 

@@ -143,7 +143,7 @@ def test_the_oldest_closed_segments_of_all_topics_make_room(
 
 
 def test_who_finds_no_room_waits_for_the_next_look(broker: BrokerProcess) -> None:
-    """Faster than the disk is looked at, in the network threads and in the I/O pool: all is taken."""
+    """Faster than the disk is looked at, in network threads and in the I/O pool: all is taken."""
     noise = random.Random(1).randbytes(900_000)
     data = Batch(records=[Record(noise)], base_timestamp=int(time.time() * 1000)).encode()
     topics = {"plain": SMALL, "again": SMALL | {"compression.type": "lz4"}}
