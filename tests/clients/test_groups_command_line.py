@@ -40,7 +40,7 @@ def run(target: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> R
 @pytest.fixture
 def filled(target: BrokerProcess, topic: str) -> str:
     """A topic of two partitions with ten records each, at timestamps 1000, 2000, ... 10000 ms."""
-    wire.create_topic(target.port, topic, 2)
+    wire.create_topic(target.port, topic, 2, {"retention.ms": "-1"})
     with Cluster(target.bootstrap) as cluster:
         producer = Producer(cluster)
         for number in range(20):

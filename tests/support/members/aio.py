@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaConnectionError, KafkaError
 
 from tests.support.members.history import Writer, member_options, next_offsets, stop_flag
 
@@ -30,19 +30,32 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self.history.partitions("revoked", [part.partition for part in revoked])
 
 
+async def start(options: Any, history: Writer) -> AIOKafkaConsumer:
+    """A consumer that has found the broker; one that is away is tried again."""
+    while True:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=options.bootstrap, group_id=options.group,
+            client_id=options.client_id, auto_offset_reset="earliest",
+            enable_auto_commit=options.commit == "auto", auto_commit_interval_ms=200,
+            session_timeout_ms=6000, heartbeat_interval_ms=500, group_instance_id=options.instance,
+            fetch_max_wait_ms=100, retry_backoff_ms=20, request_timeout_ms=10_000,
+            partition_assignment_strategy=(ASSIGNORS[options.assignor],),
+        )  # fmt: skip
+        consumer.subscribe([options.topic], listener=Listener(history))
+        try:
+            await consumer.start()
+        except KafkaConnectionError:
+            await consumer.stop()
+            await asyncio.sleep(0.1)
+        else:
+            return consumer
+
+
 async def run() -> int:
     """Reads until told to leave."""
     options = member_options()
     stopping, history = stop_flag(), Writer(options.history)
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=options.bootstrap, group_id=options.group, client_id=options.client_id,
-        auto_offset_reset="earliest", enable_auto_commit=options.commit == "auto",
-        auto_commit_interval_ms=200, session_timeout_ms=6000, heartbeat_interval_ms=500,
-        group_instance_id=options.instance, fetch_max_wait_ms=100, retry_backoff_ms=20,
-        request_timeout_ms=10_000, partition_assignment_strategy=(ASSIGNORS[options.assignor],),
-    )  # fmt: skip
-    consumer.subscribe([options.topic], listener=Listener(history))
-    await consumer.start()
+    consumer = await start(options, history)
     tasks: set[asyncio.Task[None]] = set()
 
     async def commit(following: dict[int, int]) -> None:
