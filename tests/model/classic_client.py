@@ -49,13 +49,12 @@ class ClassicClient(Client):
         self.leads = False
         self.topics_version = -1
 
-    def reborn(self) -> ClassicClient:
-        """The process started again."""
+    def made_again(self) -> ClassicClient:
         who = (self.sim, self.group, self.number, self.instance_id)
         return ClassicClient(*who, cooperative=self.cooperative, alone=self.alone)
 
     def life(self) -> Life:
-        self.choose_topics()
+        self.choose_topics_once()
         while True:
             leader_of = yield from self.join()
             if leader_of is None:
@@ -130,6 +129,8 @@ class ClassicClient(Client):
         given = self.assign(members) if members else {}
         if members and self.chance(0.01):
             yield Sleep(self.rebalance_ms + 1_000)  # a leader that is too slow
+        if members and self.alone:
+            self.sim.oracle.meant(self.group, self.generation, given)
         assignments = tuple((name, pack_assignment(what)) for name, what in given.items())
         request = SyncRequest(
             self.group, self.generation, self.member_id, self.instance_id, assignments=assignments
@@ -148,7 +149,7 @@ class ClassicClient(Client):
         now_owned = unpack_assignment(answer["assignment"])
         who = self.instance_id or self.member_id
         if self.alone:
-            self.sim.oracle.assigned(self.group, generation, who, now_owned)
+            self.sim.oracle.assigned(self.group, generation, self.member_id, who, now_owned)
         gave_up = self.owned - now_owned
         new = now_owned - self.owned
         self.owned = now_owned
@@ -167,7 +168,7 @@ class ClassicClient(Client):
             if self.chance(0.004):
                 yield from self.leave()
                 return
-            if self.chance(0.01):
+            if self.instance_id is None and self.chance(0.01):
                 self.choose_topics()
                 return
             if self.leads and self.topics_version != self.sim.topics.version:

@@ -54,6 +54,9 @@ class Client:
         self.topics: frozenset[str] = frozenset()
         self.owned: set[Partition] = set()
         self.positions: dict[Partition, int] = {}
+        self._read_of: dict[Partition, bytes] = {}
+        """Id of the topic that a position belongs to: one of the same name that came later is
+        another, of which a member that has not heard of it must not commit."""
         self.works = False
         """It has its assignment, and nothing is about to change as far as it knows."""
 
@@ -62,7 +65,18 @@ class Client:
         raise NotImplementedError
 
     def reborn(self) -> Client:
-        """The process started again: it knows its settings, and nothing else."""
+        """The process started again: it knows its settings, and nothing else.
+
+        A static member subscribes to what it did before: whoever comes back otherwise gets its old
+        assignment, of which the leader learns nothing (KIP-345).
+        """
+        again = self.made_again()
+        if self.instance_id is not None:
+            again.topics = self.topics
+        return again
+
+    def made_again(self) -> Client:
+        """Another process of the same settings."""
         return type(self)(self.sim, self.group, self.number, self.instance_id)
 
     def end(self) -> None:
@@ -77,6 +91,11 @@ class Client:
     def chance(self, probability: float) -> bool:
         """Whether something happens that a client does when it does not behave."""
         return not self.calm and self.rng.random() < probability
+
+    def choose_topics_once(self) -> None:
+        """At the start of a process."""
+        if not self.topics:
+            self.choose_topics()
 
     def choose_topics(self) -> None:
         """Subscribe to some of what there is."""
@@ -99,6 +118,7 @@ class Client:
         wanted = sorted(partitions)
         if not wanted:
             return True
+        ids = {name: self.sim.topic_id(name) for name, _ in wanted}
         topics = [(name, bytes(16), [index]) for name, index in wanted]
         request = Fetch(self.group, topics, **who)
         answer = yield from self.ask(self.sim.rooms.offsets.fetch, request)
@@ -111,11 +131,18 @@ class Client:
         }
         self.sim.oracle.fetched(self.group, found)
         self.positions.update({key: max(offset, 0) for key, offset in found.items()})
+        self._read_of.update({key: ids[key[0]] for key in found})
         return True
 
     def commit(self, member_id: str, generation: int, known: int) -> Asking:
         """Consume a little and commit how far it came; the error, or None where no answer came."""
-        there = [p for p in sorted(self.owned) if self.sim.has(p) and p in self.positions]
+        there = [
+            p
+            for p in sorted(self.owned)
+            if p in self.positions
+            and self.sim.has(p)
+            and self._read_of[p] == self.sim.topic_id(p[0])
+        ]
         some = [p for p in there if self.rng.random() < 0.7]
         if not some:
             return ErrorCode.NONE

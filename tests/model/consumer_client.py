@@ -55,7 +55,7 @@ class ConsumerClient(Client):
         self.dead = True
 
     def life(self) -> Life:
-        self.choose_topics()
+        self.choose_topics_once()
         while True:
             yield from self.heartbeat()
             if self.held != self.target:

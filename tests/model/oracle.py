@@ -33,6 +33,7 @@ class Oracle:
         self.generation: dict[str, int] = defaultdict(int)
         self._written: dict[str, int] = defaultdict(int)
         self._owners: dict[tuple[str, int], dict[Partition, str]] = {}
+        self._meant: dict[str, tuple[int, dict[str, set[Partition]]]] = {}
         self._committed: dict[tuple[str, str, int], int] = {}
         self._holders: dict[tuple[str, bytes, int], Holder] = {}
         self.commits = 0
@@ -45,11 +46,22 @@ class Oracle:
             raise BrokenPromiseError(f"{group}: generation {generation} after {told}")
         self.generation[group] = generation
 
-    def assigned(self, group: str, generation: int, who: str, what: Iterable[Partition]) -> None:
-        """A member was given partitions: nobody else has them in this generation or epoch.
+    def meant(self, group: str, generation: int, given: dict[str, set[Partition]]) -> None:
+        """A leader sends the assignments of a generation."""
+        self._meant[group] = (generation, given)
+
+    def assigned(
+        self, group: str, generation: int, member_id: str, who: str, what: set[Partition]
+    ) -> None:
+        """A member was given partitions: those that the leader meant for it, and nobody else has
+        them in this generation.
 
         `who` stays the same when a static member comes back under another id.
         """
+        meant_in, given = self._meant.get(group, (-1, {}))
+        if meant_in == generation and given.get(member_id, what) != what:
+            told = f"{group} {generation}: {member_id} was given {sorted(what)}"
+            raise BrokenPromiseError(f"{told} where {sorted(given[member_id])} was meant")
         if generation > self._written[group]:
             self._written[group] = generation
             self.generations += 1
@@ -118,6 +130,7 @@ class Oracle:
         """All that was known of it is void."""
         self.generation.pop(group, None)
         self._written.pop(group, None)
+        self._meant.pop(group, None)
         for table in (self._owners, self._committed):
             for key in [key for key in table if key[0] == group]:
                 del table[key]  # type: ignore[attr-defined]

@@ -143,7 +143,11 @@ class Simulation:
             self._befall()
         at_ms, _, running, turn = heapq.heappop(self._events)
         if at_ms > self.world.now_ms:
+            fired = self.world.fired
             self.world.pass_ms(at_ms - self.world.now_ms)
+            if self.world.fired > fired:
+                for group_id in list(self.world.shard.groups):
+                    self._check(group_id)
         if running.turn == turn:
             self._resume(running, None)
         self._settle(running.client.group)

@@ -35,6 +35,7 @@ class World(Coordinator):
         self.open: dict[int, Answer] = {}
         self.held: list[tuple[Answer, Response]] = []
         self.flushed = 0
+        self.appended = 0
         self.unsure: set[str] = set()
         """Groups whose last record was refused by the log, which therefore is behind them."""
         super().__init__(room, settings=settings, topics=topics)
@@ -68,6 +69,7 @@ class World(Coordinator):
             self.unsure |= groups
         else:
             self.unsure -= groups
+            self.appended += len(outcome.records)
         super().apply(outcome, answer)
 
     def restart(self, crash: bool) -> None:

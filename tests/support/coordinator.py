@@ -96,6 +96,7 @@ class Coordinator:
         self.now_ms = now_ms
         self.log: list[CoordinatorRecord] = []
         self.append_error = ErrorCode.NONE
+        self.fired = 0
         for record in log:
             self.log.append(record)
             self.shard.replay(record)
@@ -142,6 +143,7 @@ class Coordinator:
             self.now_ms = max(self.now_ms, due_ms)
             action = self.shard.timers.pop_due(self.now_ms)
             if action is not None:
+                self.fired += 1
                 self.apply(action(self.now), None)
         self.now_ms = end_ms
 
