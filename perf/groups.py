@@ -1,11 +1,12 @@
 """Consumer groups: what heartbeats cost, how long commits and joins take, beside Apache Kafka.
 
-    python -m perf.groups [--system NAME]... [--figure NAME]...
+    python -m perf.groups [--system NAME]... [--figure NAME]... [--readme]
 
     heartbeats  1,000 classic groups of 10 members, heartbeats every 3 s: the broker's CPU
     commits     100 consumers commit 10 partitions each second each: p99
     join        300 classic members join one group at once: until all have their assignment
     join-848    300 members of the consumer protocol: until each partition has its owner
+    load        1,000,000 offsets of 1,000 groups: until each partition is answered for
     busy        commits without pause keep the control plane busy: p99 of lat2k beside idle
 
 Every member has a connection of its own. Nothing else may run meanwhile.
@@ -26,11 +27,12 @@ from typing import NamedTuple
 
 import pytest
 
-from perf import admin
+from perf import admin, group_load
 from perf import group_wire as wire
 from perf.group_members import ClassicMember, Clock, Committing, ConsumerMember, Loop
 from perf.lifecycle import Measured, cpu_seconds, empty_home, raise_descriptor_limit
 from perf.native import is_sound, load, program
+from perf.report import machine, replace_in_readme
 from perf.rows import BY_NAME as ROWS_BY_NAME
 from perf.series import produces, say
 from perf.systems import Kafka
@@ -238,6 +240,18 @@ def joining_848(system: System, interval_ms: int) -> float:
         return max(member.changed_at for member in joined) - begun
 
 
+def load_offsets(system: System) -> list[Measured]:
+    """From the first answer of the broker on; it starts beside its coordinators' loading."""
+    with running(system, 1) as process:
+        admin.create_topics(process.port, group_load.topics())
+        process.stop()
+        group_load.fill(process)
+        process.start()
+        seconds = group_load.loaded_after(process, TIMEOUT_S)
+    what = f"{group_load.GROUPS * 1_000:,} offsets of {group_load.GROUPS:,} groups loaded"
+    return [Measured(what, system.title, seconds, "s", 3)]
+
+
 def busy(system: System) -> list[Measured]:
     """The flood is a process of its own; lat2k sleeps, as the brokers want both processors."""
     row = ROWS_BY_NAME["lat2k"]
@@ -288,27 +302,53 @@ FIGURES: dict[str, Callable[[System], list[Measured]]] = {
     "commits": commits,
     "join": join,
     "join-848": join_848,
+    "load": load_offsets,
     "busy": busy,
 }
+
+
+def table(measured: Sequence[Measured]) -> str:
+    """A row for each figure, a column for each system, and whether kbroker met the bound."""
+    titles = [system.title for system in SYSTEMS.values()]
+    found = {(one.what, one.system): one for one in measured}
+    lines = [f"| consumer groups | {' | '.join(titles)} | target |", "|---|---|---|---|"]
+    for what in dict.fromkeys(one.what for one in measured):
+        of_systems = [found.get((what, title)) for title in titles]
+        cells = ["-" if one is None else one.text() for one in of_systems]
+        verdict = "" if of_systems[0] is None else of_systems[0].verdict()
+        lines.append(f"| {what} | {' | '.join(cells)} | {verdict} |")
+    return "\n".join(lines)
+
+
+def measure(figures: Sequence[str], systems: Sequence[str]) -> list[Measured]:
+    """Every figure of every system in turn; what fails is told and has no figure."""
+    found = []
+    for figure in figures:
+        for system in systems:
+            try:
+                for one in FIGURES[figure](SYSTEMS[system]):
+                    print(f"{one.system}: {one.what}: {one.text()} ({one.verdict()})", flush=True)
+                    found.append(one)
+            except (RuntimeError, OSError, TimeoutError, AssertionError) as error:
+                say(f"{system} {figure} failed: {error}")
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.groups")
     parser.add_argument("--system", action="append", choices=sorted(SYSTEMS))
     parser.add_argument("--figure", action="append", choices=sorted(FIGURES))
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
     parser.add_argument("--flood", type=int, help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.flood:
         flood(told.flood)
         return
     raise_descriptor_limit()
-    for figure in told.figure or FIGURES:
-        for system in told.system or SYSTEMS:
-            try:
-                for one in FIGURES[figure](SYSTEMS[system]):
-                    print(f"{one.system}: {one.what}: {one.text()} ({one.verdict()})", flush=True)
-            except (RuntimeError, OSError, TimeoutError, AssertionError) as error:
-                say(f"{system} {figure} failed: {error}")
+    found = measure(told.figure or list(FIGURES), told.system or list(SYSTEMS))
+    if told.readme:
+        command = "`python -m perf.groups --readme`"
+        replace_in_readme(f"{command} on {machine()}.\n\n{table(found)}\n", "perf.groups")
 
 
 if __name__ == "__main__":

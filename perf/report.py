@@ -12,8 +12,6 @@ from perf.rows import FORMATS, ROWS, Row, Target
 from perf.series import Results, median
 from perf.systems import BY_NAME as SYSTEMS_BY_NAME
 
-BEGIN = "<!-- perf: begin -->"
-END = "<!-- perf: end -->"
 README = ROOT / "README.md"
 
 PEERS = ("floor", "kbroker-page-cache", "kafka", "floor-sync", "kbroker-fsync", "kafka-flush",
@@ -129,10 +127,11 @@ def report(
     return "\n\n".join(parts) + "\n"
 
 
-def replace_in_readme(text: str, readme: Path = README) -> None:
-    """Puts the text between the marker comments."""
-    before, begin, rest = readme.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
+def replace_in_readme(text: str, name: str = "perf", readme: Path = README) -> None:
+    """Puts the text between the marker comments of that name."""
+    first, last = (f"<!-- {name}: {which} -->" for which in ("begin", "end"))
+    before, begin, rest = readme.read_text().partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise SystemExit(f"{readme} lacks {BEGIN} or {END}")
-    readme.write_text(f"{before}{BEGIN}\n{text}{END}{after}")
+        raise SystemExit(f"{readme} lacks {first} or {last}")
+    readme.write_text(f"{before}{first}\n{text}{last}{after}")

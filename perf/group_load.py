@@ -1,0 +1,95 @@
+"""A directory in which 1,000 groups have committed 1,000 offsets each, and how long it loads."""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+
+from kbroker.ext import records
+from kbroker.ext.log import Log
+from kbroker.ext.offsets_build import commit_key, commit_value
+from kbroker.group.partition import group_partition
+from perf import admin
+from perf import group_wire as wire
+from tests.support.logs import CONFIG
+from tests.support.processes import BrokerProcess
+
+OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 50
+GROUPS, TOPICS, PARTITIONS = 1_000, 10, 100
+COMMIT_PARTITIONS = 10  # of one commit, which is one batch
+OFFSET_FETCH, OFFSET_FETCH_VERSION = 9, 5
+LOADING = 14
+PAUSE_S = 0.005
+
+
+def topic(number: int) -> str:
+    return f"committed.topic.{number}"
+
+
+def topics() -> dict[str, int]:
+    """What the offsets are of: without its topic an offset is dropped when it was loaded."""
+    return {topic(number): PARTITIONS for number in range(TOPICS)}
+
+
+def group(number: int) -> str:
+    return f"consumer-group-{number}"
+
+
+def batches(name: str, now_ms: int) -> Iterator[bytes]:
+    """A group's commits, each key once."""
+    value = commit_value(123_456, 3, "", now_ms, -1, bytes(16), 4)
+    keys = [
+        commit_key(name, topic(number), partition)
+        for number in range(TOPICS)
+        for partition in range(PARTITIONS)
+    ]
+    for first in range(0, len(keys), COMMIT_PARTITIONS):
+        yield records.build(
+            [(now_ms, key, value) for key in keys[first : first + COMMIT_PARTITIONS]]
+        )
+
+
+def fill(process: BrokerProcess) -> None:
+    """Write the commits into the directory of a broker that was stopped."""
+    now_ms = int(time.time() * 1000)
+    logs: dict[int, Log] = {}
+    for number in range(GROUPS):
+        partition = group_partition(group(number), OFFSETS_PARTITIONS)
+        if partition not in logs:
+            folder = str(process.partition_dir(OFFSETS_TOPIC, partition))
+            config = {**CONFIG, "segment_bytes": 100 << 20}
+            logs[partition] = Log(
+                folder, OFFSETS_TOPIC, bytes(16), partition, config, clean=True, durable=False
+            )
+        for batch in batches(group(number), now_ms):
+            logs[partition].append(batch, leader_epoch=0)
+    path = process.data_dir / "recovery-point-offset-checkpoint"
+    lines = path.read_text().splitlines()
+    for at, line in enumerate(lines[2:], 2):
+        name, index, _ = line.split()
+        if name == OFFSETS_TOPIC and int(index) in logs:
+            lines[at] = f"{name} {index} {logs[int(index)].log_end_offset}"
+    path.write_text("\n".join(lines) + "\n")
+    for log in logs.values():
+        log.close()
+
+
+def loaded_after(process: BrokerProcess, timeout_s: float) -> float:
+    """Seconds until a group of each partition is answered for; the broker has just begun to."""
+    begun = time.perf_counter()
+    left = {group_partition(group(n), OFFSETS_PARTITIONS): group(n) for n in range(GROUPS)}
+    with admin.connect(process.port) as sock:
+        while left:
+            for partition, name in list(left.items()):
+                body = wire.text(name) + struct.pack(">i", 0)
+                answer = admin.ask(sock, OFFSET_FETCH, OFFSET_FETCH_VERSION, body)
+                (code,) = struct.unpack(">h", answer[-2:])
+                if code == wire.NONE:
+                    del left[partition]
+                elif code not in {LOADING, *wire.NOT_YET}:
+                    raise RuntimeError(f"OffsetFetch: error {code}")
+            if time.perf_counter() - begun > timeout_s:
+                raise TimeoutError(f"{len(left)} partitions not loaded after {timeout_s:g} s")
+            time.sleep(PAUSE_S)
+    return time.perf_counter() - begun
