@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kbroker.group.committed import CommittedOffsets, unpack
+from kbroker.group.committed import NO_TOPIC_ID, CommittedOffsets, topic_id_of, unpack
 from kbroker.group.group import OffsetExpiry
 from kbroker.group.outcome import CoordinatorRecord, Outcome
 from kbroker.group.pending import Key, PendingOffsets
@@ -90,8 +90,8 @@ def orphans(shard: Shard, committed: CommittedOffsets, pending: PendingOffsets) 
         for topic, partitions in committed.topics(group).items():
             topic_id = id_of(topic)
             for partition, data in partitions.items():
-                stored = unpack(data).topic_id
-                if topic_id is None or (any(stored) and stored != topic_id):
+                stored = topic_id_of(data)
+                if stored != topic_id and (topic_id is None or stored != NO_TOPIC_ID):
                     found[group, topic, partition] = None
     found.update(dict.fromkeys(key for key in pending if id_of(key[1]) is None))
     return list(found)
