@@ -12,6 +12,7 @@ from tests.differential.test_consumer_groups import (
     DESCRIBE,
     DESCRIBE_CLASSIC,
     JOIN,
+    LEAVE,
     SYNC,
     Group,
 )
@@ -32,13 +33,17 @@ def assignment(topic: str, parts: Iterable[int]) -> bytes:
 
 
 class ClassicMember:
-    """A member by JoinGroup in the group of a script; its random id is called "old"."""
+    """A member by JoinGroup; its random id is told as "old", or as its instance id."""
 
-    def __init__(self, group: Group, topic: str, instance: str | None = None) -> None:
+    def __init__(
+        self, group: Group, topic: str, instance: str | None = None,
+        names: dict[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.group = group
         self.topic = topic
         self.instance = instance
         self.id = ""
+        self.names = {} if names is None else names
 
     def renamed(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -47,11 +52,13 @@ class ClassicMember:
             return [self.renamed(item) for item in value]
         if isinstance(value, bytes):
             return value.replace(self.topic.encode(), b"topic")
-        return "old" if self.id and value == self.id else value
+        return self.names.get(value, value) if isinstance(value, str) else value
 
     def call(self, api: int, version: int, body: Answer) -> Answer:
         def keep(answer: Answer) -> Any:
             self.id = self.id or answer.get("member_id", "")
+            if self.id:
+                self.names[self.id] = self.instance or "old"
             return self.renamed(answer)
 
         common = {"group_id": self.group.name, "member_id": self.id,
@@ -143,3 +150,56 @@ def test_static_up_and_downgrade(s: Script, version: int) -> None:
     again.beat(1)
     again.beat(2)
 
+
+
+@same()
+def test_joining_by_the_classic_request(s: Script, version: int) -> None:
+    """A classic member joins a consumer group; then the one that was there before leaves."""
+    t = s.topic("t", 4)
+    group = Group(s)
+    group.join("new", t)
+    old = ClassicMember(group, t)
+    old.join()
+    old.join()
+    old.describe()
+    old.sync(2)
+    old.sync(3)
+    old.beat(3)
+    group.beat("new", 2)
+    group.beat("new", 2, owned={t: [0, 1]})
+    old.beat(3)
+    old.join()
+    old.sync(3)
+    old.describe()
+    seat = ClassicMember(group, t, "i", old.names)
+    seat.join()
+    seat.describe()
+    seat.beat(4)
+    old.beat(3)
+    old.beat(4)
+    old.join([2, 3])
+    s.call(LEAVE, 5, {"group_id": group.name, "members": [
+        {"member_id": "new", "group_instance_id": None, "reason": None},
+    ]})  # fmt: skip
+    old.beat(4)
+    seat.beat(4)
+
+
+@same()
+def test_what_is_not_upgraded(s: Script, version: int) -> None:
+    """Groups of other protocol types, and assignments that say more than partitions."""
+    t = s.topic("t", 4)
+    group = Group(s)
+    old = ClassicMember(group, t, "i")
+    old.join()
+    old.sync(1, assignment(t, range(4))[:-4] + struct.pack(">i", 1) + b"x")
+    group.join("new", t)
+    old.beat(1)
+    other = Group(s, short="connect")
+    body = {
+        "group_id": other.name, "member_id": "", "group_instance_id": "i",
+        "session_timeout": 45_000, "rebalance_timeout": 60_000, "protocol_type": "connect",
+        "protocols": [{"name": "v1", "metadata": b""}],
+    }  # fmt: skip
+    s.call(JOIN, 9, body, keep=lambda answer: answer["error_code"])
+    other.join("new", t)

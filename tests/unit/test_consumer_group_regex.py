@@ -64,6 +64,18 @@ def test_new_topics_are_found(shard):
     assert names(shard, shard.beat("m1", 3)["assignment"]) == ["red-2", "red-3"]
 
 
+def test_what_could_not_be_written_is_resolved_again(shard):
+    shard.join("m1", topic_regex="red.*")
+    shard.beat("m1", 1)
+    shard.topics.add("red-3", 1)
+    shard.advance(10_001)
+    shard.refuse = ErrorCode.COORDINATOR_NOT_AVAILABLE  # what the next heartbeat finds out
+    shard.beat("m1", 2)
+    assert shard.refuse is None
+    shard.beat("m1", 2)
+    assert len(shard.beat("m1", 2)["assignment"]) == 3
+
+
 def test_names_and_expression_together(shard):
     shard.join("m1", topic_names=["blue"], topic_regex="red-1")
     answer = shard.beat("m1", 2)

@@ -216,13 +216,18 @@ def resolve(room: ConsumerProtocol, group_id: str, patterns: list[str], now: Now
             bump = True
             subscriptions.resolve(old, names)
         found.append(records.regex(group_id, pattern, names, topics.version, now.wall_ms))
-    group.resolved_at = topics.version
+    version = topics.version
     metadata_hash = room.hashes.of_group(subscriptions.topics())
     if bump or metadata_hash != group.metadata_hash:
         epoch = group.epoch + 1
         found.append(records.group_epoch(group_id, epoch, metadata_hash))
-        group.fresh = (topics.version, epoch)
-    return Outcome(found)
+        group.fresh = (version, epoch)
+
+    def then(error: ErrorCode) -> None:
+        if not error:
+            group.resolved_at = version
+
+    return Outcome(found, None, then)
 
 
 def _all(after: tuple[After, ...]) -> Outcome | None:
