@@ -38,13 +38,19 @@ def plane():
 
 
 @pytest.fixture
-def log(tmp_path):
-    """A log whose high watermark is moved by hand."""
+def lagging(tmp_path):
+    """Makes a log whose high watermark is moved by hand."""
     journal = testing_log.TestLogJournal(str(tmp_path), started=False)
-    opened = open_log(tmp_path / "topic-0")
-    journal.attach(opened)
-    yield opened
-    opened.close(clean=False, sync=False)
+    made = []
+
+    def make():
+        made.append(open_log(tmp_path / "topic-0"))
+        journal.attach(made[-1])
+        return made[-1]
+
+    yield make
+    while made:
+        made.pop().close(clean=False, sync=False)
     journal.stop()
 
 
@@ -58,7 +64,8 @@ def ops_live(engine):
 
 
 class TestRespondWhen:
-    def test_waits_for_the_high_watermark(self, engine, client, plane, log):
+    def test_waits_for_the_high_watermark(self, engine, client, plane, lagging):
+        log = lagging()
         log.append(batch(3), leader_epoch=0)
         ask(engine, client, 1).respond_when(log, 2, BODY, FAILED)
         ask(engine, client, 2).respond_when(log, 3, BODY * 2, FAILED)
@@ -72,7 +79,8 @@ class TestRespondWhen:
             assert client.receive() == expected
         wait_for("freed", lambda: ops_live(engine) == 0, 5)
 
-    def test_gives_up_in_time(self, engine, client, plane, log):
+    def test_gives_up_in_time(self, engine, client, plane, lagging):
+        log = lagging()
         log.append(batch(2), leader_epoch=0)
         ask(engine, client, 1).respond_when(log, 1, BODY, FAILED, 60_000)
         ask(engine, client, 2).respond_when(log, 2, BODY, FAILED, 50)
@@ -84,7 +92,8 @@ class TestRespondWhen:
         plane.wake(log)
         wait_for("freed", lambda: ops_live(engine) == 0, 5)
 
-    def test_answers_at_once_what_is_there(self, engine, client, log):
+    def test_answers_at_once_what_is_there(self, engine, client, lagging):
+        log = lagging()
         log.append(batch(3), leader_epoch=0)
         testing_log.advance_hw(log, 3)
         ask(engine, client, 1).respond_when(log, 3, BODY, b"")
@@ -100,7 +109,8 @@ class TestRespondWhen:
         assert client.receive() == (1, BODY)
         log.close()
 
-    def test_keeps_its_place_in_the_order_of_answers(self, engine, client, plane, log):
+    def test_keeps_its_place_in_the_order_of_answers(self, engine, client, plane, lagging):
+        log = lagging()
         log.append(batch(1), leader_epoch=0)
         ask(engine, client, 1).respond_when(log, 1, BODY, FAILED)
         client.send(handlers.ECHO, 2, b"data plane")
@@ -114,7 +124,8 @@ class TestRespondWhen:
         ]
 
     @pytest.mark.parametrize("failed", [FAILED, b"", FAILED * 1000])
-    def test_tells_that_the_log_is_gone(self, engine, client, plane, log, failed):
+    def test_tells_that_the_log_is_gone(self, engine, client, plane, lagging, failed):
+        log = lagging()
         log.append(batch(1), leader_epoch=0)
         ask(engine, client, 1).respond_when(log, 1, BODY, failed)
         log.mark_deleted()
@@ -123,14 +134,16 @@ class TestRespondWhen:
         ask(engine, client, 2).respond_when(log, 1, BODY, failed)
         assert client.receive() == (2, failed)
 
-    def test_what_was_durable_before_the_log_went_is_told_as_such(self, engine, client, log):
+    def test_what_was_durable_before_the_log_went_is_told_as_such(self, engine, client, lagging):
+        log = lagging()
         log.append(batch(1), leader_epoch=0)
         testing_log.advance_hw(log, 1)
         log.mark_deleted()
         ask(engine, client, 1).respond_when(log, 1, BODY, FAILED)
         assert client.receive() == (1, BODY)
 
-    def test_a_second_answer_and_no_log_are_errors(self, engine, client, log):
+    def test_a_second_answer_and_no_log_are_errors(self, engine, client, lagging):
+        log = lagging()
         request = ask(engine, client, 1)
         with pytest.raises(TypeError):
             request.respond_when(None, 0, BODY, FAILED)
@@ -141,7 +154,8 @@ class TestRespondWhen:
             request.respond(BODY)
         assert client.receive() == (1, BODY)
 
-    def test_a_connection_that_dies_while_it_waits(self, engine, plane, log):
+    def test_a_connection_that_dies_while_it_waits(self, engine, plane, lagging):
+        log = lagging()
         log.append(batch(1), leader_epoch=0)
         with Client(engine_port(engine)) as client:
             for i in range(10):
@@ -150,15 +164,18 @@ class TestRespondWhen:
         testing_log.advance_hw(log, 1)
         plane.wake(log)
 
-    def test_a_connection_that_died_before_the_answer(self, engine, client, plane, log):
+    def test_a_connection_that_died_before_the_answer(self, plane, lagging):
+        log = lagging()
         log.append(batch(1), leader_epoch=0)
-        request = ask(engine, client, 1)
-        engine.stop(0)
-        request.respond_when(log, 1, BODY, FAILED)
-        testing_log.advance_hw(log, 1)
-        plane.wake(log)
+        with running_engine() as engine, Client(engine_port(engine)) as client:
+            request = ask(engine, client, 1)
+            engine.stop(0)
+            request.respond_when(log, 1, BODY, FAILED)
+            testing_log.advance_hw(log, 1)
+            plane.wake(log)
 
-    def test_stop_does_not_wait_for_ever(self, engine, client, log):
+    def test_stop_does_not_wait_for_ever(self, engine, client, lagging):
+        log = lagging()
         log.append(batch(1), leader_epoch=0)
         ask(engine, client, 1).respond_when(log, 1, BODY, FAILED)
         begin = time.monotonic()
@@ -167,8 +184,9 @@ class TestRespondWhen:
         assert client.is_closed()
         assert ops_live(engine) == 0
 
-    def test_watermark_and_answer_race(self, engine, client, plane, log):
+    def test_watermark_and_answer_race(self, engine, client, plane, lagging):
         """Another thread moves the watermark while the answer is given: each comes once."""
+        log = lagging()
         turns = 2000
         appended = threading.Semaphore(0)
 
