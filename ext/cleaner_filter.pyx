@@ -209,7 +209,8 @@ cdef int judge(Filter* f, const BatchInfo* info, const uint8_t* p, const uint8_t
             return LOG_NO_MEMORY
         f.kept = <uint8_t*> larger
         f.kept_room = room
-    memset(f.kept, 0, room)
+    if room > 0:
+        memset(f.kept, 0, room)
     records_init(&cursor, info, p, end)
     while True:
         code = read_block(f.map, &cursor, &block)

@@ -93,7 +93,7 @@ class TestKeyHash:
 class TestOracle:
     @pytest.mark.parametrize("seed", range(12))
     def test_a_random_past(self, folder, seed):
-        steps = random_steps(seed, 150)
+        steps = random_steps(seed, 120)
         live(folder, [*steps, Roll(), Clean(3 * RETENTION_MS), Clean(3 * RETENTION_MS)])
 
     rows = st.lists(
@@ -116,7 +116,7 @@ class TestOracle:
     )
 
     @settings(
-        max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(steps)
     def test_any_past(self, tmp_path_factory, steps):

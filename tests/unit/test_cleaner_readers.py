@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.ext import records, testing_log
-from kbroker.ext.cleaner import Cleaner, Throttle, survey
+from kbroker.ext.cleaner import Cleaner, CleaningInterruptedError, Throttle, survey
 from tests.reference.cleaner_history import (
     RETENTION_MS,
     START_MS,
@@ -89,7 +89,7 @@ def test_many_readers_while_it_is_cleaned_again_and_again(folder):
     for reader in readers:
         reader.start()
     try:
-        for _ in range(60):
+        for _ in range(30):
             write()
             history.do(Clean(0))
             log.unlink_deleted()
@@ -191,3 +191,32 @@ class TestLeftBehind:
         log = open_log(folder, clean=False, recovery_point=5, **SETTINGS)
         assert not (folder / f"{0:020}.txnindex").exists()
         assert [one.offset for one in records.read(read_all(log))] == [4]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "made anew"])
+def test_a_topic_that_is_deleted_in_the_middle(folder, again):
+    """Nothing of the old topic's cleaning lands in a folder that a new one of its name has."""
+    log = open_log(folder, **SETTINGS | {"segment_bytes": 1 << 20})
+    for i in range(200):
+        log.append(keyed((b"%d" % i, b"x" * 1000)), leader_epoch=0)
+    log.roll()
+    # Half a second for the first pass, so that the second one is met at work.
+    hands = Cleaner(Throttle(400_000), map_bytes=1 << 20, load_factor=0.9, io_bytes=4096)
+    told: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            hands.clean(log, survey(log, None, START_MS), START_MS)
+        except CleaningInterruptedError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for("the second pass", lambda: list(folder.glob("*.cleaned")), 20)
+    log.mark_deleted()
+    folder.rename(folder.with_name("topic-0.deleted"))
+    if again:
+        folder.mkdir()
+    thread.join(20)
+    assert len(told) == 1
+    assert not folder.exists() or not list(folder.iterdir())
