@@ -34,6 +34,7 @@ from kbroker.group.rooms import Rooms
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
 from kbroker.group.topics import Topics
+from kbroker.metadata.records.wire import RecordError
 from kbroker.storage.manager import LogPort
 
 _LOG: Final = logging.getLogger("kbroker.group")
@@ -411,6 +412,9 @@ class GroupCoordinator:
                 _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
             self._hangs = hangs
             return coordinator_code(error)
+        except (RecordError, ValueError) as error:  # a string over 32,767 bytes
+            _LOG.warning("__consumer_offsets-%d has no record for that: %s", slot.partition, error)
+            return ErrorCode.INVALID_REQUEST
         except Exception:
             _LOG.exception("__consumer_offsets-%d takes no record", slot.partition)
             return ErrorCode.UNKNOWN_SERVER_ERROR

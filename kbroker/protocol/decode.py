@@ -1,10 +1,10 @@
 """Requests from bytes, as kio's entities.
 
-kio's native reader reads nearly all of them. Two kinds are read by the tolerant reader of this
-module instead, along the same schemas: bodies so large that they might hold more elements than
-an array may have, where every count is checked before its elements are read; and bodies with a
-tagged field that this version's schema does not know, which a broker must skip (KIP-482) and
-kio's reader refuses.
+kio's native reader reads nearly all of them. Others are read by the tolerant reader of this module
+instead, along the same schemas: bodies so large that they might hold more elements than an array
+may have, or a string longer than Kafka takes (compact strings could be), where every count is
+checked before its elements are read; and bodies with a tagged field that this version's schema
+does not know, which a broker must skip (KIP-482) and kio's reader refuses.
 
 Bytes behind the end of a request are passed over, as Apache Kafka does: librdkafka sends some
 with Metadata 13.
@@ -18,7 +18,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.limits import ARRAY_ELEMENTS_MAX_COUNT, TAGGED_FIELDS_MAX_COUNT
+from kbroker.limits import (
+    ARRAY_ELEMENTS_MAX_COUNT,
+    STRING_LENGTH_MAX_BYTES,
+    TAGGED_FIELDS_MAX_COUNT,
+)
 from kbroker.protocol.api_keys import ApiKey
 from kbroker.protocol.schemas import Field, entity_reader, fields_of, request_schema
 
@@ -46,7 +50,8 @@ class MalformedRequestError(ClientError):
 def decode_request(key: ApiKey, version: int, body: bytes) -> Any:
     """The request in `body` (what follows the header). Raises MalformedRequestError."""
     schema = request_schema(key, version)
-    if len(body) <= ARRAY_ELEMENTS_MAX_COUNT:
+    bound = STRING_LENGTH_MAX_BYTES if schema.__flexible__ else ARRAY_ELEMENTS_MAX_COUNT
+    if len(body) <= bound:
         try:
             return entity_reader(schema)(body, 0)[0]
         except KeyError:
@@ -196,6 +201,8 @@ def _text_reader(field: Field, flexible: bool) -> Reader:
             if not may_be_null:
                 raise ValueError(f"{field.name} is null")
             return None
+        if is_string and length > STRING_LENGTH_MAX_BYTES:
+            raise ValueError(f"{field.name} has {length} bytes")
         data = cursor.take(length)
         return data.decode() if is_string else data
 

@@ -233,3 +233,12 @@ def test_group_configs(s: Script, version: int) -> None:
         ]
         resource = {"resource_type": GROUP, "resource_name": s.name("g"), "configs": configs}
         s.call(CONFIGS, version, {"resources": [resource], "validate_only": False})
+
+
+@same((7, 8, 10))
+def test_a_group_name_too_long(s: Script, version: int) -> None:
+    """More than a string of the protocol may hold."""
+    topic = s.topic("a")
+    ready(s, s.name("g"))
+    for length in (32_767, 32_768, 100_000) if version >= 8 else (32_767,):
+        s.call(COMMIT, version, commit_body(s, version, "x" * length, {topic: {0: (1, "")}}))
