@@ -258,3 +258,14 @@ def test_what_cannot_be_upgraded(shard):
     shard.classic_join("", (("v1", b""),), **other)
     wrong = {"group_id": "c"}
     assert code_of(shard.join, "new", "t", **wrong) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_partitions_that_are_not_there_are_not_taken_over(shard, t):
+    """A leader assigns by name: of a topic that was deleted and made again, or at will."""
+    old = shard.classic_join("", protocols("t"))[0]["member_id"]
+    (joined,) = shard.classic_join(old, protocols("t"))
+    given = {old: write_assignment({"t": [-1, 0, 3, 4, 1 << 20], "gone": [0]}, 1)}
+    shard.classic_sync(old, joined["generation_id"], given)
+    shard.join("new", "t")
+    target = shard.group().target
+    assert {p for mine in target.values() for p in mine.get(t, ())} == {0, 1, 2, 3}

@@ -84,7 +84,11 @@ def _upgrade(room: ConsumerProtocol, classic: Group, now: Now) -> tuple[Consumer
 def _add(
     room: ConsumerProtocol, group: ConsumerGroup, state: ClassicState, classic: ClassicMember
 ) -> None:
-    """Add a classic member as it is; what it was assigned is its target, too."""
+    """Add a classic member as it is; what it was assigned is its target, too.
+
+    The leader assigned by name: of a topic that was made again with fewer partitions, or by a
+    leader that makes them up, some may not be there.
+    """
     assigned: Partitions = {}
     if classic.assignment:
         embedded = read_assignment(classic.assignment)
@@ -92,7 +96,7 @@ def _add(
             raise EmbeddedError("data of a custom assignor would be lost")
         topics = room.shard.topics
         assigned = {
-            info.topic_id: dict.fromkeys(partitions, state.generation)
+            info.topic_id: {p: state.generation for p in partitions if 0 <= p < info.partitions}
             for name, partitions in embedded.partitions.items()
             if (info := topics.by_name(name)) is not None
         }
