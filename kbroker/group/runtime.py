@@ -247,11 +247,16 @@ class GroupCoordinator:
             slot.shard.settings = settings
 
     def topics_deleted(self, names: Sequence[str]) -> None:
-        """Topics are gone: their committed offsets go as well."""
+        """Topics are gone: their committed offsets go as well; the deletion itself is done."""
         now = self._now()
         for slot in self._slots:
-            if slot.state == ACTIVE:
+            if slot.state != ACTIVE:
+                continue
+            try:
                 self._carry_out(slot, slot.rooms.offsets.forget_topics(names, now), None)
+            except Exception:
+                _LOG.exception("offsets of deleted topics in __consumer_offsets-%d stay",
+                               slot.partition)  # fmt: skip
 
     def _load(self, slot: Slot) -> None:
         log = slot.log
