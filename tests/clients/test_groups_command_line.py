@@ -112,6 +112,36 @@ def test_a_group_with_a_member(run: Run, filled: str, member: Consumer) -> None:
     assert member.memberid() == seat["member"]
 
 
+def test_a_group_of_the_new_protocol(target: BrokerProcess, run: Run, filled: str) -> None:
+    group = f"modern-{filled}"
+    consumer = Consumer({
+        "bootstrap.servers": target.bootstrap, "group.id": group, "client.id": "reader",
+        "auto.offset.reset": "earliest", "enable.auto.commit": False, "group.protocol": "consumer",
+    })  # fmt: skip
+    consumer.subscribe([f"^{filled}$"])
+    read: list[Any] = []
+    wait_for("20 records", lambda: read.extend(consumer.consume(20, 0.2)) or len(read) == 20, 30)
+    consumer.commit(asynchronous=False)
+    assert group in run("list", "--type", "consumer", "--state", "stable")
+    assert group not in run("list", "--type", "classic")
+    (told,) = json.loads(run("describe", group, "-o", "json"))
+    assert (told["type"], told["state"], told["assignor"]) == ("consumer", "Stable", "uniform")
+    assert told["group_epoch"] == told["assignment_epoch"] >= 1
+    assert [part["lag"] for part in told["partitions"]] == [0, 0]
+    assert f", 1 member, epoch {told['group_epoch']}, lag 0\n" in run("describe", group)
+    (member,) = json.loads(run("members", group, "-o", "json"))
+    assert member["assigned"] == member["target"] == {filled: [0, 1]}
+    assert (member["subscribed"], member["epoch"]) == ([f"/(^{filled}$)/"], told["group_epoch"])
+    assert "is in use (Stable, 1 member)" in run("delete", group, "--dry-run", status=1) + run(
+        "reset", group, "-t", filled, "--to-latest", status=1
+    )
+    consumer.close()
+    assert run("describe", group).startswith(f"{group}  consumer, Empty, uniform, no members")
+    run("reset", group, "--all-topics", "--to-offset", "5", "--execute")
+    assert offsets_of(run, group) == {0: 5, 1: 5}
+    assert run("delete", group) == f"group {group} deleted\n"
+
+
 def test_a_group_of_offsets_alone(target: BrokerProcess, run: Run, filled: str) -> None:
     group = f"alone-{filled}"
     commit(target, group, filled, 4, 10)
