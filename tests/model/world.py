@@ -73,11 +73,10 @@ class World(Coordinator):
         super().apply(outcome, answer)
 
     def restart(self, crash: bool) -> None:
-        """Stop and load the log; a crash takes what was not flushed. All connections are lost."""
+        """Stop and load the log; a crash takes what was not flushed. All connections are lost, with
+        the answers that were on their way."""
         if crash:
             del self.log[self.flushed :]
-        else:
-            self.flush()
         self.held.clear()
         dropped, self.open = self.open, {}
         self.log = compacted(self.log)
