@@ -9,13 +9,15 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 
+from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.batch cimport (
     BATCH_OK, BATCH_SHORT, RECORDS_OFFSET, BatchInfo, batch_crc_ok, batch_parse,
 )
 from kbroker.ext.log cimport Log, check
 from kbroker.ext.log_read cimport ReadSlice, log_read
 from kbroker.ext.log_state cimport (
-    LOG_CORRUPT, LOG_NO_MEMORY, LOG_OFFSET_OUT_OF_RANGE, LOG_OK, READ_TO_LEO, Log as LogStruct,
+    LOG_CLOSED, LOG_CORRUPT, LOG_NO_MEMORY, LOG_OFFSET_OUT_OF_RANGE, LOG_OK, LOG_STORAGE_ERROR,
+    READ_TO_LEO, Log as LogStruct,
 )
 from kbroker.ext.offsets_fold cimport (
     FOLD_NO_CODEC, FOLD_OK, Fold, fold_open, fold_problem, fold_records,
@@ -121,10 +123,20 @@ cdef void pass_over(Load* load) noexcept nogil:
     load.at = load.filled = 0
 
 
+cdef int at_end(Load* load) noexcept nogil:
+    """A log that failed meanwhile has an end as well, but not its own."""
+    load.log_code = LOG_OK
+    if atomic_load_i32(&load.log.closed):
+        load.log_code = LOG_CLOSED
+    elif atomic_load_i32(&load.log.offline):
+        load.log_code = LOG_STORAGE_ERROR
+    return LOAD_END if load.log_code == LOG_OK else LOAD_LOG
+
+
 cdef int read_on(Load* load) noexcept nogil:
     cdef int code
     if load.position >= load.end:
-        return LOAD_END
+        return at_end(load)
     code = read_at(load, load.position, load.step_bytes)
     if code == LOG_CORRUPT:
         pass_over(load)
@@ -137,7 +149,7 @@ cdef int read_on(Load* load) noexcept nogil:
         return LOAD_READ
     if load.position < min(load.end, load.leo):
         fold_problem(load.fold, load.position, "nothing can be read from here to the log's end")
-    return LOAD_END
+    return at_end(load)
 
 
 cdef int open_batch(Load* load) noexcept nogil:

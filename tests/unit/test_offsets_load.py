@@ -367,8 +367,11 @@ def test_only_so_many_problems_are_told(tmp_path):
 def test_a_closed_log_ends_the_load(tmp_path):
     log = open_log(tmp_path / "offsets-0")
     fill(log, batches=3)
-    load = OffsetsLoad(log)
+    load, read = OffsetsLoad(log), OffsetsLoad(log)
+    read.step()
+    assert read.bytes_read == log.size_bytes
     log.close()
-    with pytest.raises(DiskError):
-        while not load.done:
-            load.step()
+    for one in (load, read):
+        with pytest.raises(DiskError):
+            while not one.done:
+                one.step()
