@@ -354,7 +354,9 @@ cdef struct Listener:
 cdef struct Net:
     NetSettings settings
     NetThread* threads[NET_THREADS_MAX]
-    int32_t threads_count
+    int32_t threads_count           # atomic: grows while the engine runs
+    int32_t threads_wanted          # atomic: new connections go to so many of them
+    pthread_mutex_t threads_lock    # threads are being added, or no more of them
     int32_t stopping                # atomic
     Listener listeners[LISTENERS_MAX]
     int32_t listeners_count
@@ -370,6 +372,8 @@ cdef struct Net:
     pthread_t io_threads[NET_THREADS_MAX]
     uint64_t io_turns[NET_THREADS_MAX]      # as NetThread.turns
     int32_t io_count                # started
+    int32_t io_wanted               # io.lock; workers beyond it sleep in io_parked
+    pthread_cond_t io_parked
     int32_t io_next                 # atomic: hands out their indexes
     LogRing log
     pthread_t acceptor

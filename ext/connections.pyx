@@ -99,7 +99,8 @@ cdef void connection_discard(Connection* connection) noexcept nogil:
 cdef void connection_place(Net* net, Connection* connection) noexcept nogil:
     cdef int32_t index
     cdef int32_t best = 0
-    for index in range(1, net.threads_count):
+    for index in range(1, min(atomic_load_i32(&net.threads_count),
+                              atomic_load_i32(&net.threads_wanted))):
         if (atomic_load_relaxed_i64(&net.threads[index].assigned)
                 < atomic_load_relaxed_i64(&net.threads[best].assigned)):
             best = index

@@ -280,6 +280,10 @@ cdef class DataPlane:
         """As Engine.limit_connections."""
         self.engine.limit_connections(most, per_ip, overrides)
 
+    def resize_threads(self, network_threads, io_threads):
+        """As Engine.resize."""
+        self.engine.resize(network_threads, io_threads)
+
     def counts(self):
         """(topics, partitions, fetch sessions) of now."""
         return (self.broker.registry.topics_count, self.broker.registry.partitions_count,

@@ -14,7 +14,7 @@ from kbroker.ext.counters cimport net_stats
 from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.queue cimport queue_pop, queue_wake
-from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_start, net_stop
+from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_resize, net_start, net_stop
 from kbroker.ext.sockets cimport thread_name
 
 # Keys that the engine understands, with the value used where none is given: Apache Kafka's names
@@ -161,6 +161,21 @@ cdef class Engine:
         acceptor_limit(self.net, most)
         if not done:
             raise MemoryError("no memory for limits of connections")
+
+    def resize(self, network_threads: int, io_threads: int) -> None:
+        """Other numbers of threads while it runs, at most NET_THREADS_MAX of each. With fewer
+        network threads new connections go to those that are left; none is moved."""
+        cdef int64_t network = min(max(network_threads, 1), NET_THREADS_MAX)
+        cdef int64_t io = min(max(io_threads, 1), NET_THREADS_MAX)
+        cdef int code
+        if not self.started:
+            self.net.settings.network_threads = network
+            self.net.settings.io_threads = io
+            return
+        with nogil:
+            code = net_resize(self.net, network, io)
+        if code != 0:
+            raise OSError(code, os.strerror(code))
 
     def start(self) -> None:
         """Start all threads and accept connections."""

@@ -13,7 +13,8 @@ from kbroker.ext.connection cimport H_CLOSE, H_CONTROL, H_IO, H_STALL, Job, NET_
 from kbroker.ext.frame cimport job_handle
 from kbroker.ext.network cimport turn_begin, turn_end
 from kbroker.ext.posix cimport (
-    pthread_create, pthread_join, pthread_mutex_lock, pthread_mutex_unlock, snprintf,
+    pthread_cond_broadcast, pthread_cond_wait, pthread_create, pthread_join, pthread_mutex_lock,
+    pthread_mutex_unlock, snprintf,
 )
 from kbroker.ext.queue cimport job_finish, queue_close, queue_pop, queue_push
 from kbroker.ext.sockets cimport THREAD_NAME_BYTES, thread_name
@@ -63,6 +64,14 @@ cdef void settle(Net* net, Job* job, int outcome) noexcept nogil:
     job_finish(job, outcome)
 
 
+cdef void park(Net* net, int32_t index) noexcept nogil:
+    """Sleep while there are more workers than wanted. One that waits for a job does it first."""
+    pthread_mutex_lock(&net.io.lock)
+    while index >= net.io_wanted and not net.io.closed:
+        pthread_cond_wait(&net.io_parked, &net.io.lock)
+    pthread_mutex_unlock(&net.io.lock)
+
+
 cdef void* worker_main(void* argument) noexcept nogil:
     cdef Net* net = <Net*> argument
     cdef int32_t index = atomic_add_i32(&net.io_next, 1) - 1
@@ -73,6 +82,7 @@ cdef void* worker_main(void* argument) noexcept nogil:
     snprintf(name, THREAD_NAME_BYTES, "kbroker-io-%d", <int> index)
     thread_name(name)
     while True:
+        park(net, index)
         job = queue_pop(net, &net.io, -1)
         if job == NULL:
             return NULL
@@ -82,15 +92,19 @@ cdef void* worker_main(void* argument) noexcept nogil:
         settle(net, job, outcome)
 
 
-cdef int io_pool_start(Net* net) noexcept nogil:
+cdef int io_pool_resize(Net* net, int32_t wanted) noexcept nogil:
     """0, or an errno; what has been started is stopped by io_pool_stop."""
-    cdef int code = 0
-    while net.io_count < net.settings.io_threads and net.io_count < NET_THREADS_MAX:
+    cdef int code
+    pthread_mutex_lock(&net.io.lock)
+    net.io_wanted = wanted
+    pthread_cond_broadcast(&net.io_parked)
+    pthread_mutex_unlock(&net.io.lock)
+    while net.io_count < min(wanted, <int32_t> NET_THREADS_MAX):
         code = pthread_create(&net.io_threads[net.io_count], NULL, worker_main, net)
         if code != 0:
-            break
+            return code
         net.io_count += 1
-    return code
+    return 0
 
 
 cdef void io_pool_stop(Net* net) noexcept nogil:
@@ -98,6 +112,9 @@ cdef void io_pool_stop(Net* net) noexcept nogil:
     cdef Job* following
     cdef int index
     queue_close(&net.io)
+    pthread_mutex_lock(&net.io.lock)
+    pthread_cond_broadcast(&net.io_parked)
+    pthread_mutex_unlock(&net.io.lock)
     for index in range(net.io_count):
         pthread_join(net.io_threads[index], NULL)
     net.io_count = 0

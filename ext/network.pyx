@@ -99,7 +99,7 @@ cdef void net_unstall_all(Net* net) noexcept nogil:
     if not atomic_load_i64(&net.stalled) or not atomic_exchange_i64(&net.stalled, 0):
         return
     atomic_add_i64(&net.unstalls, 1)
-    for index in range(net.threads_count):
+    for index in range(atomic_load_i32(&net.threads_count)):
         thread = net.threads[index]
         atomic_exchange_i32(&thread.retry, 1)
         atomic_fence()
@@ -130,7 +130,7 @@ cdef void wait_for_turn(uint64_t* turns) noexcept nogil:
 cdef void net_synchronize(Net* net) noexcept nogil:
     cdef int32_t index
     atomic_fence()
-    for index in range(net.threads_count):
+    for index in range(atomic_load_i32(&net.threads_count)):
         wait_for_turn(&net.threads[index].turns)
     for index in range(net.io_count):
         wait_for_turn(&net.io_turns[index])

@@ -12,15 +12,15 @@ from kbroker.ext.connection cimport (
     API_KEYS_MAX, API_VERSIONS_KEY, H_CLOSE, Job, JobQueue, LISTENERS_MAX, NET_THREADS_MAX,
     NetThread, STOP_DRAIN, STOP_NOW,
 )
-from kbroker.ext.io_pool cimport io_pool_start, io_pool_stop
+from kbroker.ext.io_pool cimport io_pool_resize, io_pool_stop
 from kbroker.ext.listener cimport acceptor_start, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_init
 from kbroker.ext.loop cimport thread_free, thread_main, thread_new
 from kbroker.ext.memory cimport pool_destroy, pool_init
 from kbroker.ext.network cimport thread_run_posts, thread_wake
 from kbroker.ext.posix cimport (
-    ENOMEM, close, pthread_create, pthread_join, pthread_mutex_destroy, pthread_mutex_init,
-    snprintf,
+    ENOMEM, close, pthread_cond_destroy, pthread_cond_init, pthread_create, pthread_join,
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, snprintf,
 )
 from kbroker.ext.queue cimport job_finish, queue_close, queue_destroy, queue_init, queue_pop
 from kbroker.ext.sockets cimport (
@@ -41,6 +41,8 @@ cdef Net* net_create(const NetSettings* settings) noexcept nogil:
     queue_init(&net.control, settings.control_requests_max)
     queue_init(&net.io, settings.queued_requests_max)
     pthread_mutex_init(&net.addresses_lock, NULL)
+    pthread_mutex_init(&net.threads_lock, NULL)
+    pthread_cond_init(&net.io_parked, NULL)
     log_ring_init(&net.log)
     net.acceptor_event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     return net
@@ -57,36 +59,48 @@ cdef int32_t net_listen(Net* net, int32_t fd, int32_t port, const char* name) no
     return index
 
 
-cdef int start_threads(Net* net) noexcept nogil:
+cdef int add_network_threads(Net* net, int count) noexcept nogil:
+    """0, or an errno; as many as were there stay there."""
     cdef NetThread* thread
     cdef int code
-    cdef int index
-    cdef int count = <int> net.settings.network_threads
-    for index in range(count if count < NET_THREADS_MAX else NET_THREADS_MAX):
-        thread = thread_new(net, index)
+    while net.threads_count < min(count, <int> NET_THREADS_MAX):
+        thread = thread_new(net, net.threads_count)
         if thread == NULL:
             return ENOMEM
-        net.threads[index] = thread
-        net.threads_count += 1
-    for index in range(net.threads_count):
-        thread = net.threads[index]
         thread.running = 1
         code = pthread_create(&thread.pthread, NULL, thread_main, thread)
         if code != 0:
-            thread.running = 0
+            thread_free(thread)
             return code
         thread.started = 1
-    code = io_pool_start(net)
-    return acceptor_start(net) if code == 0 else code
+        net.threads[net.threads_count] = thread
+        atomic_store_i32(&net.threads_count, net.threads_count + 1)
+    atomic_store_i32(&net.threads_wanted, count)
+    return 0
+
+
+cdef int net_resize(Net* net, int64_t network_threads, int64_t io_threads) noexcept nogil:
+    """Signals are the control plane's: the threads are born with all of them blocked."""
+    cdef char before[SIGNAL_SET_BYTES]
+    cdef int code = 0
+    pthread_mutex_lock(&net.threads_lock)
+    if not atomic_load_i32(&net.stopping):
+        signals_block(before)
+        code = add_network_threads(net, <int> network_threads)
+        if code == 0:
+            code = io_pool_resize(net, <int32_t> io_threads)
+        signals_restore(before)
+    pthread_mutex_unlock(&net.threads_lock)
+    return code
 
 
 cdef int net_start(Net* net) noexcept nogil:
-    """Signals are the control plane's: the threads are born with all of them blocked."""
     cdef char before[SIGNAL_SET_BYTES]
-    cdef int code
-    signals_block(before)
-    code = start_threads(net)
-    signals_restore(before)
+    cdef int code = net_resize(net, net.settings.network_threads, net.settings.io_threads)
+    if code == 0:
+        signals_block(before)
+        code = acceptor_start(net)
+        signals_restore(before)
     return code
 
 
@@ -117,7 +131,9 @@ cdef void net_stop(Net* net, int64_t deadline_ms) noexcept nogil:
     cdef int64_t until_ns = monotonic_ns() + deadline_ms * 1000000
     cdef int index
     acceptor_stop(net)
+    pthread_mutex_lock(&net.threads_lock)
     announce(net, STOP_DRAIN)
+    pthread_mutex_unlock(&net.threads_lock)
     while is_anything_running(net) and monotonic_ns() < until_ns:
         poll(NULL, 0, 1)
     announce(net, STOP_NOW)
@@ -155,5 +171,7 @@ cdef void net_destroy(Net* net) noexcept nogil:
     queue_destroy(&net.io)
     pool_destroy(&net.pool)
     pthread_mutex_destroy(&net.addresses_lock)
+    pthread_mutex_destroy(&net.threads_lock)
+    pthread_cond_destroy(&net.io_parked)
     close(net.acceptor_event_fd)
     free(net)

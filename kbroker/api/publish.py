@@ -105,12 +105,23 @@ def reload_broker_settings(services: Services) -> None:
     image = services.image
     node = ("broker", str(services.config.node_id))
     services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
+    resize_threads(services)
     limit_connections(services)
     limit_disk(services)
     configure_topics(services, list(image.topics))
     services.groups.reconfigure()
     if services.logs.cleaner is not None:
         services.logs.cleaner.reconfigure()
+
+
+def resize_threads(services: Services) -> None:
+    """As many threads as are set now; the system may deny more of them."""
+    config = services.config
+    wanted = config.integer("num.network.threads"), config.integer("num.io.threads")
+    try:
+        services.data_plane.resize_threads(*wanted)
+    except OSError as error:
+        _LOG.error("no more threads: %s", error.strerror)
 
 
 def limit_disk(services: Services) -> None:

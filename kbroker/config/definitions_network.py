@@ -178,12 +178,12 @@ KEYS: Final = (
     ConfigKey(
         "num.io.threads", INT, "8", at_least(1), HIGH, CLUSTER_WIDE,
         "Threads for requests that may block or take long, such as cold reads and "
-        "recompression. A change while the broker runs takes effect at its next start.",
+        "recompression.",
     ),
     ConfigKey(
         "num.network.threads", INT, "3", at_least(1), HIGH, CLUSTER_WIDE,
-        "Threads that read from, work for and write to connections. A change while the broker "
-        "runs takes effect at its next start.",
+        "Threads that read from, work for and write to connections. A connection stays with its "
+        "thread: a lower number holds for new ones.",
     ),
     ConfigKey(
         "num.replica.alter.log.dirs.threads", INT, None, None, HIGH, READ_ONLY,

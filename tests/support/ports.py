@@ -102,6 +102,7 @@ class FakeDataPlane:
         self.topics: dict[str, list] = {}
         self.internal: set[str] = set()
         self.woken: list[FakeLog] = []
+        self.threads = (0, 0)
         self.limits: tuple[int, int, list[tuple[bytes, int]]] | None = None
 
     def add_topic(self, name, topic_id, logs, *, internal=False) -> None:
@@ -115,6 +116,9 @@ class FakeDataPlane:
 
     def wake(self, log) -> None:
         self.woken.append(log)
+
+    def resize_threads(self, network_threads, io_threads) -> None:
+        self.threads = network_threads, io_threads
 
     def limit_connections(self, most, per_ip, overrides) -> None:
         self.limits = most, per_ip, overrides

@@ -218,13 +218,26 @@ def test_a_topic_made_by_a_metadata_request_can_be_written_to(tmp_path):
         assert produce(port, "a", batch(b"1"))["error_code"] == 0
 
 
-def test_threads_have_names_for_top(start_kbroker: Callable[..., KbrokerProcess]) -> None:
+def test_threads_have_names_for_top_and_follow_their_settings(
+    start_kbroker: Callable[..., KbrokerProcess],
+) -> None:
     broker = start_kbroker({"num.network.threads": "2", "num.io.threads": "1"})
-    tasks = Path(f"/proc/{broker.pid}/task").glob("*/comm")
-    assert {path.read_text().strip() for path in tasks} >= {
+
+    def names() -> set[str]:
+        tasks = Path(f"/proc/{broker.pid}/task").glob("*/comm")
+        return {path.read_text().strip() for path in tasks}
+
+    assert names() >= {
         "kbroker-accept", "kbroker-net-0", "kbroker-net-1", "kbroker-io-0", "kbroker-flush",
         "kbroker-chkpt", "kbroker-control", "kbroker-upkeep", "kbroker-disk",
     }  # fmt: skip
+    assert not {"kbroker-net-2", "kbroker-io-1"} & names()
+    values = {"num.network.threads": "3", "num.io.threads": "2"}
+    configs = [{"name": name, "value": value, "config_operation": 0}
+               for name, value in values.items()]  # fmt: skip
+    resource = {"resource_type": 4, "resource_name": "", "configs": configs}
+    wire.call_once(broker.port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    wait_for("more of them", lambda: names() >= {"kbroker-net-2", "kbroker-io-1"}, 10)
 
 
 def test_a_signal_stops_the_process_with_everything_flushed(
