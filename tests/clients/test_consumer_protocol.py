@@ -6,6 +6,7 @@ back, groups that pass from one protocol to the other while they consume.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -149,6 +150,24 @@ def test_a_member_dies(broker: BrokerProcess, member: Callable[..., Member]) -> 
 
 
 @pytest.mark.long
+def test_a_member_that_was_fenced_rejoins(
+    broker: BrokerProcess, member: Callable[..., Member]
+) -> None:
+    wire.create_topic(broker.port, "t", 4)
+    first, second = member("t", *CONSUMER), member("t", *CONSUMER)
+    wait_shared(first, second)
+    # A consumer that does not know its positions yet would stop when it is fenced.
+    produce(broker, "t", 0, 40)
+    wait_read(40, first, second)
+    first.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_shared(second)
+    finally:
+        first.process.send_signal(signal.SIGCONT)
+    wait_shared(first, second)
+
+
+@pytest.mark.long
 def test_a_static_member_restarts(broker: BrokerProcess, member: Callable[..., Member]) -> None:
     wire.create_topic(broker.port, "t", 4)
     first = member("t", *CONSUMER, "group.instance.id=i")
@@ -229,3 +248,26 @@ def test_librdkafka_beside_java(broker: BrokerProcess, member: Callable[..., Mem
     finally:
         other.close()
     wait_shared(first)
+
+
+@pytest.mark.long
+def test_expressions_of_librdkafka(broker: BrokerProcess) -> None:
+    """It sends names and expressions together."""
+    for name in ("red-1", "red-2", "blue", "green"):
+        wire.create_topic(broker.port, name, 1)
+    consumer = Consumer({
+        "bootstrap.servers": broker.bootstrap, "group.id": "g", "group.protocol": "consumer",
+        "topic.metadata.refresh.interval.ms": 500,
+    })  # fmt: skip
+    try:
+        consumer.subscribe(["^red-.*", "blue"])
+
+        def topics() -> list[str]:
+            consumer.poll(0.1)
+            return sorted(one.topic for one in consumer.assignment())
+
+        wait_for("names and matches", lambda: topics() == ["blue", "red-1", "red-2"], TIMEOUT_S)
+        wire.create_topic(broker.port, "red-3", 1)
+        wait_for("a new match", lambda: "red-3" in topics(), TIMEOUT_S)
+    finally:
+        consumer.close()

@@ -17,6 +17,8 @@ from typing import Final
 from kbroker.group.partition import java_string_hash
 
 _BUCKETS_MIN: Final = 16
+_KEPT: Final = 20_000
+"""Hashes of member ids and topic ids that are kept."""
 _INT_MASK: Final = 0xFFFFFFFF
 _LONG_MASK: Final = 0xFFFFFFFFFFFFFFFF
 _TABLE_BUCKETS_MIN: Final = 2
@@ -36,7 +38,7 @@ def copied_buckets(entries: int) -> int:
     return max(_BUCKETS_MIN, 1 << (int(entries / 0.75 + 1) - 1).bit_length())
 
 
-_hash = functools.lru_cache(maxsize=100_000)(java_string_hash)
+_hash = functools.lru_cache(maxsize=_KEPT)(java_string_hash)
 
 
 def _spread_string(text: str) -> int:
@@ -47,7 +49,7 @@ def _spread(value: int) -> int:
     return value ^ value >> 16
 
 
-@functools.lru_cache(maxsize=100_000)
+@functools.lru_cache(maxsize=_KEPT)
 def _spread_id(topic_id: bytes) -> int:
     """Of Kafka's Uuid: the two halves, and then the two words, in exclusive or."""
     number = int.from_bytes(topic_id, "big")
