@@ -15,6 +15,7 @@ Every member has a connection of its own. Nothing else may run meanwhile.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import struct
 import subprocess
@@ -345,10 +346,12 @@ def main() -> None:
         flood(told.flood)
         return
     raise_descriptor_limit()
+    busy_before = os.getloadavg()[0]
     found = measure(told.figure or list(FIGURES), told.system or list(SYSTEMS))
     if told.readme:
         command = "`python -m perf.groups --readme`"
-        replace_in_readme(f"{command} on {machine()}.\n\n{table(found)}\n", "perf.groups")
+        where = f"{command} on {machine()}, load average before: {busy_before:.1f}."
+        replace_in_readme(f"{where}\n\n{table(found)}\n", "perf.groups")
 
 
 if __name__ == "__main__":
