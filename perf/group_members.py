@@ -90,6 +90,11 @@ class Member:
         self._then = then
         self.socket.sendall(frame)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an answer is due: then a real client does not send the next heartbeat."""
+        return self._then is not None
+
     def receive(self) -> None:
         data = self.socket.recv(1 << 20)
         if not data:
@@ -165,7 +170,7 @@ class ClassicMember(Member):
     def _beat(self) -> None:
         begun = Clock()
         self.loop.at(begun + self.interval_s, self._beat)
-        if self.stable_at is not None:
+        if self.stable_at is not None and not self.is_waiting:
             self.ask(self.beat_frame, lambda answer: self._beaten(answer, begun))
 
     def _beaten(self, answer: bytes, begun: float) -> None:
