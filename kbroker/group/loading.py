@@ -18,6 +18,7 @@ _LOG: Final = logging.getLogger("kbroker.group")
 
 _PIECES_AHEAD: Final = 4
 _ROWS: Final = 1_000
+_STOP_S: Final = 5.0
 
 Other = tuple[int, bytes, bytes | None]
 Commit = tuple[str, str, int, bytes]
@@ -80,7 +81,7 @@ class Loader:
         self._jobs.put(None)
         self._ahead.release()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_STOP_S)  # no longer: a disk that hangs must not keep a broker
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None and not self._stopping:

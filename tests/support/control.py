@@ -133,7 +133,8 @@ class ControlPlane:
         return log
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Let go of the files, and of the thread that loads groups."""
+        self.services.groups.stop()
         self.store.close()
 
 
