@@ -39,6 +39,10 @@ class Member:
         self._asked = (api, version, self.connection.send(api, version, body))
         return self
 
+    def expect(self, api: int, version: int, correlation_id: int) -> None:
+        """The next answer is to a request that was sent by hand."""
+        self._asked = (api, version, correlation_id)
+
     def take(self) -> dict[str, Any]:
         """The answer to what was asked last, noted."""
         api, version, correlation_id = self._asked

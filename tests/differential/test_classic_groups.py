@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from kio.index import load_request_schema
 
 from tests.differential.classic_members import (
     HEARTBEAT,
+    JOIN,
     commit,
     describe,
     members,
@@ -19,6 +21,7 @@ from tests.differential.classic_members import (
     wait_for_rebalance,
 )
 from tests.differential.harness import Script, same
+from tests.support import messages
 
 VERSIONS = range(10)
 
@@ -391,3 +394,19 @@ def test_the_timeouts_of_a_rebalance(s: Script, version: int) -> None:
         a.send_sync().take()
         describe(a, "without the leader that did not sync")
         b.heartbeat()
+
+
+@same((0, 4, 9))
+def test_a_client_without_a_name(s: Script, version: int) -> None:
+    """Its member id begins with nothing, and so does its line in DescribeGroups."""
+    with members(s, version, {}) as (m,):
+        for _ in range(2):
+            body = m.joins | {"member_id": m.id}
+            schema = load_request_schema(JOIN, version)
+            data = messages.encode(schema, body)
+            m.connection.send_bytes(messages.request_frame(JOIN, version, data, 77, None))
+            m.expect(JOIN, version, 77)
+            if m.take()["error_code"] == 0:
+                break
+        m.sync((m.id, b"mine"))
+        describe(m, "without a name")
