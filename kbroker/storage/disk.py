@@ -44,6 +44,7 @@ _MARGIN_SHARE_MAX: Final = 4  # of the limit, as its divisor
 _RESUME_BYTES: Final = 1 << 20
 _SEARCH_AGAIN_MS: Final = 2_000
 _TELL_DELETED_MS: Final = 60_000
+_FAILED_MS: Final = 10_000  # without limits, after a look that failed
 
 
 class DiskLimits:
@@ -93,6 +94,7 @@ class DiskGuard:
         self._resume_at = 0
         self._handed = -1
         self._look_at_ms = 0
+        self._failed_until_ms = 0
         self._search_at_ms = 0
         self._deleted = [0, 0]  # segments, bytes: not told yet
         self._tell_at_ms = 0
@@ -114,6 +116,20 @@ class DiskGuard:
             return
         self._limited = True
         now_ms = self._clock.monotonic_ms()
+        if now_ms < self._failed_until_ms:
+            return
+        try:
+            self._look(now_ms)
+        except Exception as error:
+            # Nobody may wait for a look that does not come: without one there is no limit.
+            self._failed_until_ms, self._used, self._handed = now_ms + _FAILED_MS, -1, -1
+            self._end()
+            self._port.set_disk_room(None, False)
+            if isinstance(error, OSError):
+                raise DiskError(self._logs.directory, error) from None
+            raise
+
+    def _look(self, now_ms: int) -> None:
         wanted = self._port.take_disk_wanted()
         if not wanted and now_ms < self._look_at_ms and self._port.disk_room() == self._handed:
             return  # no client has appended anything

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.clock import FakeClock
+from kbroker.errors import DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
 from kbroker.storage.disk import DiskGuard, DiskLimits
@@ -188,6 +189,22 @@ def test_free_space_is_kept_too(tmp_path: Path, caplog: pytest.LogCaptureFixture
     disk.limits.free_min = 1
     disk.check()
     assert not disk.port.refusing and disk.port.room > 0
+
+
+def test_a_look_that_fails_lets_nobody_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, bytes_max=0)
+    disk.check()
+    assert disk.port.refusing
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.port, "disk_bytes", lambda: (_ for _ in ()).throw(OSError(5, "EIO")))
+        with pytest.raises(DiskError, match="EIO"):
+            disk.check()
+        assert disk.port.room is UNLIMITED and not disk.port.refusing
+        disk.guard.check()
+    disk.check()
+    assert disk.port.refusing
 
 
 def test_without_limits_nobody_counts(tmp_path: Path) -> None:
