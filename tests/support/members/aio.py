@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 from typing import Any
@@ -85,7 +86,8 @@ async def run() -> int:
             task.add_done_callback(tasks.discard)
     if tasks:
         await asyncio.wait(tasks, timeout=5)
-    await consumer.stop()
+    with contextlib.suppress(asyncio.CancelledError):  # of a fetch that found no broker
+        await consumer.stop()
     history.line("left")
     return 0
 
