@@ -260,3 +260,22 @@ def test_a_flipped_bit_of_a_batch_is_never_stored(broker: BrokerProcess, codec: 
         answer = connection.call(FETCH, 11, fetch_body("victim", 0))
     found = values_of(answer["responses"][0]["partitions"][0]["records"])
     assert found == [(n, b"value %d" % (n % 5)) for n in range(5 * stored)]
+
+
+def test_each_connection_that_is_closed_is_told_with_its_reason(broker: BrokerProcess) -> None:
+    told = {
+        "api key 999 (version 0) is not known": request_bytes(999, 0),
+        "frame of 10 bytes holds no request header": request_bytes(METADATA, 99),
+        "a frame of -1 bytes; socket.request.max.bytes is": struct.pack(">i", -1),
+        "a frame of 1195725856 bytes": b"GET / HTTP/1.1\r\n\r\n",
+        "malformed request: LIST_OFFSETS v1": request_bytes(LIST_OFFSETS, 1),
+    }
+    for data in told.values():
+        send_and_leave(broker.port, data)
+    wait_for("all is told", lambda: all(reason in broker.log_text() for reason in told), 10)
+
+
+def request_bytes(key: int, version: int) -> bytes:
+    """A frame that holds a request header and nothing else."""
+    header = struct.pack(">hhih", key, version, 1, -1)
+    return struct.pack(">i", len(header)) + header
