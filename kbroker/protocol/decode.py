@@ -1,10 +1,12 @@
 """Requests from bytes, as kio's entities.
 
-kio's native reader reads nearly all of them. Others are read by the tolerant reader of this module
-instead, along the same schemas: bodies so large that they might hold more elements than an array
-may have, or a string longer than Kafka takes (compact strings could be), where every count is
-checked before its elements are read; and bodies with a tagged field that this version's schema
-does not know, which a broker must skip (KIP-482) and kio's reader refuses.
+kio's native reader reads most of them. It takes memory for as many elements as an array says it
+has before it reads them, and where there is no such memory it aborts the process: a Metadata of 16
+bytes would be the end of the broker. So it gets only bodies in which no count can be large:
+flexible ones without a varint of four bytes, and no longer than a string may be (a compact one
+could be longer). All others are read by the tolerant reader of this module, along the same schemas,
+which checks every count before its elements are read; and so are bodies with a tagged field that
+this version's schema does not know, which a broker must skip (KIP-482) and kio's reader refuses.
 
 Bytes behind the end of a request are passed over, as Apache Kafka does: librdkafka sends some
 with Metadata 13.
@@ -36,6 +38,9 @@ _FORMATS: Final = {
     "error_code": ">h",
 }
 _VARINT_BYTES_MAX: Final = 5
+# What begins a varint over 2,097,151, once every byte is told only by its highest bit.
+_LONG_VARINT: Final = b"\x80" * 3
+_HIGHEST_BITS: Final = bytes(128) + b"\x80" * 128
 
 Reader = Callable[["Cursor"], Any]
 
@@ -50,8 +55,7 @@ class MalformedRequestError(ClientError):
 def decode_request(key: ApiKey, version: int, body: bytes) -> Any:
     """The request in `body` (what follows the header). Raises MalformedRequestError."""
     schema = request_schema(key, version)
-    bound = STRING_LENGTH_MAX_BYTES if schema.__flexible__ else ARRAY_ELEMENTS_MAX_COUNT
-    if len(body) <= bound:
+    if _fits_kio(schema, body):
         try:
             return entity_reader(schema)(body, 0)[0]
         except KeyError:
@@ -59,6 +63,15 @@ def decode_request(key: ApiKey, version: int, body: bytes) -> Any:
         except Exception as error:
             raise MalformedRequestError(f"{key.name} v{version}: {error}") from None
     return _read_tolerantly(key, version, body)
+
+
+def _fits_kio(schema: Any, body: bytes) -> bool:
+    """Whether no array can claim to have many elements, nor a string be too long."""
+    return (
+        schema.__flexible__
+        and len(body) <= STRING_LENGTH_MAX_BYTES
+        and _LONG_VARINT not in body.translate(_HIGHEST_BITS)
+    )
 
 
 def _read_tolerantly(key: ApiKey, version: int, body: bytes) -> Any:

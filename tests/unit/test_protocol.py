@@ -101,7 +101,8 @@ def test_the_tolerant_reader_agrees_with_kios(key, version):
         struct_writer(schema)(out, _struct(schema, random.Random(seed)))
         body = bytes(out)
         cursor = Cursor(body)
-        assert struct_reader(schema)(cursor) == decode_request(key, version, body)
+        read = struct_reader(schema)(cursor)
+        assert read == entity_reader(schema)(body, 0)[0] == decode_request(key, version, body)
         assert cursor.position == len(body)
 
 
@@ -111,6 +112,34 @@ def test_header_versions_are_those_of_the_schemas(key, version):
     assert request.__header_schema__.__version__ == request_header_version(key, version)
     response = response_schema(key, version)
     assert response.__header_schema__.__version__ == response_header_version(key, version)
+
+
+COUNTS_WITHOUT_ELEMENTS = r"""
+import resource
+from kbroker.protocol import decode_request, MalformedRequestError
+from kbroker.protocol.encode import struct_writer
+from kbroker.protocol.schemas import request_schema
+from tests.unit.test_protocol import REQUESTS
+
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+for key, version in REQUESTS:
+    out = bytearray()
+    struct_writer(request_schema(key, version))(out, {})
+    for at in range(len(out) + 1):
+        for count in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f"):
+            try:
+                decode_request(key, version, bytes(out[:at]) + count + bytes(out[at:]))
+            except MalformedRequestError:
+                pass
+"""
+
+
+def test_a_count_without_elements_takes_no_memory():
+    """kio takes memory for what an array says it has; where there is none, the process aborts."""
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTS_WITHOUT_ELEMENTS], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
 
 
 def test_a_tag_of_a_later_version_is_skipped():
