@@ -13,8 +13,8 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kbroker.protocol.decode import Cursor, struct_reader
 from kbroker.protocol.encode import struct_writer
-from kbroker.protocol.schemas import entity_reader
 
 _VERSION: Final = struct.Struct(">h")
 _NEWEST: Final = 3
@@ -74,9 +74,10 @@ def write_assignment(partitions: Mapping[str, Collection[int]], version: int) ->
 
 
 def _read(name: str, data: bytes) -> Any:
+    """Not by kio's reader, which believes what an array says of its length: see decode.py."""
     schema = _schema(name, min(version_of(data), _NEWEST))
     try:
-        return entity_reader(schema)(data, _VERSION.size)[0]
+        return struct_reader(schema)(Cursor(data[_VERSION.size :]))
     except Exception as error:
         raise EmbeddedError(f"{name}: {error}") from error
 

@@ -116,6 +116,7 @@ def test_header_versions_are_those_of_the_schemas(key, version):
 
 COUNTS_WITHOUT_ELEMENTS = r"""
 import resource
+from kbroker.group.embedded import EmbeddedError, read_assignment, read_subscription
 from kbroker.protocol import decode_request, MalformedRequestError
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import request_schema
@@ -131,6 +132,12 @@ for key, version in REQUESTS:
                 decode_request(key, version, bytes(out[:at]) + count + bytes(out[at:]))
             except MalformedRequestError:
                 pass
+for version in range(4):
+    for read in read_subscription, read_assignment:
+        try:
+            read(bytes((0, version)) + b"\x7f\xff\xff\xff")
+        except EmbeddedError:
+            pass
 """
 
 

@@ -362,3 +362,17 @@ def test_no_topic_of_another_name_is_read(broker: KbrokerProcess) -> None:
         keys = {"key_type": 0, "coordinator_keys": names}
         answer = call_once(broker.port, FIND_COORDINATOR, 4, keys)
         assert [each["key"] for each in answer["coordinators"]] == names
+
+
+def test_a_subscription_that_lies_about_its_length(broker: KbrokerProcess) -> None:
+    """Nobody looks into it until a member of the next protocol comes."""
+    lie = [{"name": "range", "metadata": b"\0\1\x7f\xff\xff\xff"}]
+    with beside_healthy(broker), WireConnection(broker.port) as c:
+        member = c.call(JOIN, 9, joining("liars"))["member_id"]
+        joined = c.call(JOIN, 9, joining("liars", member, protocols=lie))
+        assert joined["error_code"] == 0
+        mine = [{"member_id": member, "assignment": lie[0]["metadata"]}]
+        synced = c.call(SYNC, 4, {"group_id": "liars", "generation_id": joined["generation_id"],
+                                  "member_id": member, "assignments": mine})  # fmt: skip
+        assert synced["error_code"] == 0
+        assert c.call(NEXT_HEARTBEAT, 1, beating("liars", "next", 0))["error_code"] != 0
