@@ -67,7 +67,7 @@ from kbroker.ext.posix cimport (
     strdup,
     timespec_t,
 )
-from kbroker.ext.sockets cimport thread_name
+from kbroker.ext.sockets cimport thread_hurries, thread_name
 
 cdef enum:
     GROUP_MAGIC = 0x4B424A47        # "KBJG"
@@ -348,6 +348,7 @@ cdef void* journal_flusher(void* argument) noexcept nogil:
     cdef int which
     cdef uint64_t sequence
     thread_name("kbroker-flush")
+    thread_hurries()
     while True:
         pthread_mutex_lock(&journal.lock)
         sleep_until_due(journal)

@@ -24,7 +24,7 @@ from kbroker.ext.response cimport flush_later, thread_free_caches
 from kbroker.ext.sockets cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP,
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, epoll_create1, epoll_ctl, epoll_event_t, epoll_wait, eventfd,
-    THREAD_NAME_BYTES, thread_name,
+    THREAD_NAME_BYTES, thread_hurries, thread_name,
 )
 from kbroker.ext.timer cimport wheel_advance, wheel_init, wheel_wait_ms
 
@@ -176,6 +176,7 @@ cdef void* thread_main(void* argument) noexcept nogil:
     cdef char name[THREAD_NAME_BYTES]
     snprintf(name, THREAD_NAME_BYTES, "kbroker-net-%d", <int> thread.index)
     thread_name(name)
+    thread_hurries()
     turn_begin(&thread.turns)
     while thread_turn(thread, events):
         pass

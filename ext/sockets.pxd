@@ -99,6 +99,9 @@ cdef extern from "threads.h" nogil:
     void thread_name(const char* name) noexcept
     enum:
         THREAD_NAME_BYTES
+    # This thread runs at once when it is woken, whatever computes beside it, like Python: it asks
+    # for short slices of the processor; its share stays the same. Older than Linux 6.12: nothing.
+    void thread_hurries() noexcept
     # Blocks every signal in this thread and what it starts: signals are the control plane's.
     void signals_block(void* old) noexcept
     void signals_restore(const void* old) noexcept
