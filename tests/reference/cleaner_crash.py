@@ -2,10 +2,10 @@
 
 Run with tests/support/killer.c in front of the C library:
 
-    python -m tests.reference.cleaner_crash KILLER FOLDER SEED RECOVERIES STATES
+    python -m tests.reference.cleaner_crash KILLER FOLDER SEED LENGTH RECOVERIES STATES
 
-FOLDER gets a log with a past of this SEED. For each step a copy of it is cleaned by a child that is
-ended right before that step; then a child that recovers it is ended at each of its steps too, as
+FOLDER gets a log with a past of this SEED and LENGTH. For each step a copy of it is cleaned by a
+child that is ended right before that step; then a child that recovers it is ended at each of its steps too, as
 long as there are fewer than RECOVERIES; then the log is opened to the end and compared: same end,
 same producers, the last value of each key, nothing left behind. Prints the number of steps. The
 folders as the deaths left them are kept under STATES, unless that is empty.
@@ -32,6 +32,7 @@ from tests.reference.cleaner_history import (
     RETENTION_MS,
     UNLIMITED,
     Clean,
+    End,
     History,
     Roll,
     random_steps,
@@ -65,14 +66,16 @@ def in_child(do: Callable[[], None]) -> int:
 
 
 class Crashes:
-    def __init__(self, killer: ctypes.CDLL, folder: Path, seed: int) -> None:
+    def __init__(self, killer: ctypes.CDLL, folder: Path, seed: int, length: int) -> None:
         self.killer, self.folder = killer, folder
         killer.call_hit.restype = ctypes.c_char_p
         log = open_log(folder, **SETTINGS)
         history = History(log, folder)
         history.segment_bytes = SETTINGS["segment_bytes"]
-        history.run(random_steps(seed, 60, small_maps=False))
-        history.run([Roll(), Clean(RETENTION_MS), *random_steps(seed + 1000, 40), Roll()])
+        history.run(random_steps(seed, length, small_maps=False))
+        history.run([Roll(), Clean(RETENTION_MS), *random_steps(seed + 1000, length)])
+        # Nothing is open, so that all of it can be cleaned.
+        history.run([*(End(producer, producer % 2 == 0) for producer in range(1, 5)), Roll()])
         self.now_ms = history.now_ms + 2 * RETENTION_MS
         self.checkpoint = history.checkpoint
         self.wanted = read_committed(log)
@@ -174,8 +177,8 @@ def sequences(log: Log) -> list[tuple[int, int, int]]:
 
 
 def main() -> None:
-    killer, folder, seed, recoveries, states = sys.argv[1:]
-    crashes = Crashes(ctypes.CDLL(killer), Path(folder), int(seed))
+    killer, folder, seed, length, recoveries, states = sys.argv[1:]
+    crashes = Crashes(ctypes.CDLL(killer), Path(folder), int(seed), int(length))
     if recoveries.startswith("fail:"):
         print(crashes.run_failing(int(recoveries.removeprefix("fail:"))))
     else:

@@ -12,9 +12,15 @@ import pytest
 
 from tests.support.tree import ROOT
 
+# Steps of the past before and after the cleaning that nobody disturbs.
+SHORT, LONG = 6, 20
 
-def crash(tmp_path: Path, seed: int, recoveries: int | str, states: Path | None = None) -> int:
+
+def crash(
+    tmp_path: Path, seed: int, length: int, recoveries: int | str, states: Path | None = None
+) -> int:
     """tests.reference.cleaner_crash: the number of steps."""
+    (tmp_path / "log").mkdir()
     killer = tmp_path / "killer.so"
     source = ROOT / "tests" / "support" / "killer.c"
     subprocess.run(
@@ -22,7 +28,8 @@ def crash(tmp_path: Path, seed: int, recoveries: int | str, states: Path | None 
     )
     told = subprocess.run(
         [sys.executable, "-m", "tests.reference.cleaner_crash", str(killer),
-         str(tmp_path / "log" / "topic-0"), str(seed), str(recoveries), str(states or "")],
+         str(tmp_path / "log" / "topic-0"), str(seed), str(length), str(recoveries),
+         str(states or "")],
         env=dict(os.environ, LD_PRELOAD=str(killer)), cwd=ROOT, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
@@ -31,19 +38,16 @@ def crash(tmp_path: Path, seed: int, recoveries: int | str, states: Path | None 
 
 
 def test_killed_at_every_step(tmp_path: Path) -> None:
-    (tmp_path / "log").mkdir()
-    assert crash(tmp_path, 3, 100) > 20
+    assert crash(tmp_path, 8, SHORT, 3) > 20
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_each_step_fails(tmp_path: Path, code: int) -> None:
-    (tmp_path / "log").mkdir()
-    assert crash(tmp_path, 3, f"fail:{code}") > 20
+    assert crash(tmp_path, 8, SHORT, f"fail:{code}") > 20
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(10, 30))
 def test_killed_at_every_step_of_a_longer_past(tmp_path: Path, seed: int) -> None:
-    (tmp_path / "log").mkdir()
-    assert crash(tmp_path, seed, 20) > 20
+    assert crash(tmp_path, seed, LONG, 5) > 40
