@@ -350,7 +350,8 @@ def main() -> None:
     found = measure(told.figure or list(FIGURES), told.system or list(SYSTEMS))
     if told.readme:
         command = "`python -m perf.groups --readme`"
-        where = f"{command} on {machine()}, load average before: {busy_before:.1f}."
+        where = f"{command} on {machine()}, at nice {os.nice(0)}, load average before: "
+        where += f"{busy_before:.1f}."
         replace_in_readme(f"{where}\n\n{table(found)}\n", "perf.groups")
 
 
