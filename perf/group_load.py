@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -19,7 +20,6 @@ OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 50
 GROUPS, TOPICS, PARTITIONS = 1_000, 10, 100
 COMMIT_PARTITIONS = 10  # of one commit, which is one batch
 OFFSET_FETCH, OFFSET_FETCH_VERSION = 9, 5
-LOADING = 14
 PAUSE_S = 0.005
 
 
@@ -78,18 +78,21 @@ def fill(process: BrokerProcess) -> None:
 def loaded_after(process: BrokerProcess, timeout_s: float) -> float:
     """Seconds until a group of each partition is answered for; the broker has just begun to."""
     begun = time.perf_counter()
-    left = {group_partition(group(n), OFFSETS_PARTITIONS): group(n) for n in range(GROUPS)}
+    groups = {group_partition(group(n), OFFSETS_PARTITIONS): group(n) for n in range(GROUPS)}
     with admin.connect(process.port) as sock:
-        while left:
-            for partition, name in list(left.items()):
-                body = wire.text(name) + struct.pack(">i", 0)
-                answer = admin.ask(sock, OFFSET_FETCH, OFFSET_FETCH_VERSION, body)
-                (code,) = struct.unpack(">h", answer[-2:])
-                if code == wire.NONE:
-                    del left[partition]
-                elif code not in {LOADING, *wire.NOT_YET}:
-                    raise RuntimeError(f"OffsetFetch: error {code}")
-            if time.perf_counter() - begun > timeout_s:
-                raise TimeoutError(f"{len(left)} partitions not loaded after {timeout_s:g} s")
-            time.sleep(PAUSE_S)
+        for name in groups.values():
+            while is_loading(sock, name):
+                if time.perf_counter() - begun > timeout_s:
+                    raise TimeoutError(f"not loaded after {timeout_s:g} s")
+                time.sleep(PAUSE_S)
     return time.perf_counter() - begun
+
+
+def is_loading(sock: socket.socket, name: str) -> bool:
+    """Whether the partition of a group is being read."""
+    body = wire.text(name) + struct.pack(">i", 0)
+    answer = admin.ask(sock, OFFSET_FETCH, OFFSET_FETCH_VERSION, body)
+    (code,) = struct.unpack(">h", answer[-2:])
+    if code not in {wire.NONE, *wire.NOT_YET}:
+        raise RuntimeError(f"OffsetFetch: error {code}")
+    return bool(code != wire.NONE)
