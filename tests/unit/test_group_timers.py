@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbroker.group.outcome import NOTHING, Now, Outcome
-from kbroker.group.partition import group_partition, java_string_hash
+from kbroker.group.partition import _kept_partition, group_partition, java_string_hash
 from kbroker.group.timers import Timers
 
 STEPS = st.lists(
@@ -66,3 +66,11 @@ def test_hash_is_javas(text: str, value: int) -> None:
 
 def test_the_smallest_hash_falls_on_partition_zero() -> None:
     assert group_partition("polygenelubricants", 50) == 0
+
+
+def test_long_group_ids_are_not_kept() -> None:
+    before = _kept_partition.cache_info().currsize
+    assert [group_partition("x" * 32_000 + str(n), 50) for n in range(3)] == [
+        java_string_hash("x" * 32_000 + str(n)) % 50 for n in range(3)
+    ]
+    assert _kept_partition.cache_info().currsize == before

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kbroker.group.partition import java_string_hash
+from kbroker.group.partition import KEPT_LENGTH_MAX_CHARS, java_string_hash
 
 _BUCKETS_MIN: Final = 16
 _KEPT: Final = 20_000
@@ -38,7 +38,11 @@ def copied_buckets(entries: int) -> int:
     return max(_BUCKETS_MIN, 1 << (int(entries / 0.75 + 1) - 1).bit_length())
 
 
-_hash = functools.lru_cache(maxsize=_KEPT)(java_string_hash)
+_kept_hash = functools.lru_cache(maxsize=_KEPT)(java_string_hash)
+
+
+def _hash(text: str) -> int:
+    return (_kept_hash if len(text) <= KEPT_LENGTH_MAX_CHARS else java_string_hash)(text)
 
 
 def _spread_string(text: str) -> int:
