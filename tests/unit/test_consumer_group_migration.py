@@ -269,3 +269,28 @@ def test_partitions_that_are_not_there_are_not_taken_over(shard, t):
     shard.join("new", "t")
     target = shard.group().target
     assert {p for mine in target.values() for p in mine.get(t, ())} == {0, 1, 2, 3}
+
+
+def test_who_cannot_be_fenced_yet_is_fenced_later(shard):
+    """With this one the group would become a classic one again, which cannot be written: what a
+    member sent with its first protocol, which was never selected, cannot be read."""
+    ranges = protocols("t", names=("range",))
+    odd = (("odd", b""), *ranges)
+    first = shard.classic_join("", odd)[0]["member_id"]
+    (joined,) = shard.classic_join(first, odd)
+    shard.classic_sync(first, joined["generation_id"], {})
+    second = shard.classic_join("", ranges)[0]["member_id"]
+    shard.classic_join(second, ranges)
+    generation = shard.classic_join(first, odd)[0]["generation_id"]
+    for one in (first, second):
+        shard.classic_sync(one, generation, {})
+    shard.join("new", "t")
+    shard.advance(30_000)
+    shard.classic_beat(first, generation)
+    shard.classic_beat(second, generation)
+    shard.advance(20_000)
+    assert shard.group().members.keys() == {first, second, "new"}
+    shard.classic_leave((first, None))
+    shard.advance(10_000)
+    assert shard.shard.groups["g"].members.keys() == {second}
+    assert isinstance(shard.shard.groups["g"], ClassicGroup)

@@ -7,13 +7,16 @@ join, sync: a classic member that was told to rejoin, or that joined, has not go
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
-from kbroker.errors import ErrorCode
+from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer.member import Member
-from kbroker.group.outcome import Now, Outcome
+from kbroker.group.outcome import NOTHING, Now, Outcome
 from kbroker.group.timers import Timers
+
+_log = logging.getLogger(__name__)
 
 SESSION: Final = "consumer session"
 REBALANCE: Final = "consumer rebalance"
@@ -22,6 +25,10 @@ SYNC: Final = "consumer sync"
 
 _RETRY_MS: Final = 500
 """When fencing could not be written, it is tried again so much later."""
+
+_REFUSED_RETRY_MS: Final = 10_000
+"""The same where the group could not do without it: members with whom it would have to become a
+classic group sent what cannot be read."""
 
 Fence = Callable[[str, str, str, int | None, Now], Outcome]
 """(group id, member id, why, the epoch it must still be in, now)"""
@@ -77,7 +84,12 @@ class Timeouts:
         epoch: int | None = None,
     ) -> None:
         def act(at: Now) -> Outcome:
-            outcome = self._fence(group_id, member_id, kind, epoch, at)
+            try:
+                outcome = self._fence(group_id, member_id, kind, epoch, at)
+            except ClientError as error:
+                _log.warning("Group %s: member %s stays: %s", group_id, member_id, error)
+                self._set(kind, group_id, member_id, _REFUSED_RETRY_MS, at, epoch)
+                return NOTHING
 
             def then(error: ErrorCode) -> Outcome | None:
                 if error:
