@@ -28,6 +28,7 @@ from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
 from kbroker.ext.engine import FRAME_BYTES_MAX
 from kbroker.ext.log import Log
 from kbroker.files import DirectoryLock
+from kbroker.group.consumer.assignors import ASSIGNORS, assignor_named
 from kbroker.metadata import registration
 from kbroker.metadata.builders import Listener
 from kbroker.metadata.features import SUPPORTED
@@ -130,6 +131,11 @@ class Broker:
         ignored = ignored_line(self.config)
         if ignored is not None:
             _LOG.warning("%s", ignored)
+        told = self.config.value("group.consumer.assignors")
+        unknown = [one for one in told if not assignor_named(one)] if isinstance(told, list) else []
+        if unknown:
+            _LOG.warning("group.consumer.assignors: %s passed over; there are: %s",
+                         ", ".join(unknown), ", ".join(ASSIGNORS))  # fmt: skip
         if not self.config.durable:
             _LOG.warning(
                 "kbroker.durability=page-cache: a power cut may take back what was acknowledged"

@@ -175,6 +175,7 @@ def test_a_file_of_settings_is_read(place: Path, tmp_path: Path) -> None:
     file.write_text(
         f"log.dirs={place}\nlisteners=PLAINTEXT://127.0.0.1:0\nnum.partitions=5\n"
         "kbroker.durability=page-cache\nauto.create.topics.enable=true\n"
+        "group.consumer.assignors=range,org.example.Own\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "kbroker.cli", "start", "--config", str(file)],
@@ -188,6 +189,7 @@ def test_a_file_of_settings_is_read(place: Path, tmp_path: Path) -> None:
     process.terminate()
     _, said = process.communicate(timeout=LIMIT_S)
     assert "a power cut may take back" in said
+    assert "assignors: org.example.Own passed over; there are: uniform, range" in said
 
 
 def test_the_broker_process_is_free_of_the_command_line(place: Path) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from kbroker.errors import BugError
 from kbroker.group.classic.requests import HeartbeatRequest, JoinRequest, SyncRequest
 from kbroker.group.consumer import classic_members
-from kbroker.group.consumer.assignors import ASSIGNORS, Assignor
+from kbroker.group.consumer.assignors import ASSIGNORS, Assignor, assignor_named
 from kbroker.group.consumer.describe import NOT_ASKED, describe_group
 from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.heartbeat import Heartbeat, heartbeat
@@ -30,11 +29,6 @@ from kbroker.group.shard import Shard
 from kbroker.uuids import random_uuid, uuid_text
 
 _log = logging.getLogger(__name__)
-
-_CLASSES: Final = {
-    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
-    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
-}
 
 
 def _new_member_id() -> str:
@@ -90,11 +84,9 @@ class ConsumerProtocol:
         return group if isinstance(group, ConsumerGroup) else None
 
     def assignor_names(self) -> list[str]:
-        """Assignors that members may ask for; the first is the default. Java classes of users
-        cannot run here."""
+        """Assignors that members may ask for; the first is the default."""
         told = self.shard.settings.group_consumer_assignors
-        names = [_CLASSES.get(name, name) for name in told]
-        return [name for name in names if name in ASSIGNORS] or list(ASSIGNORS)
+        return [name for one in told if (name := assignor_named(one))] or list(ASSIGNORS)
 
     def assignor(self, name: str) -> Assignor:
         """The assignor of that name; the default where it is not allowed any more."""

@@ -19,4 +19,17 @@ Assignor = Callable[[GroupSpec], dict[str, Assignment]]
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
 
-__all__ = ["ASSIGNORS", "Assignment", "Assignor", "GroupSpec", "MemberSpec"]
+_CLASSES: Final = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+def assignor_named(told: str) -> str | None:
+    """The name of an assignor that is told by name or by Kafka's class; None for a Java class of
+    a user, which cannot run here."""
+    name = _CLASSES.get(told, told)
+    return name if name in ASSIGNORS else None
+
+
+__all__ = ["ASSIGNORS", "Assignment", "Assignor", "GroupSpec", "MemberSpec", "assignor_named"]
