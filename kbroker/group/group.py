@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kbroker.group.outcome import CoordinatorRecord, Now
 
@@ -13,11 +13,20 @@ ClientError, which refuses the whole commit, where the partition was given to it
 its own (KIP-1251)."""
 
 
-class OffsetExpiry(Protocol):
-    """When an offset of a group is old: Kafka's rule for the group's kind and state."""
+class OffsetExpiry(NamedTuple):
+    """When an offset of a group is old: the retention after its commit or, where given, after
+    `since_ms`; an offset for which an old client gave a time of its own, at that."""
+
+    since_ms: int | None = None
 
     def is_expired(self, commit_ms: int, expire_ms: int, now_ms: int, retention_ms: int) -> bool:
         """Whether an offset committed at `commit_ms` has expired (wall ms; expire_ms -1: none)."""
+        if expire_ms >= 0:
+            return now_ms >= expire_ms
+        return now_ms - (commit_ms if self.since_ms is None else self.since_ms) >= retention_ms
+
+
+SINCE_COMMIT: Final = OffsetExpiry()
 
 
 class Group(Protocol):

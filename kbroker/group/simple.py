@@ -10,21 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.group.group import OffsetExpiry
+from kbroker.group.group import SINCE_COMMIT, OffsetExpiry
 from kbroker.group.outcome import CoordinatorRecord, Now
 from kbroker.metadata.records.classic_group import GroupMetadataKey
-
-
-class ByCommitTime:
-    """An offset expires `retention_ms` after its commit, or when it was told to."""
-
-    @staticmethod
-    def is_expired(commit_ms: int, expire_ms: int, now_ms: int, retention_ms: int) -> bool:
-        """Whether it has expired."""
-        return now_ms >= expire_ms if expire_ms >= 0 else now_ms - commit_ms >= retention_ms
-
-
-_BY_COMMIT_TIME = ByCommitTime()
 
 
 class SimpleGroup:
@@ -72,7 +60,7 @@ class SimpleGroup:
         pass
 
     def offset_expiry(self) -> OffsetExpiry:
-        return _BY_COMMIT_TIME
+        return SINCE_COMMIT
 
     def described(self) -> dict[str, Any]:
         """As DescribeGroups tells it."""

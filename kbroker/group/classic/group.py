@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kbroker.errors import BugError, ClientError, ErrorCode
 from kbroker.group.classic.member import Member
 from kbroker.group.classic.requests import Protocols
 from kbroker.group.classic.subscription import topics_of
 from kbroker.group.classic.votes import winner
-from kbroker.group.group import OffsetExpiry
+from kbroker.group.group import SINCE_COMMIT, OffsetExpiry
 from kbroker.group.outcome import CoordinatorRecord, Now, Reply
 from kbroker.group.timers import Timers
 from kbroker.metadata.records.classic_group import GroupMetadataKey
@@ -37,18 +37,6 @@ _BEFORE: Final = {
     State.STABLE: {State.COMPLETING},
     State.DEAD: set(State),
 }
-
-
-class ExpiresAfter(NamedTuple):
-    """Offsets expire a retention after their commit or, where given, after `since_ms`."""
-
-    since_ms: int | None = None
-
-    def is_expired(self, commit_ms: int, expire_ms: int, now_ms: int, retention_ms: int) -> bool:
-        """By the offset's own expiry where an old client gave one, else by the retention."""
-        if expire_ms >= 0:
-            return now_ms >= expire_ms
-        return now_ms - (commit_ms if self.since_ms is None else self.since_ms) >= retention_ms
 
 
 class ClassicGroup:
@@ -337,11 +325,11 @@ class ClassicGroup:
         """Kafka's rule (KIP-211): of an empty group once it has been empty for the retention; of
         a stable one, and of a group that never had members, the retention after the commit."""
         if self.protocol_type is None:
-            return ExpiresAfter()
+            return SINCE_COMMIT
         if self.state is State.EMPTY:
-            return ExpiresAfter(self.changed_ms)
+            return OffsetExpiry(self.changed_ms)
         if self.state is State.STABLE and self.topics is not None:
-            return ExpiresAfter()
+            return SINCE_COMMIT
         return None
 
     def tombstones(self) -> Sequence[CoordinatorRecord]:

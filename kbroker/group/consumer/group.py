@@ -15,7 +15,7 @@ from kbroker.group.consumer.assignors import Assignment
 from kbroker.group.consumer.assignors.order import string_order
 from kbroker.group.consumer.member import Member, MemberState, Partitions
 from kbroker.group.consumer.subscription import Subscriptions
-from kbroker.group.group import CommitCheck, OffsetExpiry
+from kbroker.group.group import SINCE_COMMIT, CommitCheck, OffsetExpiry
 from kbroker.group.outcome import CoordinatorRecord, Now
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -28,13 +28,6 @@ class ResolvedRegex(NamedTuple):
     topics: frozenset[str]
     version: int
     timestamp_ms: int
-
-
-class _SinceCommit:
-    """Offsets of topics that nobody subscribes to any more expire so long after their commit."""
-
-    def is_expired(self, commit_ms: int, expire_ms: int, now_ms: int, retention_ms: int) -> bool:
-        return now_ms >= (expire_ms if expire_ms >= 0 else commit_ms + retention_ms)
 
 
 class ConsumerGroup:
@@ -147,7 +140,8 @@ class ConsumerGroup:
         """A commit keeps no member of this protocol alive: only heartbeats do."""
 
     def offset_expiry(self) -> OffsetExpiry | None:
-        return _SinceCommit()
+        """Of topics that nobody subscribes to any more."""
+        return SINCE_COMMIT
 
     def tombstones(self) -> Sequence[CoordinatorRecord]:
         return records.group_tombstones(self.group_id, self.members, self.regexes)
