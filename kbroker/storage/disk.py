@@ -19,6 +19,7 @@ which the control thread writes.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 import os
@@ -238,11 +239,10 @@ def _margin(room: Room, grown: int) -> int:
 
 
 def _folder_bytes(folder: Path) -> int:
-    """Bytes of the files in a folder; one that goes meanwhile has none."""
+    """Bytes of the files in a folder; what goes meanwhile, a file or the folder, has none."""
     total = 0
-    try:
+    with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(folder):
-            total += entry.stat(follow_symlinks=False).st_size
-    except FileNotFoundError:
-        pass
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat(follow_symlinks=False).st_size
     return total

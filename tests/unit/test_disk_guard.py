@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kbroker.clock import FakeClock
 from kbroker.errors import DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
-from kbroker.storage.disk import DiskGuard, DiskLimits
+from kbroker.storage.disk import DiskGuard, DiskLimits, _folder_bytes
 from kbroker.storage.manager import LogManager, Opening, PartitionSpec
 from tests.support.logs import CONFIG, batch
 
@@ -228,3 +229,14 @@ def test_what_may_go_is_closed_and_durable(tmp_path: Path) -> None:
     assert oldest_closed(log) == (1_000, 1)
     log.close()
     assert oldest_closed(log) is None
+
+
+def test_a_file_that_goes_while_they_are_counted_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(b"1234")
+    entries = list(os.scandir(tmp_path))
+    (tmp_path / entries[0].name).unlink()
+    monkeypatch.setattr(os, "scandir", lambda folder: entries)
+    assert _folder_bytes(tmp_path) == 8
