@@ -26,6 +26,7 @@ def test_target(name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_target_for_long(name: str, seed: int) -> None:
