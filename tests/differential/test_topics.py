@@ -83,6 +83,7 @@ def test_create_with_colliding_names(s: Script, version: int) -> None:
 
 @same((2, 5, 7))
 def test_create_internal(s: Script, version: int) -> None:
+    s.until_coordinator(0)  # another test may have had a group on one of the two
     create(s, version, asked("__cluster_metadata"), validate_only=True)
     create(s, version, asked("__consumer_offsets"), validate_only=True)
 
