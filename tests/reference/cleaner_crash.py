@@ -5,10 +5,10 @@ Run with tests/support/killer.c in front of the C library:
     python -m tests.reference.cleaner_crash KILLER FOLDER SEED LENGTH RECOVERIES STATES
 
 FOLDER gets a log with a past of this SEED and LENGTH. For each step a copy of it is cleaned by a
-child that is ended right before that step; then a child that recovers it is ended at each of its steps too, as
-long as there are fewer than RECOVERIES; then the log is opened to the end and compared: same end,
-same producers, the last value of each key, nothing left behind. Prints the number of steps. The
-folders as the deaths left them are kept under STATES, unless that is empty.
+child that is ended right before that step; then a child that recovers it is ended at each of its
+steps too, as long as there are fewer than RECOVERIES; then the log is opened to the end and
+compared: same end, same producers, the last value of each key, nothing left behind. Prints the
+number of steps. The folders as the deaths left them are kept under STATES, unless that is empty.
 
 With an errno for RECOVERIES, written as `fail:ERRNO`, the step fails instead. A full disk (ENOSPC)
 leaves the log as it was, and the next try ends well; any other error may take the log offline.
