@@ -46,6 +46,7 @@ LOADING, ACTIVE, FAILED = "loading", "active", "failed"
 ROOM_WAIT_MS: Final = 500
 """How long an append may hold up the control thread while the disk hangs."""
 
+_HANGS: Final = ErrorCode.REQUEST_TIMED_OUT
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What the coordinator answers in the place of an error of the log, as Apache Kafka does.
 _TRANSLATED: Final = {
@@ -204,8 +205,8 @@ class GroupCoordinator:
         self._due_ms: int | None = None
         self._opened_ms = 0
         self._stopped = False
-        self._hangs = False
-        """The last append found a disk that hangs: the next one does not wait for it."""
+        self._last_error = ErrorCode.NONE
+        """Of the last append: the same is told once, and a disk that hangs is waited for once."""
 
     # ---- the partitions
 
@@ -409,13 +410,12 @@ class GroupCoordinator:
             log.append(
                 batch,
                 leader_epoch=log.leader_epoch,
-                room_wait_ms=0 if self._hangs else ROOM_WAIT_MS,
+                room_wait_ms=0 if self._last_error is _HANGS else ROOM_WAIT_MS,
             )
         except (ClientError, DiskError, OSError) as error:
-            hangs = isinstance(error, ClientError) and error.code == ErrorCode.REQUEST_TIMED_OUT
-            if not (hangs and self._hangs):
+            last, self._last_error = self._last_error, code_of(error)
+            if self._last_error is not last:
                 _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
-            self._hangs = hangs
             return coordinator_code(error)
         except (RecordError, ValueError) as error:  # a string over 32,767 bytes
             _LOG.warning("__consumer_offsets-%d has no record for that: %s", slot.partition, error)
@@ -423,7 +423,7 @@ class GroupCoordinator:
         except Exception:
             _LOG.exception("__consumer_offsets-%d takes no record", slot.partition)
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        self._hangs = False
+        self._last_error = ErrorCode.NONE
         self._appends += 1
         slot.appended = self._appends
         return ErrorCode.NONE

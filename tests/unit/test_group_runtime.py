@@ -124,6 +124,25 @@ def test_a_disk_that_hangs_is_waited_for_once(groups, monkeypatch):
     assert waits[0] > 0 and waits[1:] == [0, 0]
 
 
+def test_a_full_disk_is_told_once(groups, monkeypatch, caplog):
+    kind = type(groups.log("__consumer_offsets"))
+    append, full = kind.append, [True, True, True, False, True]
+
+    def refuse(log, *args, **kwargs):
+        if full.pop(0):
+            raise DiskError("x", OSError(28, "full"))
+        return append(log, *args, **kwargs)
+
+    monkeypatch.setattr(kind, "append", refuse)
+    partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": None}
+    for told in (1, 1, 1, 1, 2):
+        groups.call(
+            ApiKey.OFFSET_COMMIT, 8, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+            topics=[{"name": "a", "partitions": [partition]}],
+        )  # fmt: skip
+        assert caplog.text.count("takes no record") == told
+
+
 def test_expiry_gives_way_to_requests(control_with):
     control = control_with(offsets_retention_minutes="1")
     control.create("big")
