@@ -246,8 +246,9 @@ cdef int log_replace(Log* log, int32_t first, int32_t n, Segment* s,
         error = error or failed
         log.retired[log.retired_count] = log.segments[i]
         log.retired_count += 1
-    failed = segment_place(s)
-    error = error or failed
+    # As long as an old file has its name the new ones stay .swap: recovery then completes this,
+    # where two segments would overlap.
+    error = error or segment_place(s)
     log.segments[first] = s
     for i in range(first + 1, log.count - n + 1):
         log.segments[i] = log.segments[i + n - 1]
