@@ -68,8 +68,9 @@ class Outcome(NamedTuple):
     response: for the request's own reply, once the records are durable; None where the reply was
               kept to be called later, or was called already.
     then:     called once, after the append and the replay with NONE, or with the error that kept
-              the records from being appended (nothing was replayed then). What it answers is done
-              after it. Replies that it calls wait for the records like `response`.
+              the records from being appended, as clients are told it (nothing was replayed then).
+              What it answers is done after it. Replies that it calls wait for the records like
+              `response`.
     Where the append fails and there is a `response`, the request gets the error in its place.
     """
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Response
+from kbroker.group.runtime import coordinator_code
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
 from kbroker.group.topics import TopicInfo
@@ -123,7 +124,9 @@ class Coordinator:
 
     def apply(self, outcome: Outcome, answer: Answer | None) -> None:
         """Append, replay, answer: the contract of `Outcome`."""
-        error = self.append_error if outcome.records else ErrorCode.NONE
+        error = ErrorCode.NONE
+        if self.append_error and outcome.records:
+            error = coordinator_code(ClientError(self.append_error))
         if not error:
             self.log.extend(outcome.records)
             for record in outcome.records:

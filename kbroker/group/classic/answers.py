@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from kbroker.errors import ErrorCode
 from kbroker.group.classic.group import ClassicGroup
 from kbroker.group.classic.member import Member
 from kbroker.group.outcome import Response
-
-_NOT_AVAILABLE: Final = (
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.REQUEST_TIMED_OUT,
-)
-_NOT_COORDINATOR: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
-_TOO_LARGE: Final = (
-    ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.INVALID_FETCH_SIZE,
-)
-
-
-def append_error(error: ErrorCode) -> ErrorCode:
-    """What a member is told when the group could not be written."""
-    if error in _NOT_AVAILABLE:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error in _NOT_COORDINATOR:
-        return ErrorCode.NOT_COORDINATOR
-    return ErrorCode.UNKNOWN_SERVER_ERROR if error in _TOO_LARGE else error
 
 
 def join_error(error: ErrorCode, member_id: str = "") -> Response:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kbroker.errors import BugError, ErrorCode
-from kbroker.group.classic.answers import append_error, join_error, joined, joined_as
+from kbroker.group.classic.answers import join_error, joined, joined_as
 from kbroker.group.classic.group import ClassicGroup, State
 from kbroker.group.classic.member import Identity, Member
 from kbroker.group.classic.rebalance import Rebalance
@@ -71,7 +71,7 @@ class Joins:
                 for member in group.members.values():
                     join = group.take_join(member)
                     if join is not None:
-                        join(join_error(append_error(error)))
+                        join(join_error(error))
 
         return Outcome([*tombstones, self._records.of_new(group)], outcome.response, then)
 
@@ -218,7 +218,7 @@ class Joins:
             new.session_timeout_ms = old.session_timeout_ms
             new.rebalance_timeout_ms = old.rebalance_timeout_ms
             self._replace(group, new, old.member_id, now)
-            join(joined(group, "", leader) | {"error_code": append_error(error)})
+            join(joined(group, "", leader) | {"error_code": error})
         elif version >= _FIRST_WITH_SKIP_ASSIGNMENT:
             leads = group.leader == new.member_id
             join({**joined_as(group, new), "skip_assignment": leads})

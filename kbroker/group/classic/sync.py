@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from kbroker.errors import ErrorCode
-from kbroker.group.classic.answers import append_error, sync_error, synced
+from kbroker.group.classic.answers import sync_error, synced
 from kbroker.group.classic.group import ClassicGroup, State
 from kbroker.group.classic.rebalance import Rebalance
 from kbroker.group.classic.replay import GroupRecords
@@ -55,8 +55,7 @@ class Syncs:
         if group.state is not State.COMPLETING or group.generation != generation:
             return None
         if error:
-            told = append_error(error)
-            self._rebalance.fail_syncs(group, told, now)
+            self._rebalance.fail_syncs(group, error, now)
             reason = f"the assignments could not be written: {error.name}"
             return self._rebalance.prepare(group, reason, now)
         for name, assignment in assignments.items():
