@@ -227,21 +227,24 @@ def state_of(connection: WireConnection, group: str) -> str:
 
 def test_a_leader_that_never_syncs(broker: KbrokerProcess) -> None:
     """Who waits for it is told to rejoin when its rebalance time is over."""
-    body = {"session_timeout": 6000, "rebalance_timeout": 500}
+    body = {"session_timeout": 6000, "rebalance_timeout": 3000}
     with beside_healthy(broker), WireConnection(broker.port) as leader, \
             WireConnection(broker.port) as follower:  # fmt: skip
-        ids = [each.call(JOIN, 9, joining("unsynced", **body))["member_id"]
-               for each in (leader, follower)]  # fmt: skip
-        asked = [each.send(JOIN, 9, joining("unsynced", member, **body))
-                 for each, member in zip((leader, follower), ids, strict=True)]  # fmt: skip
-        first = leader.receive(JOIN, 9, asked[0])
-        if len(first["members"]) < 2:  # it was alone for a moment
-            again = leader.send(JOIN, 9, joining("unsynced", ids[0], **body))
-            first = leader.receive(JOIN, 9, again)
-        second = follower.receive(JOIN, 9, asked[1])
-        assert first["generation_id"] == second["generation_id"]
-        waits = {"group_id": "unsynced", "generation_id": second["generation_id"],
-                 "member_id": ids[1], "assignments": []}  # fmt: skip
+        a, b = (c.call(JOIN, 9, joining("unsynced", **body))["member_id"]
+                for c in (leader, follower))  # fmt: skip
+        assert leader.call(JOIN, 9, joining("unsynced", a, **body))["leader"] == a
+        mine = {"group_id": "unsynced", "generation_id": 1, "member_id": a}
+        assert leader.call(SYNC, 4, mine | {"assignments": []})["error_code"] == 0
+        asked = follower.send(JOIN, 9, joining("unsynced", b, **body))
+
+        def is_told() -> bool:
+            return bool(leader.call(HEARTBEAT, 4, mine)["error_code"] == REBALANCE)
+
+        wait_for("a rebalance", is_told, 3)
+        first = leader.call(JOIN, 9, joining("unsynced", a, **body))
+        second = follower.receive(JOIN, 9, asked)
+        assert first["generation_id"] == second["generation_id"] == 2
+        waits = {"group_id": "unsynced", "generation_id": 2, "member_id": b, "assignments": []}
         answer = follower.call(SYNC, 4, waits)
         assert answer["error_code"] in (REBALANCE, UNKNOWN_MEMBER), answer
 
