@@ -32,6 +32,8 @@ PARTITIONS_PER_REQUEST_MAX_COUNT: Final = 10_000
 # Member ids of one classic group that were given out and not joined with yet (KIP-394). Apache
 # Kafka has no bound but their session timeout; a group's real members join within a round trip.
 PENDING_MEMBERS_MAX_COUNT: Final = 10_000
+# The same where ids are long, as a client may make its own up to 32 KiB.
+PENDING_MEMBERS_MAX_CHARS: Final = 4_000_000
 
 # Requests whose answers wait for something to happen: members that join, or wait for the leader.
 PARKED_REQUESTS_MAX_COUNT: Final = 100_000

@@ -7,9 +7,10 @@ without members and without offsets goes with its last one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from kbroker.errors import ErrorCode
 from kbroker.group.committed import NO_TOPIC_ID, CommittedOffsets, topic_id_of, unpack
 from kbroker.group.group import OffsetExpiry
 from kbroker.group.outcome import CoordinatorRecord, Outcome
@@ -22,13 +23,21 @@ _OFFSETS_AT_A_TIME: Final = 10_000
 _RECORDS_PER_BATCH: Final = 1_000
 
 
-def chain(records: Sequence[CoordinatorRecord]) -> Outcome:
-    """Records that need not go together, in batches that every topic setting allows."""
+def chain(
+    records: Sequence[CoordinatorRecord], failed: Callable[[], None] | None = None
+) -> Outcome:
+    """Records that need not go together, in batches that every topic setting allows. `failed` is
+    called where one could not be appended; those behind it are not tried."""
     rest = records[_RECORDS_PER_BATCH:]
-    return Outcome(
-        records[:_RECORDS_PER_BATCH],
-        then=(lambda error: None if error else chain(rest)) if rest else None,
-    )
+
+    def then(error: ErrorCode) -> Outcome | None:
+        if error != ErrorCode.NONE:
+            if failed is not None:
+                failed()
+            return None
+        return chain(rest, failed) if rest else None
+
+    return Outcome(records[:_RECORDS_PER_BATCH], then=then)
 
 
 def expired(  # noqa: PLR0917

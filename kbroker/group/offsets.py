@@ -7,6 +7,7 @@ here a topic is a name with the id that holds now.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from kbroker.errors import ClientError, ErrorCode
@@ -30,6 +31,8 @@ _VERSION_WITH_EXPIRY: Final = 1
 _FIRST_WITH_GROUP_NOT_FOUND: Final = 9
 _INVALID: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 _EXPIRY_TIMER: Final = "offset expiry"
+_DROP_TIMER: Final = "offsets of deleted topics"
+_DROP_AGAIN_MS: Final = 10_000
 
 
 class PartitionCommit(NamedTuple):
@@ -233,8 +236,18 @@ class Offsets:
     def _loaded(self, now: Now) -> Outcome:
         """Look for what has expired from now on; drop offsets of topics that are gone by now."""
         self._schedule(now)
-        gone = orphans(self._shard, self.committed, self.pending)
-        return chain([tombstone(*key) for key in gone])
+        return self._drop_orphans(now)
+
+    def _drop_orphans(self, now: Now) -> Outcome:
+        return self._drop(orphans(self._shard, self.committed, self.pending), now)
+
+    def _drop(self, keys: Iterable[Key], now: Now) -> Outcome:
+        """Drop offsets of topics that are gone; what the disk does not take is tried again."""
+        records = [tombstone(*key) for key in keys]
+        again_ms = now.monotonic_ms + _DROP_AGAIN_MS
+        timers = self._shard.timers
+        failed = partial(timers.schedule, _DROP_TIMER, again_ms, self._drop_orphans)
+        return chain(records, failed) if records else NOTHING
 
     def _schedule(self, now: Now) -> None:
         interval = self._shard.settings.offsets_retention_check_interval_ms
@@ -263,7 +276,7 @@ class Offsets:
         }
         gone = frozenset(names)
         keys.update(dict.fromkeys(key for key in self.pending if key[1] in gone))
-        return chain([tombstone(*key) for key in keys]) if keys else NOTHING
+        return self._drop(keys, now)
 
     # ---- the fold
 

@@ -119,7 +119,6 @@ class ControlThread:
             self._mailbox.run(self._clock)
             self._run_timers(caught_up_ms)
             if self._clock.monotonic_ms() >= next_tick_ms:
-                self._pass_on()
                 self._do_chores()
                 next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
 
@@ -148,6 +147,7 @@ class ControlThread:
 
     def _do_chores(self) -> None:
         try:
+            self._pass_on()
             self._chores()
         except Exception:
             _LOG.exception("a chore of the control thread failed")

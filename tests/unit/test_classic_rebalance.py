@@ -8,7 +8,7 @@ import pytest
 
 from kbroker.errors import ErrorCode
 from kbroker.group.settings import GroupSettings
-from kbroker.limits import PENDING_MEMBERS_MAX_COUNT
+from kbroker.limits import PENDING_MEMBERS_MAX_CHARS, PENDING_MEMBERS_MAX_COUNT
 from tests.support.classic import (
     BOTH,
     DELAY_MS,
@@ -343,6 +343,13 @@ def test_a_group_that_is_too_large_when_loaded_is_brought_down_to_size() -> None
     c.pass_ms(REBALANCE_MS)
     assert [answer["generation_id"] for answer in answers[:2]] == [2, 2]
     assert set(c.group.members) == set(names[:2])
+
+
+def test_long_ids_are_fewer() -> None:
+    c = Classic()
+    for number in range(300):
+        c.id_of(client_id=f"{number:032000}")
+    assert sum(map(len, c.group.pending)) <= PENDING_MEMBERS_MAX_CHARS
 
 
 def test_a_flood_of_joins_drives_out_its_own() -> None:

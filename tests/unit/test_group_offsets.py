@@ -201,6 +201,22 @@ def test_the_topic_takes_its_offsets_along(groups):
     assert fetched(groups) == {("b", 0): 2}
 
 
+def test_a_full_disk_keeps_the_offsets_of_a_deleted_topic_only_for_a_while(groups, monkeypatch):
+    commit(groups, p0=1)
+    with monkeypatch.context() as full:
+        full.setattr(type(groups.log("__consumer_offsets")), "append", _no_room)
+        groups.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "a"}])
+    groups.create("a")
+    groups.clock.advance(10_000)
+    groups.services.groups.run_due(groups.clock.monotonic_ms())
+    restarted(groups)
+    assert fetched(groups) == {} and listed(groups) == []
+
+
+def _no_room(*args, **kwargs):
+    raise DiskError("x", OSError(28, "full"))
+
+
 def restarted(control):
     """Fold the logs into new coordinators."""
     control.services.groups.close()

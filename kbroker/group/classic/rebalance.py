@@ -17,7 +17,7 @@ from kbroker.group.classic.member import Member
 from kbroker.group.classic.replay import GroupRecords
 from kbroker.group.outcome import NOTHING, Now, Outcome
 from kbroker.group.shard import Shard
-from kbroker.limits import PENDING_MEMBERS_MAX_COUNT
+from kbroker.limits import PENDING_MEMBERS_MAX_CHARS, PENDING_MEMBERS_MAX_COUNT
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
@@ -48,7 +48,8 @@ class Rebalance:
 
         A client that floods the group with such requests drives out its own earlier ones.
         """
-        if len(group.pending) >= PENDING_MEMBERS_MAX_COUNT:
+        most = min(PENDING_MEMBERS_MAX_COUNT, PENDING_MEMBERS_MAX_CHARS // len(member_id))
+        while len(group.pending) >= most:
             self.forget_pending(group, next(iter(group.pending)))
         group.pending[member_id] = None
         over = functools.partial(self._pending_over, group, member_id)
