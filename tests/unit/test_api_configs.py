@@ -184,7 +184,7 @@ def test_settings_are_changed_one_by_one(control, version):
         (("retention.ms", SET, "-5"), 40),
         (("retention.ms", SET, None), 42),
         (("retention.ms", 9, "1"), 42),
-        (("retention.ms", SET, "9" * 40_000), 40),
+        (("retention.ms", SET, "9" * 30_000), 40),
         (("remote.storage.enable", SET, "true"), 40),
     ],
 )

@@ -191,7 +191,7 @@ def test_a_muted_connection_is_not_read_for_its_time():
         assert client.receive() == (1, body)
         client.send(handlers.ECHO, 3)
         assert [client.receive()[0] for _ in range(2)] == [2, 3]
-        assert time.monotonic() - began >= 0.2
+        assert time.monotonic() - began >= 0.198  # the wheel counts whole milliseconds
 
 
 # ---- the control lane -------------------------------------------------------------------------
