@@ -57,6 +57,7 @@ LONG_MAX: Final = 2**63 - 1
 INT_MAX: Final = 2**31 - 1
 
 _INTEGER_BITS: Final = {SHORT: 16, INT: 32, LONG: 64}
+_LONG_DIGITS_MAX: Final = 19
 
 
 class Check(NamedTuple):
@@ -240,9 +241,13 @@ def parse_type(name: str, kind: Type, text: str | None) -> Value:
 def _parse_integer(name: str, kind: Type, text: str) -> int:
     bound = 1 << (_INTEGER_BITS[kind] - 1)
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isascii() and digits.isdigit()) or not -bound <= int(text) < bound:
-        raise invalid(name, text, f"Not a number of type {kind.name}")
-    return int(text)
+    if digits.isascii() and digits.isdigit():
+        digits = digits.lstrip("0") or "0"
+        if len(digits) <= _LONG_DIGITS_MAX:  # int() takes time and offence at thousands
+            value = int(digits) if text[0] != "-" else -int(digits)
+            if -bound <= value < bound:
+                return value
+    raise invalid(name, text, f"Not a number of type {kind.name}")
 
 
 def format_value(value: Value) -> str | None:
