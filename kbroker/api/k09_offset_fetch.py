@@ -13,16 +13,18 @@ Version notes:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
 from kbroker.group.offsets import Fetch
 from kbroker.group.outcome import Now, Outcome, Reply
-from kbroker.group.rooms import Rooms
 from kbroker.group.runtime import Call
 from kbroker.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker.group.rooms import Rooms
 
 _FIRST_WITH_TOP_ERROR: Final = 2
 _FIRST_WITH_GROUPS: Final = 8

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import ipaddress
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.group.classic.requests import JoinRequest
 from kbroker.group.outcome import Now, Outcome, Reply
-from kbroker.group.rooms import Rooms
 from kbroker.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker.group.rooms import Rooms
 
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
 _MILLISECOND: Final = timedelta(milliseconds=1)

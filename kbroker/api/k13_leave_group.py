@@ -9,16 +9,17 @@ Version notes:
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
-from kbroker.group.classic.leave import answer
 from kbroker.group.classic.requests import LeaveRequest, LeavingMember
 from kbroker.group.outcome import Now, Outcome, Reply
-from kbroker.group.rooms import Rooms
 from kbroker.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker.group.rooms import Rooms
 
 _FIRST_WITH_MEMBERS: Final = 3
 
@@ -39,7 +40,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
     if code != ErrorCode.UNKNOWN_MEMBER_ID or not hasattr(request, "members"):
         return {"error_code": code}
     members = _asked(request).members
-    return {"members": [answer(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in members]}
+    return {"members": [member.answer(ErrorCode.UNKNOWN_MEMBER_ID) for member in members]}
 
 
 @register(ApiKey.LEAVE_GROUP, 0, 5, failed=_failed)

@@ -10,16 +10,18 @@ Version notes:
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.authorized import GROUP_OPERATIONS
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
 from kbroker.group.outcome import Now, Outcome, Reply
-from kbroker.group.rooms import Rooms
 from kbroker.group.runtime import Call
 from kbroker.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker.group.rooms import Rooms
 
 _DEAD: Final = "Dead"
 _FIRST_WITH_NOT_FOUND: Final = 6

@@ -15,7 +15,7 @@ from kbroker.api.context import Context, uuid_bytes
 from kbroker.api.k11_join_group import java_address
 from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.group.consumer.heartbeat import Heartbeat
+from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.migration import Client
 from kbroker.protocol import ApiKey
 

@@ -56,8 +56,10 @@ def _encode_commit(
     )
 
 
-class Decoder:
-    """Reads the records of one partition and tells what it passes over, within bounds."""
+class Records:
+    """Writes and reads the records of one partition; tells what it passes over, within bounds."""
+
+    encode = staticmethod(encode)
 
     def __init__(self, partition: int) -> None:
         self._partition = partition

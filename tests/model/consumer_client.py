@@ -6,8 +6,8 @@ import uuid
 from typing import Any
 
 from kbroker.errors import ErrorCode
-from kbroker.group.consumer.heartbeat import Heartbeat
 from kbroker.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.migration import Client as Sender
 from kbroker.group.outcome import Now, Outcome, Reply
 from tests.model.client import Asking, Client, Life, Sleep

@@ -20,8 +20,8 @@ from kbroker.group.classic.requests import (
     SyncRequest,
 )
 from kbroker.group.consumer.group import ConsumerGroup
-from kbroker.group.consumer.heartbeat import Heartbeat
 from kbroker.group.consumer.protocol import ConsumerProtocol
+from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.migration import Client
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Reply
 from kbroker.group.settings import GroupSettings

@@ -6,7 +6,7 @@ from kbroker.errors import ErrorCode
 from kbroker.group.classic.group import ClassicGroup, State
 from kbroker.group.classic.rebalance import Rebalance
 from kbroker.group.classic.requests import LeaveRequest, LeavingMember
-from kbroker.group.outcome import NOTHING, Now, Outcome, Response
+from kbroker.group.outcome import NOTHING, Now, Outcome
 
 
 def leave(rebalance: Rebalance, group: ClassicGroup, request: LeaveRequest, now: Now) -> Outcome:
@@ -17,22 +17,13 @@ def leave(rebalance: Rebalance, group: ClassicGroup, request: LeaveRequest, now:
     gone = []
     for leaving in request.members:
         error = _remove(rebalance, group, leaving)
-        answers.append(answer(leaving, error))
+        answers.append(leaving.answer(error))
         if not error:
             gone.append(leaving.member_id or leaving.instance_id or "")
     went = NOTHING
     if gone and group.state is not State.EMPTY:
         went = rebalance.start_or_go_on(group, f"left: {', '.join(gone)}", now)
     return Outcome(went.records, {"members": answers}, went.then)
-
-
-def answer(leaving: LeavingMember, error: ErrorCode) -> Response:
-    """One member's part of the answer."""
-    return {
-        "member_id": leaving.member_id,
-        "group_instance_id": leaving.instance_id,
-        "error_code": error,
-    }
 
 
 def _remove(rebalance: Rebalance, group: ClassicGroup, leaving: LeavingMember) -> ErrorCode:

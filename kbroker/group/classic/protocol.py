@@ -9,7 +9,7 @@ from kbroker.group.classic.answers import join_error, sync_error
 from kbroker.group.classic.group import ClassicGroup, State
 from kbroker.group.classic.heartbeat import ANSWERS, heartbeat
 from kbroker.group.classic.join import Joins, random_uuid_text
-from kbroker.group.classic.leave import answer, leave
+from kbroker.group.classic.leave import leave
 from kbroker.group.classic.rebalance import Rebalance
 from kbroker.group.classic.replay import GroupRecords
 from kbroker.group.classic.requests import (
@@ -82,7 +82,7 @@ class ClassicProtocol:
         if isinstance(group, ClassicGroup):
             return leave(self._rebalance, group, request, now)
         if group is None or group.is_empty():
-            unknown = [answer(member, ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members]
+            unknown = [member.answer(ErrorCode.UNKNOWN_MEMBER_ID) for member in request.members]
             return Outcome(response={"members": unknown})
         members = [(member.member_id, member.instance_id) for member in request.members]
         return self._other_room().classic_leave(group, members, now)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kbroker.errors import ErrorCode
+from kbroker.group.outcome import Response
+
 Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of each protocol that a member supports, the preferred one first."""
 
@@ -56,6 +59,14 @@ class LeavingMember(NamedTuple):
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
+
+    def answer(self, error: ErrorCode) -> Response:
+        """Its part of the answer."""
+        return {
+            "member_id": self.member_id,
+            "group_instance_id": self.instance_id,
+            "error_code": error,
+        }
 
 
 class LeaveRequest(NamedTuple):

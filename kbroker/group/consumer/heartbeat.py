@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer.change import RegexChange, partitions_answer
@@ -23,6 +22,7 @@ from kbroker.group.consumer.membership import (
     unknown_instance,
 )
 from kbroker.group.consumer.reconcile import Owned
+from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.consumer.upgrade import group_to_join
 from kbroker.group.migration import Client
 from kbroker.group.outcome import Now, Outcome
@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     from kbroker.group.consumer.protocol import ConsumerProtocol
 
 _MEMBER_ID_REQUIRED_VERSION: Final = 1
-
-
-class Heartbeat(NamedTuple):
-    """A request; None (-1 for the timeout) where it says "as before"."""
-
-    group_id: str
-    member_id: str = ""
-    member_epoch: int = JOIN_EPOCH
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    topic_names: Collection[str] | None = None
-    topic_regex: str | None = None
-    server_assignor: str | None = None
-    owned: Owned | None = None
 
 
 def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: Now) -> Outcome:

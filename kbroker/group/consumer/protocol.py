@@ -15,12 +15,13 @@ from kbroker.group.consumer import classic_members
 from kbroker.group.consumer.assignors import ASSIGNORS, Assignor, assignor_named
 from kbroker.group.consumer.describe import NOT_ASKED, describe_group
 from kbroker.group.consumer.group import ConsumerGroup
-from kbroker.group.consumer.heartbeat import Heartbeat, heartbeat
+from kbroker.group.consumer.heartbeat import heartbeat
 from kbroker.group.consumer.leave import fence_members
 from kbroker.group.consumer.limits import GroupLimits
 from kbroker.group.consumer.member import MemberState
 from kbroker.group.consumer.metadata_hash import MetadataHashes
 from kbroker.group.consumer.replay import Replay
+from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.consumer.timeouts import Timeouts
 from kbroker.group.group import Group
 from kbroker.group.migration import Client
