@@ -7,7 +7,7 @@ Names are Kafka's keys with underscores. What a group itself may set (GROUP conf
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from typing import NamedTuple
 
 from kbroker.config import BrokerConfig
 
@@ -18,8 +18,7 @@ def _no_group_configs(group_id: str) -> GroupConfigs:
     return {}
 
 
-@dataclass(frozen=True)
-class GroupSettings:
+class GroupSettings(NamedTuple):
     """Defaults are those of Apache Kafka 4.3; milliseconds and bytes."""
 
     group_min_session_timeout_ms: int = 6_000
@@ -44,15 +43,15 @@ class GroupSettings:
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
-    configs_of: Callable[[str], GroupConfigs] = field(default=_no_group_configs, compare=False)
+    configs_of: Callable[[str], GroupConfigs] = _no_group_configs
 
 
 def settings_of(config: BrokerConfig, configs_of: Callable[[str], GroupConfigs]) -> GroupSettings:
     """What the broker's settings say now; `configs_of` knows the GROUP configs by group id."""
     values: dict[str, object] = {}
-    for one in fields(GroupSettings):
-        key = one.name.replace("_", ".")
-        if one.name != "configs_of":
+    for name in GroupSettings._fields:
+        key = name.replace("_", ".")
+        if name != "configs_of":
             value = config.value(key)
-            values[one.name] = tuple(value) if isinstance(value, list) else value
+            values[name] = tuple(value) if isinstance(value, list) else value
     return GroupSettings(**values, configs_of=configs_of)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ import itertools
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -264,7 +263,7 @@ class Simulation:
     def _resize_groups(self) -> None:
         """Groups may have fewer members now, or as many as they like."""
         size = self.rng.choice((2, 5, UNLIMITED, UNLIMITED))
-        self.settings = replace(self.settings, group_max_size=size, group_consumer_max_size=size)
+        self.settings = self.settings._replace(group_max_size=size, group_consumer_max_size=size)
         self.world.settings = self.world.shard.settings = self.settings
         self.happened["sizes"] += 1
 
@@ -289,8 +288,8 @@ class Simulation:
         partition that is subscribed to is owned, and every request was answered."""
         self.calm = True
         self.world.append_error = ErrorCode.NONE
-        self.settings = replace(
-            self.settings, group_max_size=UNLIMITED, group_consumer_max_size=UNLIMITED
+        self.settings = self.settings._replace(
+            group_max_size=UNLIMITED, group_consumer_max_size=UNLIMITED
         )
         self.world.settings = self.world.shard.settings = self.settings
         self.topics.version += 1

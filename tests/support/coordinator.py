@@ -5,7 +5,6 @@ counted. What `kbroker.group.runtime` does with logs and connections is done her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
@@ -110,7 +109,7 @@ class Coordinator:
 
     def configure(self, **changes: Any) -> None:
         """Change settings while running."""
-        self.shard.settings = replace(self.shard.settings, **changes)
+        self.shard.settings = self.shard.settings._replace(**changes)
 
     def ask(self, operation: Operation, request: Any, answer: Answer | None = None) -> Answer:
         """Send a request."""
