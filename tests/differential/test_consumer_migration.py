@@ -155,7 +155,7 @@ def test_static_up_and_downgrade(s: Script, version: int) -> None:
 @same()
 def test_joining_by_the_classic_request(s: Script, version: int) -> None:
     """A classic member joins a consumer group; then the one that was there before leaves."""
-    t = s.topic("t", 4)
+    t = s.topic("t", 6)  # shared evenly by two and by three: member ids are random
     group = Group(s)
     group.join("new", t)
     old = ClassicMember(group, t)
@@ -166,7 +166,7 @@ def test_joining_by_the_classic_request(s: Script, version: int) -> None:
     old.sync(3)
     old.beat(3)
     group.beat("new", 2)
-    group.beat("new", 2, owned={t: [0, 1]})
+    group.beat("new", 2, owned={t: [0, 1, 2]})
     old.beat(3)
     old.join()
     old.sync(3)
@@ -177,7 +177,7 @@ def test_joining_by_the_classic_request(s: Script, version: int) -> None:
     seat.beat(4)
     old.beat(3)
     old.beat(4)
-    old.join([2, 3])
+    old.join([3, 4])
     s.call(LEAVE, 5, {"group_id": group.name, "members": [
         {"member_id": "new", "group_instance_id": None, "reason": None},
     ]})  # fmt: skip
