@@ -1,7 +1,7 @@
 """What the broker's settings say about groups, as plain numbers; taken over again when they change.
 
 Names are Kafka's keys with underscores. What a group itself may set (GROUP configs) is asked of
-`of_group`, which knows the dynamic settings of the metadata.
+`configs_of`, which knows the dynamic settings of the metadata.
 """
 
 from __future__ import annotations
