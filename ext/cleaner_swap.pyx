@@ -1,7 +1,6 @@
 """Put a cleaned segment in the place of those that it was made of (see cleaner_swap.pxd)."""
-from libc.errno cimport errno
-
 from kbroker.ext.cleaner_output cimport output_discard, output_rename, output_segment
+from kbroker.ext.journal_files cimport directory_sync
 from kbroker.ext.log_state cimport (
     LOG_NO_MEMORY,
     LOG_OK,
@@ -10,28 +9,8 @@ from kbroker.ext.log_state cimport (
     log_replace,
     log_usable,
 )
-from kbroker.ext.posix cimport (
-    O_CLOEXEC,
-    O_DIRECTORY,
-    O_RDONLY,
-    close,
-    fsync,
-    open,
-    pthread_mutex_lock,
-    pthread_mutex_unlock,
-)
+from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.segment cimport segment_close_unused, segment_unref
-
-
-cdef int sync_folder(const char* dir) noexcept nogil:
-    cdef int error = 0
-    cdef int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
-    if fd < 0:
-        return errno
-    if fsync(fd) != 0:
-        error = errno
-    close(fd)
-    return error
 
 
 cdef int32_t find_old(const Log* log, Segment** old, const int64_t* sizes,
@@ -83,7 +62,7 @@ cdef int replace(Log* log, Segment** old, const int64_t* sizes, int32_t n, Segme
 cdef int stand_by(Log* log, Output* o) noexcept nogil:
     """Step 3: .cleaned to .swap. 0 or an errno."""
     cdef int error = output_rename(o, ".cleaned", ".swap")
-    return error if error else sync_folder(log.dir)
+    return error if error else directory_sync(log.dir)
 
 
 cdef int told(Log* log, int error) noexcept nogil:
@@ -109,7 +88,7 @@ cdef int swap_segments(Log* log, Segment** old, const int64_t* sizes, int32_t n,
         output_discard(o)
         return code
     if code == LOG_OK:
-        error[0] = sync_folder(log.dir)
+        error[0] = directory_sync(log.dir)
         if error[0]:
             code = told(log, error[0])
     return code

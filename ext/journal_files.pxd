@@ -5,6 +5,8 @@ from kbroker.ext.journal_state cimport Journal, JournalOwner
 
 # pwrite until all is written. 0 or an errno.
 cdef int file_write(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil
+# What is named in a directory is on disk, too. 0 or an errno.
+cdef int directory_sync(const char* path) noexcept nogil
 cdef int files_open_first(Journal* journal) noexcept nogil
 cdef int files_next(Journal* journal) noexcept nogil
 cdef void file_note_owner(Journal* journal, JournalOwner* owner) noexcept nogil

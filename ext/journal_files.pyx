@@ -91,8 +91,8 @@ cdef extern from * nogil:
     void set_errno(int code)
 
 
-cdef int sync_directory(Journal* journal) noexcept nogil:
-    cdef int fd = posix_open(journal.directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+cdef int directory_sync(const char* path) noexcept nogil:
+    cdef int fd = posix_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
     cdef int code = 0
     if fd < 0:
         return errno
@@ -149,7 +149,7 @@ cdef JournalFile* file_create(Journal* journal, uint32_t index, int64_t size,
     elif fsync(fd) != 0:
         code = errno
     if code == 0:
-        code = sync_directory(journal)
+        code = directory_sync(journal.directory)
     if code:
         close(fd)
         unlink(path)

@@ -9,6 +9,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
 from kbroker.ext.epochs cimport EpochCache, EpochEntry, epochs_init, epochs_write
+from kbroker.ext.journal_files cimport directory_sync
 from kbroker.ext.log_state cimport (
     LOG_NO_MEMORY,
     LOG_OK,
@@ -26,7 +27,6 @@ from kbroker.ext.posix cimport (
     O_DIRECTORY,
     O_RDONLY,
     close,
-    fsync,
     open,
     pthread_mutex_lock,
     pthread_mutex_unlock,
@@ -58,17 +58,6 @@ ctypedef struct Dirty:                  # what a flush has to sync, taken under 
     bint parent
     bint epochs_dirty
     EpochCache epochs                   # a copy
-
-
-cdef int sync_folder(const char* dir) noexcept nogil:
-    cdef int error = 0
-    cdef int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
-    if fd < 0:
-        return errno
-    if fsync(fd) != 0:
-        error = errno
-    close(fd)
-    return error
 
 
 cdef bint index_due(const Segment* s) noexcept nogil:
@@ -162,12 +151,12 @@ cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
     if error == 0 and dirty.epochs_dirty:
         error = epochs_write(&dirty.epochs, log.dir, True)
     if error == 0 and (dirty.folder or dirty.epochs_dirty):
-        error = sync_folder(log.dir)
+        error = directory_sync(log.dir)
     if error == 0 and dirty.outdated != NO_SNAPSHOT:
         snapshot_unlink(log.dir, dirty.outdated)
     if error == 0 and dirty.parent:
         snprintf(parent, PATH_BYTES, "%s/..", log.dir)
-        error = sync_folder(parent)
+        error = directory_sync(parent)
     return error
 
 

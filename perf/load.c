@@ -25,11 +25,11 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "../ext/c/threads.h"
 #include "batch.h"
 #include "wire.h"
 
@@ -396,27 +396,13 @@ static void receive(Connection *c) {
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-/* When it is woken this program runs at once, whatever computes beside it (Linux 6.12): what is
- * measured is how long the broker takes, not how long the generator waits for a processor. */
-static void run_when_woken(void) {
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime_ns, deadline_ns, period_ns;
-    } wanted = {.size = sizeof wanted};
-    syscall(SYS_sched_getattr, 0, &wanted, sizeof wanted, 0);
-    wanted.runtime_ns = 100000;
-    syscall(SYS_sched_setattr, 0, &wanted, 0);
-}
-
 /* A timer that the poller watches; -1 where nobody sleeps on it. */
 static int open_timer(int poller) {
     if (!options.sleeps) {
         return -1;
     }
-    run_when_woken();
+    /* What is measured is how long the broker takes, not how long this waits for a processor. */
+    thread_hurries();
     int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = NULL};
     epoll_ctl(poller, EPOLL_CTL_ADD, timer, &event);
