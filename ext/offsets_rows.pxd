@@ -1,14 +1,12 @@
 """The fold of `__consumer_offsets` as Python sees it."""
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from kbroker.ext.batch cimport BatchInfo
-from kbroker.ext.offsets_fold cimport Commit, Entry, Fold
+from kbroker.ext.offsets_fold cimport Commit, Fold
 
 cdef class OffsetsFold:
     cdef Fold* fold                 # owned
     cdef list names                 # str by number, None where not asked for yet
-    cdef dict ids                   # bytes by number
-    cdef dict metadata              # str by its bytes
     cdef uint32_t next_entry
     cdef readonly bint done
 
@@ -16,8 +14,5 @@ cdef class OffsetsFold:
     cdef int decompress(self, const uint8_t* p, const BatchInfo* info) except -1
     cdef list take_others(self)
     cdef str name(self, uint32_t number)
-    cdef object topic_id(self, int32_t number)
-    cdef str metadata_of(self, const Commit* commit)
-    cdef tuple row(self, const Entry* entry, const Commit* commit)
     cdef bytes packed_commit(self, const Commit* commit)
     cdef int wants_done(self) except -1

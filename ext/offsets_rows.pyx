@@ -27,7 +27,6 @@ from kbroker.ext.records import BatchError, python_decompress
 
 cdef enum:
     OTHERS_KEPT_BYTES_MAX = 4 << 20
-    METADATA_SHARED_MAX = 10000     # different ones remembered at a time
     PACKED_BYTES = 8 + 4 + 8 + 8 + UUID_BYTES
 
 
@@ -40,8 +39,6 @@ cdef class OffsetsFold:
             raise MemoryError("no memory for the fold of a partition")
         fold_init(self.fold, int.from_bytes(os.urandom(8), "big"))
         self.names = []
-        self.ids = {NO_TOPIC_ID: None}
-        self.metadata = {}
 
     def __dealloc__(self):
         if self.fold != NULL:
@@ -140,34 +137,6 @@ cdef class OffsetsFold:
             self.names[number] = found
         return <str> found
 
-    cdef object topic_id(self, int32_t number):
-        cdef TableItem* item
-        found = self.ids.get(number)
-        if found is None and number != NO_TOPIC_ID:
-            item = &self.fold.ids.items[number]
-            found = item.p[:item.n]
-            self.ids[number] = found
-        return found
-
-    cdef str metadata_of(self, const Commit* commit):
-        """Metadata is often the same for many commits, and then one object."""
-        if commit.metadata == NULL:
-            return ""
-        raw = commit.metadata[:commit.metadata_bytes]
-        found = self.metadata.get(raw)
-        if found is None:
-            if len(self.metadata) == METADATA_SHARED_MAX:
-                self.metadata.clear()
-            found = self.metadata[raw] = raw.decode()
-        return found
-
-    cdef tuple row(self, const Entry* entry, const Commit* commit):
-        return (
-            self.name(entry.group), self.name(entry.topic), entry.partition, commit.offset,
-            commit.leader_epoch, self.metadata_of(commit), commit.commit_timestamp,
-            commit.expire_timestamp, self.topic_id(commit.topic_id), commit.record_offset,
-        )
-
     cdef bytes packed_commit(self, const Commit* commit):
         """See kbroker.group.committed."""
         cdef Py_ssize_t size = PACKED_BYTES + commit.metadata_bytes
@@ -186,9 +155,9 @@ cdef class OffsetsFold:
         return made
 
     def packed(self, int32_t most=1000):
-        """As `rows`, in the form in which the coordinator keeps them: (group, topic, partition,
-        int64 offset, int32 leader epoch, int64 commit timestamp, int64 expire timestamp, 16 bytes
-        topic id or zeros, metadata). Each commit comes once, by this or by `rows`."""
+        """When done: at most so many of the commits that hold, each once; empty after the last.
+        (group, topic, partition, as the coordinator keeps it: int64 offset, int32 leader epoch,
+        int64 commit timestamp, int64 expire timestamp, 16 bytes topic id or zeros, metadata)."""
         cdef Fold* fold = self.fold
         cdef list found = []
         cdef Entry* entry
@@ -199,21 +168,6 @@ cdef class OffsetsFold:
             if entry.live:
                 found.append((self.name(entry.group), self.name(entry.topic), entry.partition,
                               self.packed_commit(&entry.commit)))
-        return found
-
-    def rows(self, int32_t most=1000):
-        """When done: at most so many of the commits that hold, each once; empty after the last.
-        (group, topic, partition, offset, leader epoch or -1, metadata, commit timestamp, expire
-        timestamp or -1, topic id or None, offset of the record)."""
-        cdef Fold* fold = self.fold
-        cdef list found = []
-        cdef Entry* entry
-        self.wants_done()
-        while self.next_entry < fold.keys.count and len(found) < most:
-            entry = &fold.entries[self.next_entry]
-            self.next_entry += 1
-            if entry.live:
-                found.append(self.row(entry, &entry.commit))
         return found
 
     def pending(self):

@@ -44,11 +44,11 @@ def offsets_corpus() -> Sequence[bytes]:
 def offsets_run(data: memoryview) -> None:
     folded = OffsetsFold()
     others = folded.feed(data, LIMIT)
-    rows, pending = folded.rows(1 << 20), folded.pending()
+    rows, pending = folded.packed(1 << 20), folded.pending()
     assert len(rows) + len(pending) + len(others) <= folded.records_read
     assert len(folded.problems) == min(folded.problem_count, 100)
-    for group, topic, _, _, _, metadata, *_ in rows:
-        assert len(group) + len(topic) + len(metadata) <= LIMIT + len(data)
+    for group, topic, _, packed in rows:
+        assert len(group) + len(topic) + len(packed) - 44 <= LIMIT + len(data)
     assert all(len(packed) <= 44 + LIMIT + len(data) for *_, packed in pending)
 
 

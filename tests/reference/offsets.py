@@ -12,7 +12,7 @@ from kbroker.metadata.records.schema import NO_UUID
 
 
 class Fold:
-    """Commits by (group, topic, partition), each (row without its key, record offset)."""
+    """Commits by (group, topic, partition), each (fields of its value, record offset)."""
 
     def __init__(self) -> None:
         self.commits: dict = {}
@@ -28,10 +28,6 @@ class Fold:
                     self._marker(batch, record)
                 else:
                     self._record(batch, record)
-
-    def rows(self) -> list:
-        """As OffsetsFold.rows, in the order of keys."""
-        return [(*key, *commit) for key, commit in sorted(self.commits.items())]
 
     def packed(self) -> list:
         """As OffsetsFold.packed, in the order of keys."""
