@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kbroker.group.consumer.assignors import ASSIGNORS, Assignment, GroupSpec, MemberSpec
-from kbroker.group.consumer.assignors.order import string_order
 from kbroker.group.consumer.metadata_hash import MetadataHashes
+from kbroker.group.order import string_order
 from kbroker.group.topics import TopicInfo
 from kbroker.uuids import parse_uuid, uuid_text
 from tests.support.kafka import java, kafka_libs

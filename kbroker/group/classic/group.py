@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Final
@@ -10,8 +11,8 @@ from kbroker.errors import BugError, ClientError, ErrorCode
 from kbroker.group.classic.member import Member
 from kbroker.group.classic.requests import Protocols
 from kbroker.group.classic.subscription import topics_of
-from kbroker.group.classic.votes import winner
 from kbroker.group.group import SINCE_COMMIT, OffsetExpiry
+from kbroker.group.order import most_voted
 from kbroker.group.outcome import CoordinatorRecord, Now, Reply
 from kbroker.group.timers import Timers
 from kbroker.metadata.records.classic_group import GroupMetadataKey
@@ -201,7 +202,8 @@ class ClassicGroup:
         """The protocol that all members support and most prefer."""
         everybody = len(self.members)
         candidates = {name for name, count in self._supporters.items() if count == everybody}
-        return winner(member.vote(candidates) for member in self.members.values())
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return most_voted(votes) or ""
 
     def next_generation(self, now: Now) -> None:
         """Everybody who wanted to has joined."""

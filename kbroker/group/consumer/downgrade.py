@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer import records
-from kbroker.group.consumer.assignors.order import string_order
 from kbroker.group.consumer.group import PROTOCOL_TYPE, ConsumerGroup
 from kbroker.group.consumer.member import Member
 from kbroker.group.embedded import EmbeddedError, version_of, write_assignment
 from kbroker.group.migration import ClassicMember, ClassicState
+from kbroker.group.order import most_voted, string_order
 from kbroker.group.outcome import CoordinatorRecord, Outcome
 from kbroker.metadata.records.classic_group import (
     GroupMetadataKey,
@@ -122,7 +122,7 @@ def select_protocol(members: Sequence[ClassicMember]) -> str:
         next((name for name, _ in member.protocols if having[name] == len(members)), "")
         for member in members
     )
-    return max(string_order(list(votes)), key=votes.__getitem__, default="")
+    return most_voted(votes) or ""
 
 
 def _classic_record(group_id: str, state: ClassicState, wall_ms: int) -> CoordinatorRecord:

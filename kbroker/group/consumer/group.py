@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer import records
 from kbroker.group.consumer.assignors import Assignment
-from kbroker.group.consumer.assignors.order import string_order
 from kbroker.group.consumer.member import Member, MemberState, Partitions
 from kbroker.group.consumer.subscription import Subscriptions
 from kbroker.group.group import SINCE_COMMIT, CommitCheck, OffsetExpiry
+from kbroker.group.order import most_voted
 from kbroker.group.outcome import CoordinatorRecord, Now
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -266,7 +266,7 @@ class ConsumerGroup:
         for member, by in ((old, -1), (new, 1)):
             if member is not None and member.server_assignor is not None:
                 _add(counts, member.server_assignor, by)
-        return max(string_order(list(counts)), key=counts.__getitem__, default=None)
+        return most_voted(counts)
 
     # --- classic members ----------------------------------------------------------------------
 

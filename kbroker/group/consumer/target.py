@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kbroker.group.consumer.assignors import Assignment, Assignor, GroupSpec, MemberSpec
-from kbroker.group.consumer.assignors.order import string_order, table_order
 from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.member import Member
 from kbroker.group.consumer.subscription import TopicIdsOf
+from kbroker.group.order import string_order, table_order
 from kbroker.group.topics import Topics
 
 

@@ -3,7 +3,7 @@
 An assignor is a function of a `GroupSpec`, which tells the members with what they subscribe to
 and what they were given last. It gives each member its partitions by topic id. Both assignors give
 what Apache Kafka's give (tests/differential/test_consumer_assignors.py), down to the order in
-which members are served: see `order`.
+which members are served: see `kbroker.group.order`.
 """
 
 from __future__ import annotations

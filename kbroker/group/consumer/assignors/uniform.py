@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from kbroker.group.consumer.assignors.order import (
+from kbroker.group.consumer.assignors.spec import Assignment, GroupSpec
+from kbroker.group.consumer.assignors.uniform_mixed import assign_uniform_mixed
+from kbroker.group.order import (
     copied_buckets,
     grown_buckets,
     id_order,
     number_order,
 )
-from kbroker.group.consumer.assignors.spec import Assignment, GroupSpec
-from kbroker.group.consumer.assignors.uniform_mixed import assign_uniform_mixed
 
 
 def assign_uniform(spec: GroupSpec) -> dict[str, Assignment]:

@@ -1,8 +1,9 @@
 """The order in which Java's HashMap and HashSet hand out their keys.
 
-Apache Kafka's assignors walk over hash tables, and what is walked over first is served first. So
-that a group gets the same assignment from both brokers, whoever computes the next one, members,
-topics and partitions are put into that order here. A table of n entries has a power of two of
+Apache Kafka's assignors walk over hash tables, and what is walked over first is served first; where
+votes are equal, what is walked over first wins. So that a group gets the same assignment, and the
+same protocol, from both brokers, members, topics, partitions and votes are put into that order
+here. A table of n entries has a power of two of
 buckets; an entry lies in bucket `(hash ^ hash >>> 16) & (buckets - 1)`, behind those that came
 before it; buckets are walked in order. (What came before what depends on a table's history where
 partitions from 16 on share a bucket with others; there they are taken in ascending order.)
@@ -11,7 +12,7 @@ partitions from 16 on share a bucket with others; there they are taken in ascend
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kbroker.group.partition import KEPT_LENGTH_MAX_CHARS, java_string_hash
@@ -65,6 +66,11 @@ def string_order(texts: Sequence[str]) -> list[str]:
     """Keys of a HashMap<String, ?> that grew in the order of `texts`."""
     mask = grown_buckets(len(texts)) - 1
     return sorted(texts, key=lambda text: _spread_string(text) & mask)
+
+
+def most_voted(votes: Mapping[str, int]) -> str | None:
+    """What has the most votes in a HashMap that grew in this order, None of none."""
+    return max(string_order(list(votes)), key=votes.__getitem__, default=None)
 
 
 def table_order(texts: Iterable[str]) -> list[str]:
