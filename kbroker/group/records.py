@@ -29,14 +29,6 @@ _INT16: Final = struct.Struct(">h")
 _COMPLAINTS_MAX: Final = 20
 
 
-def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-    """Key and value as the log has them; a tombstone has no value."""
-    key, value = record.key, record.value
-    if isinstance(key, OffsetCommitKey):
-        return _encode_commit(key, value, record.version)
-    return encode_key(key), None if value is None else encode_value(value, record.version)
-
-
 def _encode_commit(
     key: OffsetCommitKey, value: Record | None, version: int
 ) -> tuple[bytes, bytes | None]:
@@ -59,12 +51,18 @@ def _encode_commit(
 class Records:
     """Writes and reads the records of one partition; tells what it passes over, within bounds."""
 
-    encode = staticmethod(encode)
-
     def __init__(self, partition: int) -> None:
         self._partition = partition
         self._unknown: set[int] = set()
         self.damaged = 0
+
+    @staticmethod
+    def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+        """Key and value as the log has them; a tombstone has no value."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            return _encode_commit(key, value, record.version)
+        return encode_key(key), None if value is None else encode_value(value, record.version)
 
     def decode(self, offset: int, key: bytes | None, value: bytes | None) -> (
         CoordinatorRecord | None
