@@ -55,6 +55,19 @@ def stored_numbers(port: int, topic: str) -> dict[int, int]:
                 found[offset] = int(value.split(b" ")[0])
 
 
+def produce_until_refused(
+    connection: WireConnection, topic: str, number: int, acked: dict[int, int]
+) -> int:
+    """Note what is taken as {offset: number}; the number behind the one that was refused."""
+    while True:
+        part = produce(connection, topic, number)
+        number += 1
+        if part["error_code"] != 0:
+            assert part["error_code"] == KAFKA_STORAGE_ERROR
+            return number
+        acked[part["base_offset"]] = number - 1
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.long)])
 def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, rounds: int) -> None:
@@ -71,14 +84,7 @@ def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, round
         with WireConnection(broker.port) as connection:
             for _ in range(rounds):
                 fill(disk, filler)
-                error = 0
-                while error == 0:
-                    part = produce(connection, topic, number)
-                    error = part["error_code"]
-                    if error == 0:
-                        acked[part["base_offset"]] = number
-                    number += 1
-                assert error == KAFKA_STORAGE_ERROR
+                number = produce_until_refused(connection, topic, number, acked)
                 assert broker.is_running()
                 check_served(broker, topic, acked)
                 filler.unlink()
@@ -106,14 +112,7 @@ def test_free_space_is_kept_and_given_back(
         wire.create_topic(broker.port, topic)
         acked: dict[int, int] = {}
         with WireConnection(broker.port) as connection:
-            error = number = 0
-            while error == 0:
-                part = produce(connection, topic, number)
-                error = part["error_code"]
-                if error == 0:
-                    acked[part["base_offset"]] = number
-                number += 1
-            assert error == KAFKA_STORAGE_ERROR
+            produce_until_refused(connection, topic, 0, acked)
             assert FREE_MIN - (4 << 20) < disk.free_bytes() < FREE_MIN + (4 << 20)
             check_served(broker, topic, acked)
             filler.unlink()

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pytest
+
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.classic.protocol import ClassicProtocol
 from kbroker.group.classic.requests import (
@@ -157,6 +159,13 @@ class GroupShard:
         leaving = tuple(LeavingMember(*one) for one in members)
         (answer,) = self.call(self.classic.leave, LeaveRequest("g", leaving))
         return answer
+
+
+def code_of(call: Callable[..., Any], *args: Any, **fields: Any) -> ErrorCode:
+    """The code with which a request is refused."""
+    with pytest.raises(ClientError) as caught:
+        call(*args, **fields)
+    return caught.value.code
 
 
 def through_bytes(record: CoordinatorRecord) -> CoordinatorRecord:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.errors import ClientError, ErrorCode
+from kbroker.errors import ErrorCode
 from kbroker.group.consumer.member import MemberState
 from kbroker.group.migration import Client
-from tests.support.group_shard import GroupShard
+from tests.support.group_shard import GroupShard, code_of
 from tests.support.topics import FakeTopics
 
 V0 = Client(0, "test", "/127.0.0.1")
@@ -24,12 +24,6 @@ def shard():
 @pytest.fixture
 def t(shard):
     return shard.topics.by_name("t").topic_id
-
-
-def code_of(call, *args, **fields):
-    with pytest.raises(ClientError) as caught:
-        call(*args, **fields)
-    return caught.value.code
 
 
 def test_first_member_gets_everything(shard, t):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kbroker.errors import ClientError, ErrorCode
-from tests.support.group_shard import GroupShard
+from kbroker.errors import ErrorCode
+from tests.support.group_shard import GroupShard, code_of
 from tests.support.topics import FakeTopics
 
 
@@ -19,12 +19,6 @@ def shard():
 @pytest.fixture
 def t(shard):
     return shard.topics.by_name("t").topic_id
-
-
-def code_of(call, *args, **fields):
-    with pytest.raises(ClientError) as caught:
-        call(*args, **fields)
-    return caught.value.code
 
 
 def share(shard, t):

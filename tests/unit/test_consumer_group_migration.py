@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kbroker.errors import ClientError, ErrorCode
+from kbroker.errors import ErrorCode
 from kbroker.group.classic.group import ClassicGroup, State
 from kbroker.group.embedded import (
     EmbeddedError,
@@ -15,7 +15,7 @@ from kbroker.group.embedded import (
     version_of,
     write_assignment,
 )
-from tests.support.group_shard import GroupShard
+from tests.support.group_shard import GroupShard, code_of
 from tests.support.topics import FakeTopics
 
 
@@ -50,12 +50,6 @@ def shard():
 @pytest.fixture
 def t(shard):
     return shard.topics.by_name("t").topic_id
-
-
-def code_of(call, *args, **fields):
-    with pytest.raises(ClientError) as caught:
-        call(*args, **fields)
-    return caught.value.code
 
 
 def classic_group(shard, **fields):
