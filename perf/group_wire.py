@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from perf.admin import CLIENT_ID, text
+
 FIND_COORDINATOR, FIND_VERSION = 10, 2
 METADATA, METADATA_VERSION = 3, 10
 JOIN, JOIN_VERSION = 11, 5
@@ -25,12 +27,7 @@ REBALANCE_IN_PROGRESS = 27
 #: The coordinator is being found, loaded or moved, or its topic is not there yet.
 NOT_YET = frozenset({3, 5, 14, 15, 16})
 
-CLIENT_ID = b"\x00\x04perf"
 PROTOCOL = "range"
-
-
-def text(value: str) -> bytes:
-    return struct.pack(">h", len(value)) + value.encode()
 
 
 def block(value: bytes) -> bytes:
