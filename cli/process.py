@@ -153,12 +153,12 @@ def _pid_of(place: Path) -> int | None:
 def _topics(address: str) -> tuple[int | None, str | None]:
     """How many topics the broker has, or why it does not tell."""
     from kbroker.client.cluster import Cluster
-    from kbroker.client.errors import CallError
+    from kbroker.client.errors import KafkaError
 
     try:
         with Cluster(address, timeout_s=_ANSWER_TIMEOUT_S) as cluster:
             return len(cluster.topics(internal=False)), None
-    except (CallError, ValueError) as error:
+    except (KafkaError, ValueError) as error:
         return None, str(error)
 
 

@@ -168,7 +168,7 @@ def _is_mistake(error: Exception) -> bool:
     """True for the kinds of failures whose text is meant for the user."""
     for module_name, name in (
         ("kbroker.errors", "KbrokerError"),
-        ("kbroker.client.errors", "CallError"),
+        ("kbroker.client.errors", "KafkaError"),
     ):
         module = sys.modules.get(module_name)
         if module is not None and isinstance(error, getattr(module, name)):

@@ -136,14 +136,14 @@ def limits_of(place: Path) -> dict[str, int] | None:
         return None
     from kbroker.client import admin
     from kbroker.client.cluster import Cluster
-    from kbroker.client.errors import CallError
+    from kbroker.client.errors import KafkaError
 
     try:
         with Cluster(reachable(info.listeners[0]), timeout_s=_ANSWER_TIMEOUT_S) as cluster:
             node = str(admin.describe_cluster(cluster).controller_id)
             keys = (BYTES_MAX, FREE_MIN)
             entries = admin.describe_configs(cluster, admin.BROKER, node, keys=keys)
-    except (CallError, ValueError):
+    except (KafkaError, ValueError):
         return None
     return {entry.name: int(entry.value or 0) for entry in entries}
 

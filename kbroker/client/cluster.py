@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from kbroker.client.address import Address, parse_address
 from kbroker.client.connection import Connection
-from kbroker.client.errors import BrokerError, CallError, ConnectError, check
+from kbroker.client.errors import BrokerError, ConnectError, KafkaError, check
 from kbroker.protocol import ApiKey
 
 __all__ = ["Cluster", "Node", "PartitionInfo", "TopicInfo"]
@@ -98,7 +98,7 @@ class Cluster:
             if not connection.closed:
                 return connection
         known = [node.address for node in self.nodes.values()]
-        failure: CallError | None = None
+        failure: KafkaError | None = None
         for address in dict.fromkeys([*self._bootstrap, *known]):
             try:
                 return self._open(address)
@@ -113,7 +113,7 @@ class Cluster:
             self.refresh([])
         node = self.nodes.get(node_id)
         if node is None:
-            raise CallError(f"broker {node_id} is not known to the cluster")
+            raise KafkaError(f"broker {node_id} is not known to the cluster")
         try:
             return self._open(node.address)
         except ConnectError as error:
@@ -176,7 +176,7 @@ class Cluster:
         while True:
             try:
                 return call()
-            except CallError as error:
+            except KafkaError as error:
                 now = time.monotonic()
                 refused = isinstance(error, ConnectError) and not self.nodes
                 if not error.retriable or refused or now > deadline:

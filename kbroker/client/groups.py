@@ -15,7 +15,7 @@ from typing import Any
 from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.coordinators import ask_coordinators, check_coordinator, subject_of
-from kbroker.client.errors import BrokerError, CallError, check
+from kbroker.client.errors import BrokerError, KafkaError, check
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -115,7 +115,7 @@ def _list_at(
     version = connection.version_of(ApiKey.LIST_GROUPS)
     if (states and version < 4) or (types and version < 5):
         what = "states" if version < 4 else "types"
-        raise CallError(f"broker {connection.address} does not tell the {what} of groups")
+        raise KafkaError(f"broker {connection.address} does not tell the {what} of groups")
     body = connection.call(
         ApiKey.LIST_GROUPS, {"states_filter": list(states), "types_filter": list(types)}
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kbroker.client.cluster import Cluster
-from kbroker.client.errors import CallError, check
+from kbroker.client.errors import KafkaError, check
 from kbroker.protocol import ApiKey
 
 __all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "list_offsets"]
@@ -70,7 +70,7 @@ def leader_of(cluster: Cluster, topic: str, partition: int, *, create: bool = Fa
                 cluster.forget(topic)
                 check(part.error_code or 5, f"{topic}-{partition}")
             return part.leader
-    raise CallError(
+    raise KafkaError(
         f"topic {topic!r} has no partition {partition}; it has {len(info.partitions)}"
         f" (0 to {len(info.partitions) - 1})"
     )

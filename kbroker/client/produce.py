@@ -16,8 +16,8 @@ from typing import Any
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import (
     BrokerError,
-    CallError,
     ConnectError,
+    KafkaError,
     RequestTimeoutError,
     check,
 )
@@ -180,16 +180,16 @@ class Producer:
 
         return self._cluster.retry(ask)
 
-    def _attempt(self, pending: list[_Batch]) -> tuple[list[_Batch], CallError | None]:
+    def _attempt(self, pending: list[_Batch]) -> tuple[list[_Batch], KafkaError | None]:
         """One request to each leader; what is to be sent again, and why."""
         by_leader: dict[int, list[_Batch]] = defaultdict(list)
-        failure: CallError | None = None
+        failure: KafkaError | None = None
         left: list[_Batch] = []
         for batch in pending:
             try:
                 leader = leader_of(self._cluster, batch.topic, batch.partition)
                 by_leader[leader].append(batch)
-            except CallError as error:
+            except KafkaError as error:
                 failure = error
                 left.append(batch)
         for leader, batches in by_leader.items():
@@ -203,7 +203,9 @@ class Producer:
             failure = refused or failure
         return left, failure
 
-    def _produce(self, leader: int, batches: list[_Batch]) -> tuple[list[_Batch], CallError | None]:
+    def _produce(
+        self, leader: int, batches: list[_Batch]
+    ) -> tuple[list[_Batch], KafkaError | None]:
         connection = self._cluster.connection(leader)
         by_id = connection.version_of(ApiKey.PRODUCE) >= _TOPIC_ID_VERSION
         topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -230,7 +232,7 @@ class Producer:
 
     def _read_answer(
         self, body: Any, batches: list[_Batch], by_id: bool
-    ) -> tuple[list[_Batch], CallError | None]:
+    ) -> tuple[list[_Batch], KafkaError | None]:
         names = {self._cluster.topic(batch.topic).topic_id: batch.topic for batch in batches}
         answers = {
             (names[topic.topic_id] if by_id else topic.name, int(part.index)): part
@@ -238,7 +240,7 @@ class Producer:
             for part in topic.partition_responses
         }
         left: list[_Batch] = []
-        failure: CallError | None = None
+        failure: KafkaError | None = None
         for batch in batches:
             part = answers[batch.topic, batch.partition]
             code = int(part.error_code)

@@ -14,7 +14,7 @@ from kbroker.client.admin import (
     describe_log_dirs,
 )
 from kbroker.client.cluster import Cluster
-from kbroker.client.errors import BrokerError, CallError
+from kbroker.client.errors import BrokerError, KafkaError
 from kbroker.client.fetch import Reader
 from kbroker.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, list_offsets
 from kbroker.client.produce import Producer
@@ -122,7 +122,7 @@ def test_special_offsets_and_those_by_time(cluster: Cluster, topic: str) -> None
 
 def test_new_partitions_are_found(cluster: Cluster, topic: str) -> None:
     create_topic(cluster, topic, partitions=1)
-    with pytest.raises(CallError, match="has no partition 1"):
+    with pytest.raises(KafkaError, match="has no partition 1"):
         Reader(cluster, {(topic, 1): 0}).poll().__next__()
     create_partitions(cluster, topic, 2)
     Producer(cluster).send(topic, b"x", partition=1)

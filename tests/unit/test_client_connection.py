@@ -15,9 +15,9 @@ from kbroker.client.address import Address
 from kbroker.client.cluster import Cluster, Node
 from kbroker.client.connection import Connection
 from kbroker.client.errors import (
-    CallError,
     ConnectError,
     CorruptDataError,
+    KafkaError,
     RequestTimeoutError,
     UnsupportedApiError,
 )
@@ -149,7 +149,7 @@ def test_bootstrap_takes_the_first_address_that_answers() -> None:
         assert cluster.any_connection().address == address
         assert cluster.any_connection() is cluster.any_connection()
         cluster.close()
-    with pytest.raises(CallError, match="no broker listens"):
+    with pytest.raises(KafkaError, match="no broker listens"):
         cluster.any_connection()
     with pytest.raises(ValueError, match="no bootstrap server"):
         Cluster(" , ")
