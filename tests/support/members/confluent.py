@@ -28,7 +28,7 @@ def settings(options: Any) -> dict[str, Any]:
             found["group.remote.assignor"] = options.assignor
     else:
         found["partition.assignment.strategy"] = options.assignor
-        found["session.timeout.ms"] = 6000
+        found["session.timeout.ms"] = options.session_ms
         found["heartbeat.interval.ms"] = 500
     return found
 

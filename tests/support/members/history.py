@@ -94,6 +94,7 @@ def member_options() -> argparse.Namespace:
     parser.add_argument("--commit", choices=["auto", "sync", "async"], default="sync")
     parser.add_argument("--assignor", default="range")
     parser.add_argument("--instance")
+    parser.add_argument("--session-ms", type=int, default=6000)
     parser.add_argument("--consumer-protocol", action="store_true")
     return parser.parse_args()
 

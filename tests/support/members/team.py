@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kbroker.client.admin import alter_configs
 from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import committed_offsets
 from kbroker.client.groups import GroupDescription, describe_groups
@@ -26,7 +27,11 @@ from tests.support.needs import need_command
 from tests.support.waits import wait_for
 
 LIMIT_S = 45.0
+#: Sessions: one is to end soon; a static member is to be back in time however busy the machine is.
+SESSION_MS, SEAT_MS = 6_000, 45_000
 PAUSE_S = 0.05
+#: Of a group of KIP-848, whose session the members do not choose; GROUP is the kind of resource.
+GROUP, GROUP_SETTINGS = 32, {"consumer.session.timeout.ms": str(SEAT_MS)}
 #: Exit statuses of members that were told to leave: Python's and kcat's, Java's, and one that was
 #: told before it listened.
 LEFT = (0, 143, -15)
@@ -110,6 +115,8 @@ class Team:
         library = kind.partition("/")[0]
         name = f"{len(self.members)}-{library}"
         path = self.folder / f"{name}.history"
+        if instance and kind.endswith("/consumer"):
+            alter_configs(self.cluster, GROUP, self.group, set_values=GROUP_SETTINGS)
         command = self._command(kind, name, path, commit=commit, instance=instance)
         with path.with_suffix(".err").open("wb") as errors:
             out = path.open("wb") if library == "kcat" else subprocess.DEVNULL
@@ -122,11 +129,12 @@ class Team:
         self, kind: str, name: str, path: Path, *, commit: str, instance: str | None
     ) -> list[str]:
         library, _, assignor = kind.partition("/")
+        session_ms = SEAT_MS if instance else SESSION_MS
         if library == "kcat":
             return [
                 need_command("kcat", "kcat"), "-b", self.bootstrap, "-G", self.group, self.topic,
                 "-u", "-f", "seen %p %o\\n", "-X", f"client.id={name}",
-                "-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000",
+                "-X", "auto.offset.reset=earliest", "-X", f"session.timeout.ms={session_ms}",
                 "-X", "heartbeat.interval.ms=500", "-X", "auto.commit.interval.ms=200",
                 "-X", f"partition.assignment.strategy={assignor}",
             ]  # fmt: skip
@@ -140,7 +148,7 @@ class Team:
                 settings["group.protocol"] = "consumer"
             else:
                 settings["partition.assignment.strategy"] = JAVA_ASSIGNORS[assignor]
-                settings |= {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+                settings |= {"session.timeout.ms": str(session_ms), "heartbeat.interval.ms": "500"}
             pairs = [f"{key}={value}" for key, value in settings.items()]
             return java_command(
                 "GroupMember", self.topic, str(path), commit, *pairs, heap_mib=128,
@@ -149,7 +157,7 @@ class Team:
         command = [
             sys.executable, "-m", PROGRAMS[library], "--bootstrap", self.bootstrap,
             "--topic", self.topic, "--group", self.group, "--client-id", name,
-            "--history", str(path), "--commit", commit,
+            "--history", str(path), "--commit", commit, "--session-ms", str(session_ms),
         ]  # fmt: skip
         command += ["--instance", instance] if instance else []
         return command + (
