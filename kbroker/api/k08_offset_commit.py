@@ -17,12 +17,11 @@ from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
-from kbroker.group.offsets import Commit, PartitionCommit, TopicCommit
+from kbroker.group.offsets import NO_RETENTION, Commit, PartitionCommit, TopicCommit
 from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
 
 _FIRST_WITH_IDS = 10
-_DEFAULT_RETENTION = timedelta(milliseconds=-1)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -73,7 +72,7 @@ def offset_commit(request: Any, context: Context) -> Response:
         request.member_id,
         getattr(request, "group_instance_id", None),
         request.generation_id_or_member_epoch,
-        getattr(request, "retention_time", _DEFAULT_RETENTION) // _MILLISECOND,
+        _milliseconds(getattr(request, "retention_time", NO_RETENTION)),
     )
     context.answer.failing(lambda code, message: wrong.merged(_refused(topics, code)))
     return context.groups.handle(
@@ -91,6 +90,11 @@ def _find(context: Context, asked: Any) -> tuple[Topic | None, str, bytes]:
         return topic, "" if topic is None else topic.name, topic_id
     topic = context.image.topics.get(asked.name)
     return topic, asked.name, ZERO_UUID if topic is None else topic.id
+
+
+def _milliseconds(retention: timedelta | int) -> int:
+    """A retention time; one beyond what a timedelta holds is read as a number."""
+    return retention if isinstance(retention, int) else retention // _MILLISECOND
 
 
 def _commit(asked: Any) -> PartitionCommit:

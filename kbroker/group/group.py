@@ -21,7 +21,7 @@ class OffsetExpiry(NamedTuple):
 
     def is_expired(self, commit_ms: int, expire_ms: int, now_ms: int, retention_ms: int) -> bool:
         """Whether an offset committed at `commit_ms` has expired (wall ms; expire_ms -1: none)."""
-        if expire_ms >= 0:
+        if expire_ms != -1:
             return now_ms >= expire_ms
         return now_ms - (commit_ms if self.since_ms is None else self.since_ms) >= retention_ms
 

@@ -95,9 +95,8 @@ class Offsets:
         """OffsetCommit. Raises ClientError where the request fails as a whole."""
         check = self._check_member(request, now)
         limit = self._shard.settings.offset_metadata_max_bytes
-        expire_ms = -1
-        if request.retention_ms != NO_RETENTION:
-            expire_ms = now.wall_ms + request.retention_ms
+        expires = request.retention_ms != NO_RETENTION
+        expire_ms = _as_int64(now.wall_ms + request.retention_ms) if expires else -1
         records: list[CoordinatorRecord] = []
         answers = []
         for topic in request.topics:
@@ -116,7 +115,7 @@ class Offsets:
                     CoordinatorRecord(
                         OffsetCommitKey(request.group_id, topic.name, index),
                         value,
-                        _VERSION if expire_ms < 0 else _VERSION_WITH_EXPIRY,
+                        _VERSION_WITH_EXPIRY if expires else _VERSION,
                     )
                 )
             answers.append(_topic(topic.name, topic.topic_id, results))
@@ -328,6 +327,11 @@ class Offsets:
 def tombstone(group: str, topic: str, partition: int) -> CoordinatorRecord:
     """The record that deletes a committed offset."""
     return CoordinatorRecord(OffsetCommitKey(group, topic, partition))
+
+
+def _as_int64(moment_ms: int) -> int:
+    """A moment beyond 2**63 is long past, as in Apache Kafka."""
+    return (moment_ms + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _committed(value: OffsetCommitValue) -> Committed:

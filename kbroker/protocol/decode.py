@@ -179,15 +179,29 @@ def _value_reader(field: Field, flexible: bool) -> Reader:
     if field.kind == "bool":
         return lambda cursor: cursor.take(1) != b"\0"
     if field.kind in ("timedelta_i32", "timedelta_i64"):
-        from datetime import timedelta  # noqa: PLC0415  as below
-
-        number = struct.Struct(">i" if field.kind == "timedelta_i32" else ">q")
-        return lambda cursor: timedelta(milliseconds=number.unpack(cursor.take(number.size))[0])
+        return _duration_reader(">i" if field.kind == "timedelta_i32" else ">q")
     if field.kind == "uuid":
         return _read_uuid
     if field.kind == "struct":
         return _nullable(field)
     return _text_reader(field, flexible)
+
+
+def _duration_reader(form: str) -> Reader:
+    """A duration in milliseconds; one that no timedelta holds (2.7 million years) stays a number,
+    as the retention time of an OffsetCommit may be any."""
+    from datetime import timedelta  # noqa: PLC0415  as below
+
+    number = struct.Struct(form)
+
+    def read(cursor: Cursor) -> Any:
+        duration_ms = number.unpack(cursor.take(number.size))[0]
+        try:
+            return timedelta(milliseconds=duration_ms)
+        except OverflowError:
+            return duration_ms
+
+    return read
 
 
 def _nullable(field: Field) -> Reader:

@@ -101,6 +101,17 @@ def test_commit(s: Script, version: int) -> None:
     fetch_all(s, 8, group)
 
 
+@same((2, 3, 4))
+def test_commit_with_a_retention_time(s: Script, version: int) -> None:
+    """Any number will do; what has expired goes some time later."""
+    topic, group = s.topic("a"), s.name("g")
+    ready(s, group)
+    for retention_ms in (0, -2, 10**17, 2**63 - 1, -(2**63)):
+        body = commit_body(s, version, group, {topic: {0: (1, "")}}, retention_time=retention_ms)
+        s.call(COMMIT, version, body)
+        fetch_all(s, 8, group)
+
+
 @same((2, 5, 8, 9, 10))
 def test_commit_of_strangers(s: Script, version: int) -> None:
     """Members and generations that no group knows."""

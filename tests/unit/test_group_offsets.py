@@ -276,15 +276,21 @@ def test_old_offsets_and_then_their_group_expire(control_with):
     assert groups.next_due_ms() > control.clock.monotonic_ms()
 
 
-def test_a_retention_that_the_client_asks_for(groups):
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("retention_ms", "kept"),
+    [(-1, 1), (1000, 0), (0, 0), (-2, 0), (10**15, 1), (10**17, 1), (2**63 - 1, 0), (-(2**63), 0)],
+)
+def test_a_retention_that_the_client_asks_for(groups, version, retention_ms, kept):
+    """Any number of 64 bits is one; a sum beyond them lies in the past, as in Apache Kafka."""
     partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}
     groups.call(
-        COMMIT, 3, group_id="g", generation_id_or_member_epoch=-1, member_id="",
-        retention_time=1000, topics=[{"name": "a", "partitions": [partition]}],
+        COMMIT, version, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+        retention_time=retention_ms, topics=[{"name": "a", "partitions": [partition]}],
     )  # fmt: skip
     groups.clock.advance(600_000)
     groups.services.groups.run_due(groups.clock.monotonic_ms())
-    assert fetched(groups) == {}
+    assert len(fetched(groups)) == kept
 
 
 def test_metadata_has_a_limit(groups):
