@@ -20,6 +20,7 @@ from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.group.classic.requests import JoinRequest
 from kbroker.group.outcome import Now, Outcome, Reply
+from kbroker.group.settings import GroupSettings
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def join_group(request: Any, context: Context) -> Response:
             return outcome
         return outcome._replace(response=shaped(outcome.response))
 
-    return context.groups.handle(asked.group_id, context.answer, operation)
+    def refusal(settings: GroupSettings) -> Response | None:
+        refused = asked.refusal(settings)
+        return None if refused is None else shaped(refused)
+
+    return context.groups.handle(asked.group_id, context.answer, operation, refusal=refusal)
 
 
 def _asked(request: Any, context: Context) -> JoinRequest:

@@ -36,5 +36,6 @@ def heartbeat(request: Any, context: Context) -> Response:
         asked.group_id,
         context.answer,
         lambda rooms, reply, now: rooms.classic.heartbeat(asked, reply, now),
+        refusal=asked.refusal,
         gated=False,
     )

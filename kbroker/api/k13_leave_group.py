@@ -54,7 +54,9 @@ def leave_group(request: Any, context: Context) -> Response:
             return outcome
         return outcome._replace(response=_of_one(outcome.response))
 
-    return context.groups.handle(asked.group_id, context.answer, operation)
+    return context.groups.handle(
+        asked.group_id, context.answer, operation, refusal=asked.refusal
+    )
 
 
 def _of_one(response: Response) -> Response:

@@ -45,4 +45,5 @@ def sync_group(request: Any, context: Context) -> Response:
         asked.group_id,
         context.answer,
         lambda rooms, reply, now: rooms.classic.sync(asked, reply, now),
+        refusal=asked.refusal,
     )

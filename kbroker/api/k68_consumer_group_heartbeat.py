@@ -17,6 +17,7 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.migration import Client
+from kbroker.group.settings import GroupSettings
 from kbroker.protocol import ApiKey
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -50,8 +51,16 @@ def consumer_group_heartbeat(request: Any, context: Context) -> Response:
         None if owned is None else [(uuid_bytes(one.topic_id), one.partitions) for one in owned],
     )
     client = Client(context.version, context.client_id or "", java_address(context.peer[0]))
+
+    def refusal(settings: GroupSettings) -> None:
+        # With the room of these groups, which a broker without them starts without.
+        from kbroker.group.consumer.validity import check_heartbeat  # noqa: PLC0415
+
+        check_heartbeat(beat, settings, context.version)
+
     return context.groups.handle(
         request.group_id,
         context.answer,
         lambda rooms, _, now: rooms.consumer.heartbeat(beat, client, now),
+        refusal=refusal,
     )

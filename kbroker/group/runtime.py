@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.ext.records import build
-from kbroker.group.loading import Load, Loader, Loading, Piece
+from kbroker.group.loading import Load, Loader, Loading
 from kbroker.group.outcome import (
     DEFERRED,
     Answer,
@@ -31,19 +31,21 @@ from kbroker.group.outcome import (
 from kbroker.group.partition import group_partition
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
+from kbroker.group.slot import ACTIVE, FAILED, LOADING, Slot, SlotReply
 from kbroker.group.topics import Topics
 from kbroker.metadata.records.wire import RecordError
 from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
-    from kbroker.group.records import Records
     from kbroker.group.rooms import Rooms
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
 Operation = Callable[["Rooms", Reply, Now], Outcome]
 
-LOADING, ACTIVE, FAILED = "loading", "active", "failed"
+Refusal = Callable[[GroupSettings], "Response | None"]
+"""What is wrong with a request whatever its group: its answer, None for nothing; may raise
+ClientError."""
 
 ROOM_WAIT_MS: Final = 500
 """How long an append may hold up the control thread while the disk hangs."""
@@ -75,6 +77,10 @@ def coordinator_code(error: BaseException) -> ErrorCode:
     return _TRANSLATED.get(code, code)
 
 
+def _nothing_wrong(settings: GroupSettings) -> None:
+    return None
+
+
 class Host(Protocol):
     """What the coordinators are built on; the wiring provides it."""
 
@@ -100,94 +106,6 @@ class Host(Protocol):
 
     def post(self, do: Callable[[], None]) -> None:
         """From any thread: have it done on the control thread, soon."""
-
-
-class Slot:
-    """One partition: its log, its rooms, and the requests that wait for an answer."""
-
-    def __init__(
-        self, partition: int, log: LogPort | None, rooms: Rooms, records: Records
-    ) -> None:
-        self.partition = partition
-        self.log = log
-        self.rooms = rooms
-        self.state = LOADING
-        self.waiting: set[SlotReply] = set()
-        self.records = records
-        self.appended = 0
-        """Order of the last append among those of all slots; the journal syncs in that order."""
-
-    @property
-    def shard(self) -> Shard:
-        """What its rooms share."""
-        return self.rooms.shard
-
-    def check_active(self) -> None:
-        """Refuse requests while the slot cannot answer. Raises ClientError."""
-        if self.state == LOADING:
-            raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.state == FAILED:
-            raise ClientError(ErrorCode.NOT_COORDINATOR)
-
-    def send(self, answer: Answer, response: Response) -> None:
-        """Answer when all that was appended is durable."""
-        log = self.log
-        if log is not None and log.high_watermark < log.log_end_offset:
-            timeout_ms = self.shard.settings.offsets_commit_timeout_ms
-            answer.send_when(log, log.log_end_offset, response, timeout_ms)
-        else:
-            answer.send(response)
-
-    def take(self, piece: Piece) -> None:
-        """Fold a piece of the partition into the state."""
-        if self.state != LOADING:
-            return
-        for offset, key, value in piece.others:
-            record = self.records.decode(offset, key, value)
-            if record is None:
-                continue
-            try:
-                self.shard.replay(record)
-            except Exception as error:
-                self.records.tell_damaged(offset, f"{type(error).__name__}: {error}")
-        offsets = self.rooms.offsets
-        for group, topic, partition, data in piece.commits:
-            offsets.put(group, topic, partition, data)
-        for producer_id, effective, group, topic, partition, data in piece.pending:
-            offsets.put_pending(producer_id, (group, topic, partition), data if effective else None)
-
-
-class SlotReply:
-    """Answers one request of a slot, once; where `gated`, when the slot's log is durable."""
-
-    __slots__ = ("_answer", "_gated", "_slot", "done")
-
-    def __init__(self, slot: Slot, answer: Answer, gated: bool) -> None:
-        self._slot = slot
-        self._answer = answer
-        self._gated = gated
-        self.done = False
-
-    def __call__(self, response: Response) -> None:
-        if not self._take():
-            return
-        if self._gated:
-            self._slot.send(self._answer, response)
-        else:
-            self._answer.send(response)
-
-    def fail(self, code: ErrorCode) -> None:
-        """Answer with an error of the whole request."""
-        if self._take():
-            self._answer.fail(code)
-
-    def _take(self) -> bool:
-        if self.done:
-            _LOG.error("a group request was answered twice", stack_info=True)
-            return False
-        self.done = True
-        self._slot.waiting.discard(self)
-        return True
 
 
 class Call(NamedTuple):
@@ -317,24 +235,45 @@ class GroupCoordinator:
     # ---- requests
 
     def handle(
-        self, group_id: str, answer: Answer, operation: Operation, *, gated: bool = True
+        self,
+        group_id: str,
+        answer: Answer,
+        operation: Operation,
+        *,
+        refusal: Refusal = _nothing_wrong,
+        gated: bool = True,
     ) -> Response:
         """Run the operation of a request on its group's slot; answers DEFERRED.
 
-        Not gated: the answer does not wait for the disk, for heartbeats. Raises ClientError with
-        the coordinator's code where the operation did not take place.
+        What `refusal` finds wrong is answered where the slot cannot serve, too; the operation looks
+        at it by itself. Not gated: the answer does not wait for the disk, for heartbeats. Raises
+        ClientError with the coordinator's code where the operation did not take place.
         """
-        slot = self._slot(group_id)
+        try:
+            slot = self._slot(group_id)
+            slot.check_active()
+        except ClientError:
+            refused = None if self._stopped else refusal(self._host.settings())
+            if refused is None:
+                raise
+            return refused
         reply = SlotReply(slot, answer, gated)
         try:
-            slot.check_active()
-            outcome = operation(slot.rooms, reply, self._now())
-        except (ClientError, DiskError, OSError) as error:
-            raise ClientError(coordinator_code(error), str(error)) from None
-        self._carry_out(slot, outcome, reply)
+            self._carry_out(slot, self._operate(operation, slot, reply), reply)
+        except Exception:
+            if not reply.done:
+                reply.drop()
+                raise
+            _LOG.exception("a group request went wrong after its answer")
         if not reply.done:
             slot.waiting.add(reply)
         return DEFERRED
+
+    def _operate(self, operation: Operation, slot: Slot, reply: SlotReply) -> Outcome:
+        try:
+            return operation(slot.rooms, reply, self._now())
+        except (ClientError, DiskError, OSError) as error:
+            raise ClientError(coordinator_code(error), str(error)) from None
 
     def each(
         self,

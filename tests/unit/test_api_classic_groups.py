@@ -11,7 +11,7 @@ import pytest
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.k11_join_group import java_address
 from kbroker.errors import ErrorCode
-from kbroker.group.runtime import LOADING
+from kbroker.group.slot import LOADING
 from kbroker.protocol import ApiKey
 from tests.support.control import ControlPlane, FakeRequest
 
@@ -93,6 +93,50 @@ def test_a_heartbeat_while_the_partition_loads_is_good(served: ControlPlane) -> 
             ApiKey.HEARTBEAT, version, group_id="g", generation_id=1, member_id="m"
         )
         assert answer["error_code"] == 0
+
+
+BEAT = {
+    "group_id": "g", "member_id": "m", "member_epoch": 0, "instance_id": None, "rack_id": None,
+    "rebalance_timeout": 1000, "subscribed_topic_names": ["a"], "server_assignor": None,
+    "topic_partitions": [],
+}  # fmt: skip
+WRONG_WHATEVER_THE_GROUP: list[tuple[ApiKey, dict[str, Any], ErrorCode]] = [
+    (ApiKey.JOIN_GROUP, {"group_id": "", "session_timeout": 1}, ErrorCode.INVALID_GROUP_ID),
+    (ApiKey.JOIN_GROUP, {"group_id": "g", "session_timeout": 1}, ErrorCode.INVALID_SESSION_TIMEOUT),
+    (ApiKey.SYNC_GROUP, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+    (ApiKey.HEARTBEAT, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+    (ApiKey.LEAVE_GROUP, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+    (ApiKey.OFFSET_DELETE, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, BEAT | {"group_id": ""}, ErrorCode.INVALID_REQUEST),
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, BEAT | {"member_epoch": -9}, ErrorCode.INVALID_REQUEST),
+    (
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        BEAT | {"server_assignor": "no such"},
+        ErrorCode.UNSUPPORTED_ASSIGNOR,
+    ),
+]
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["loading", "not there"])
+@pytest.mark.parametrize(("key", "fields", "code"), WRONG_WHATEVER_THE_GROUP)
+def test_what_no_group_could_take_is_refused_before_the_groups_are_there(
+    control_with: ControlWith, there: bool, key: ApiKey, fields: dict[str, Any], code: ErrorCode
+) -> None:
+    """Apache Kafka's coordinator looks at these before it looks for the group's partition."""
+    control = control_with(offsets_topic_num_partitions="2")
+    if there:
+        control.call(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
+    for slot in control.services.groups._slots:
+        slot.state = LOADING
+    entry = control.dispatcher._table[key]
+    for version in range(entry.low, entry.high + 1):
+        told = dict(fields)
+        if key == ApiKey.SYNC_GROUP and version >= 5:
+            told |= {"protocol_type": "consumer", "protocol_name": "range"}
+        answer = control.call(key, version, **told)
+        assert answer["error_code"] == code, version
+        if key == ApiKey.JOIN_GROUP:
+            assert answer["protocol_name"] == (None if version >= 7 else "")
 
 
 @pytest.mark.parametrize("version", range(6))

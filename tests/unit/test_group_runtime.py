@@ -49,17 +49,60 @@ def test_a_second_answer_is_told_and_dropped(groups, caplog):
         replies.append(reply)
         return Outcome(response={"error_code": 1})
 
+    request = serve_operation(groups, operation)
+    replies[0]({"error_code": 2})
+    assert groups.decoded(request)["error_code"] == 1
+    assert "answered twice" in caplog.text
+
+
+def serve_operation(groups, operation):
+    """A request of a group that runs this operation."""
     entry = groups.dispatcher._table[ApiKey.HEARTBEAT]
     groups.dispatcher._table[ApiKey.HEARTBEAT] = entry._replace(
         handler=lambda request, context: context.groups.handle("g", context.answer, operation)
     )
     asked = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
-    body = encode(load_request_schema(ApiKey.HEARTBEAT, 4), asked)
-    request = FakeRequest(ApiKey.HEARTBEAT, 4, body)
+    request = FakeRequest(
+        ApiKey.HEARTBEAT, 4, encode(load_request_schema(ApiKey.HEARTBEAT, 4), asked)
+    )
     groups.dispatcher.serve(request)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KeyError("bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ClientError(ErrorCode.UNKNOWN_MEMBER_ID), ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_reply_that_was_kept_before_it_went_wrong_is_called_in_vain(groups, caplog, error, code):
+    replies = []
+
+    def operation(rooms, reply, now):
+        replies.append(reply)
+        raise error
+
+    request = serve_operation(groups, operation)
+    assert groups.decoded(request)["error_code"] == code
+    caplog.clear()
     replies[0]({"error_code": 2})
+    replies[0].fail(ErrorCode.NOT_COORDINATOR)
+    assert groups.decoded(request)["error_code"] == code
+    assert groups.dispatcher.parked.requests == 0
+    groups.services.groups.stop()
+    assert not caplog.text
+
+
+def test_what_goes_wrong_after_the_answer_is_told_and_no_more(groups, caplog):
+    def then(error):
+        raise KeyError("bug")
+
+    request = serve_operation(
+        groups, lambda rooms, reply, now: Outcome(response={"error_code": 1}, then=then)
+    )
     assert groups.decoded(request)["error_code"] == 1
-    assert "answered twice" in caplog.text
+    assert "after its answer" in caplog.text and "twice" not in caplog.text
 
 
 def test_what_may_wait_is_bounded(groups):

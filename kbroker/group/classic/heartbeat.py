@@ -16,7 +16,6 @@ ANSWERS: Final = {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.INVALID_GROUP_ID,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.UNKNOWN_MEMBER_ID,
     )

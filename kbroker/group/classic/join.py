@@ -37,16 +37,6 @@ class Joins:
         self._rebalance = rebalance
         self._uuids = uuids
 
-    def refusal(self, request: JoinRequest) -> ErrorCode:
-        """What is wrong with a request whatever the group; NONE where nothing is."""
-        settings = self._shard.settings
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        low_ms = settings.group_min_session_timeout_ms
-        if not low_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        return ErrorCode.NONE
-
     def join(self, request: JoinRequest, reply: Reply, now: Now) -> Outcome:
         """Join a classic group. One that does not exist, or is an empty group of another kind (of
         the new protocol, or of offsets alone), is founded by a member that has no id yet."""

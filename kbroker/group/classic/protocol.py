@@ -43,9 +43,9 @@ class ClassicProtocol:
 
     def join(self, request: JoinRequest, reply: Reply, now: Now) -> Outcome:
         """JoinGroup: answered at once, or when the join phase ends."""
-        refusal = self._joins.refusal(request)
-        if refusal:
-            return Outcome(response=join_error(refusal, request.member_id))
+        refused = request.refusal(self._shard.settings)
+        if refused is not None:
+            return Outcome(response=refused)
         group = self._shard.groups.get(request.group_id)
         if group is None or isinstance(group, ClassicGroup) or group.is_empty():
             return self._joins.join(request, reply, now)
@@ -54,8 +54,9 @@ class ClassicProtocol:
 
     def sync(self, request: SyncRequest, reply: Reply, now: Now) -> Outcome:
         """SyncGroup: answered at once, or when the leader has sent the assignments."""
-        if not request.group_id:
-            return Outcome(response=sync_error(ErrorCode.INVALID_GROUP_ID))
+        refused = request.refusal(self._shard.settings)
+        if refused is not None:
+            return Outcome(response=refused)
         group = self._shard.groups.get(request.group_id)
         if group is None or group.is_empty():
             return Outcome(response=sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -68,16 +69,18 @@ class ClassicProtocol:
         group = self._shard.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return heartbeat(group, request, now)
-        if not request.group_id:
-            return ANSWERS[ErrorCode.INVALID_GROUP_ID]
+        refused = request.refusal(self._shard.settings)
+        if refused is not None:
+            return Outcome(response=refused)
         if group is None or group.is_empty():
             return ANSWERS[ErrorCode.UNKNOWN_MEMBER_ID]
         return self._other_room().classic_heartbeat(group, request, now)
 
     def leave(self, request: LeaveRequest, reply: Reply, now: Now) -> Outcome:
         """LeaveGroup: answered at once."""
-        if not request.group_id:
-            return Outcome(response={"error_code": ErrorCode.INVALID_GROUP_ID})
+        refused = request.refusal(self._shard.settings)
+        if refused is not None:
+            return Outcome(response=refused)
         group = self._shard.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return leave(self._rebalance, group, request, now)

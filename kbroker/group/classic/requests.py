@@ -2,17 +2,25 @@
 
 Times are milliseconds. A member id is empty where the client has none yet; `instance_id` is
 `group.instance.id` (KIP-345), None for a dynamic member.
+
+`refusal` is the answer to a request that is wrong whatever its group, None for one that is not: it
+holds while the group is still being loaded, too.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kbroker.errors import ErrorCode
 from kbroker.group.outcome import Response
 
+if TYPE_CHECKING:
+    from kbroker.group.settings import GroupSettings
+
 Protocols = tuple[tuple[str, bytes], ...]
 """Name and metadata of each protocol that a member supports, the preferred one first."""
+
+_NO_GROUP_ID: Final[Response] = {"error_code": ErrorCode.INVALID_GROUP_ID}
 
 
 class JoinRequest(NamedTuple):
@@ -30,6 +38,17 @@ class JoinRequest(NamedTuple):
     protocols: Protocols
     reason: str | None = None
 
+    def refusal(self, settings: GroupSettings) -> Response | None:
+        """See the module."""
+        low_ms = settings.group_min_session_timeout_ms
+        if not self.group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+        elif not low_ms <= self.session_timeout_ms <= settings.group_max_session_timeout_ms:
+            code = ErrorCode.INVALID_SESSION_TIMEOUT
+        else:
+            return None
+        return {"error_code": code, "member_id": self.member_id}
+
 
 class SyncRequest(NamedTuple):
     """SyncGroup; protocol type and name are None where the client does not tell them."""
@@ -43,6 +62,10 @@ class SyncRequest(NamedTuple):
     assignments: tuple[tuple[str, bytes], ...] = ()
     """Member id and assignment; from the leader only."""
 
+    def refusal(self, settings: GroupSettings) -> Response | None:
+        """See the module."""
+        return None if self.group_id else _NO_GROUP_ID
+
 
 class HeartbeatRequest(NamedTuple):
     """Heartbeat."""
@@ -51,6 +74,10 @@ class HeartbeatRequest(NamedTuple):
     generation: int
     member_id: str
     instance_id: str | None = None
+
+    def refusal(self, settings: GroupSettings) -> Response | None:
+        """See the module."""
+        return None if self.group_id else _NO_GROUP_ID
 
 
 class LeavingMember(NamedTuple):
@@ -74,3 +101,7 @@ class LeaveRequest(NamedTuple):
 
     group_id: str
     members: tuple[LeavingMember, ...]
+
+    def refusal(self, settings: GroupSettings) -> Response | None:
+        """See the module."""
+        return None if self.group_id else _NO_GROUP_ID

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer.change import RegexChange, partitions_answer
@@ -24,6 +24,7 @@ from kbroker.group.consumer.membership import (
 from kbroker.group.consumer.reconcile import Owned
 from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.consumer.upgrade import group_to_join
+from kbroker.group.consumer.validity import check_heartbeat
 from kbroker.group.migration import Client
 from kbroker.group.outcome import Now, Outcome
 
@@ -31,12 +32,10 @@ if TYPE_CHECKING:
     from kbroker.group.consumer.group import ConsumerGroup
     from kbroker.group.consumer.protocol import ConsumerProtocol
 
-_MEMBER_ID_REQUIRED_VERSION: Final = 1
-
 
 def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: Now) -> Outcome:
     """Join, report or leave."""
-    _validate(room, request, client.version)
+    check_heartbeat(request, room.shard.settings, client.version)
     if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
         return _leave(room, request, now)
     joins = request.member_epoch == JOIN_EPOCH
@@ -61,44 +60,6 @@ def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: N
     timeout_ms = room.limits.session_timeout_ms(group.group_id)
     room.timeouts.session(group.group_id, new.member_id, timeout_ms, now)
     return change.outcome(_answer(room, request, old, new))
-
-
-def _validate(room: ConsumerProtocol, request: Heartbeat, version: int) -> None:
-    """What can be said of a request without looking at its group."""
-    epoch = request.member_epoch
-    if version >= _MEMBER_ID_REQUIRED_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
-        _not_empty(request.member_id, "MemberId")
-    _not_empty(request.group_id, "GroupId")
-    _not_empty(request.instance_id, "InstanceId")
-    _not_empty(request.rack_id, "RackId")
-    if epoch == JOIN_EPOCH:
-        if request.rebalance_timeout_ms == -1:
-            raise _invalid("RebalanceTimeoutMs must be provided in the first request.")
-        if request.owned is None or request.owned:
-            raise _invalid("TopicPartitions must be empty when (re-)joining.")
-        if request.topic_names is None and request.topic_regex is None:
-            raise _invalid("SubscribedTopicNames or SubscribedTopicRegex is needed to (re-)join.")
-    elif epoch == LEAVE_STATIC_EPOCH:
-        if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
-    elif epoch < LEAVE_STATIC_EPOCH:
-        raise _invalid(f"MemberEpoch {epoch} is invalid.")
-    names = room.assignor_names()
-    if request.server_assignor is not None and request.server_assignor not in names:
-        raise ClientError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {request.server_assignor} is not supported; "
-            f"these are: {', '.join(names)}.",
-        )
-
-
-def _not_empty(value: str | None, name: str) -> None:
-    if value is not None and not value.strip():
-        raise _invalid(f"{name} can't be empty.")
-
-
-def _invalid(message: str) -> ClientError:
-    return ClientError(ErrorCode.INVALID_REQUEST, message)
 
 
 def _check_epoch(member: Member, request: Heartbeat) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from kbroker.errors import BugError
 from kbroker.group.classic.requests import HeartbeatRequest, JoinRequest, SyncRequest
 from kbroker.group.consumer import classic_members
-from kbroker.group.consumer.assignors import ASSIGNORS, Assignor, assignor_named
+from kbroker.group.consumer.assignors import ASSIGNORS, Assignor, allowed_assignors
 from kbroker.group.consumer.describe import NOT_ASKED, describe_group
 from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.heartbeat import heartbeat
@@ -86,8 +86,7 @@ class ConsumerProtocol:
 
     def assignor_names(self) -> list[str]:
         """Assignors that members may ask for; the first is the default."""
-        told = self.shard.settings.group_consumer_assignors
-        return [name for one in told if (name := assignor_named(one))] or list(ASSIGNORS)
+        return allowed_assignors(self.shard.settings.group_consumer_assignors)
 
     def assignor(self, name: str) -> Assignor:
         """The assignor of that name; the default where it is not allowed any more."""

@@ -43,7 +43,8 @@ def main() -> int:
         auto_offset_reset="earliest", enable_auto_commit=options.commit == "auto",
         auto_commit_interval_ms=200, session_timeout_ms=options.session_ms,
         heartbeat_interval_ms=500, group_instance_id=options.instance, fetch_max_wait_ms=100,
-        reconnect_backoff_ms=20, reconnect_backoff_max_ms=200, retry_backoff_ms=20, request_timeout_ms=10_000,
+        reconnect_backoff_ms=20, reconnect_backoff_max_ms=200, retry_backoff_ms=20,
+        request_timeout_ms=10_000,
         partition_assignment_strategy=[ASSIGNORS[options.assignor]],
     )  # fmt: skip
     consumer.subscribe([options.topic])

@@ -8,7 +8,7 @@ which members are served: see `kbroker.group.order`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from .range import assign_range
@@ -32,4 +32,18 @@ def assignor_named(told: str) -> str | None:
     return name if name in ASSIGNORS else None
 
 
-__all__ = ["ASSIGNORS", "Assignment", "Assignor", "GroupSpec", "MemberSpec", "assignor_named"]
+def allowed_assignors(told: Iterable[str]) -> list[str]:
+    """Names that members may ask for where `group.consumer.assignors` tells these; the first is the
+    default."""
+    return [name for one in told if (name := assignor_named(one))] or list(ASSIGNORS)
+
+
+__all__ = [
+    "ASSIGNORS",
+    "Assignment",
+    "Assignor",
+    "GroupSpec",
+    "MemberSpec",
+    "allowed_assignors",
+    "assignor_named",
+]

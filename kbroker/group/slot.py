@@ -1,0 +1,118 @@
+"""One partition of `__consumer_offsets`, and the replies of its requests.
+
+Owned by the control thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.loading import Piece
+from kbroker.group.outcome import Answer, Response
+from kbroker.group.shard import Shard
+from kbroker.storage.manager import LogPort
+
+if TYPE_CHECKING:
+    from kbroker.group.records import Records
+    from kbroker.group.rooms import Rooms
+
+_LOG: Final = logging.getLogger("kbroker.group")
+
+LOADING, ACTIVE, FAILED = "loading", "active", "failed"
+
+
+class Slot:
+    """One partition: its log, its rooms, and the requests that wait for an answer."""
+
+    def __init__(
+        self, partition: int, log: LogPort | None, rooms: Rooms, records: Records
+    ) -> None:
+        self.partition = partition
+        self.log = log
+        self.rooms = rooms
+        self.state = LOADING
+        self.waiting: set[SlotReply] = set()
+        self.records = records
+        self.appended = 0
+        """Order of the last append among those of all slots; the journal syncs in that order."""
+
+    @property
+    def shard(self) -> Shard:
+        """What its rooms share."""
+        return self.rooms.shard
+
+    def check_active(self) -> None:
+        """Refuse requests while the slot cannot answer. Raises ClientError."""
+        if self.state == LOADING:
+            raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.state == FAILED:
+            raise ClientError(ErrorCode.NOT_COORDINATOR)
+
+    def send(self, answer: Answer, response: Response) -> None:
+        """Answer when all that was appended is durable."""
+        log = self.log
+        if log is not None and log.high_watermark < log.log_end_offset:
+            timeout_ms = self.shard.settings.offsets_commit_timeout_ms
+            answer.send_when(log, log.log_end_offset, response, timeout_ms)
+        else:
+            answer.send(response)
+
+    def take(self, piece: Piece) -> None:
+        """Fold a piece of the partition into the state."""
+        if self.state != LOADING:
+            return
+        for offset, key, value in piece.others:
+            record = self.records.decode(offset, key, value)
+            if record is None:
+                continue
+            try:
+                self.shard.replay(record)
+            except Exception as error:
+                self.records.tell_damaged(offset, f"{type(error).__name__}: {error}")
+        offsets = self.rooms.offsets
+        for group, topic, partition, data in piece.commits:
+            offsets.put(group, topic, partition, data)
+        for producer_id, effective, group, topic, partition, data in piece.pending:
+            offsets.put_pending(producer_id, (group, topic, partition), data if effective else None)
+
+
+class SlotReply:
+    """Answers one request of a slot, once; where `gated`, when the slot's log is durable."""
+
+    __slots__ = ("_answer", "_gated", "_slot", "done")
+
+    def __init__(self, slot: Slot, answer: Answer, gated: bool) -> None:
+        self._slot = slot
+        self._answer: Answer | None = answer
+        self._gated = gated
+        self.done = False
+
+    def __call__(self, response: Response) -> None:
+        answer = self._take()
+        if answer is None:
+            return
+        if self._gated:
+            self._slot.send(answer, response)
+        else:
+            answer.send(response)
+
+    def drop(self) -> None:
+        """The request is answered by who hands it on; whoever kept this reply calls it in vain."""
+        self._answer = None
+        self._slot.waiting.discard(self)
+
+    def fail(self, code: ErrorCode) -> None:
+        """Answer with an error of the whole request."""
+        answer = self._take()
+        if answer is not None:
+            answer.fail(code)
+
+    def _take(self) -> Answer | None:
+        if self.done:
+            _LOG.error("a group request was answered twice", stack_info=True)
+            return None
+        self.done = self._answer is not None
+        self._slot.waiting.discard(self)
+        return self._answer
