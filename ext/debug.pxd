@@ -20,6 +20,8 @@ cdef enum:
     OBJECT_SEGMENT
     OBJECT_MAPPING
     OBJECT_FILE
+    OBJECT_LINK
+    OBJECT_ANSWER
     OBJECT_KINDS
 
 cdef void count_object(int kind, int delta) noexcept nogil

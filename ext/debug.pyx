@@ -15,6 +15,8 @@ KINDS = (
     "segment",
     "mapping",
     "file",
+    "link",
+    "answer",
 )
 assert len(KINDS) == OBJECT_KINDS, "every kind of object has its name"
 

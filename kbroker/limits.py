@@ -39,6 +39,9 @@ PENDING_MEMBERS_MAX_CHARS: Final = 4_000_000
 PARKED_REQUESTS_MAX_COUNT: Final = 100_000
 PARKED_REQUESTS_MAX_BYTES: Final = 256 * 1024 * 1024
 
+# The longest answer that a client takes from a broker, without its length.
+CLIENT_FRAME_MAX_BYTES: Final = 268_435_456
+
 assert TOPIC_NAME_LENGTH_MAX_CHARS + len("-99999") <= FILE_NAME_LENGTH_MAX_BYTES, (
     "the folder of a partition has room for five digits after the longest topic name"
 )

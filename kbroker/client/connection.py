@@ -24,11 +24,11 @@ from kbroker.client.errors import (
     UnsupportedApiError,
 )
 from kbroker.client.messages import VERSIONS, decode_response, encode_request
+from kbroker.limits import CLIENT_FRAME_MAX_BYTES
 from kbroker.protocol import ApiKey
 
 __all__ = ["Connection"]
 
-_FRAME_BYTES_MAX = 1 << 30  # an answer longer than this is not one
 _UNSUPPORTED_VERSION = 35
 
 
@@ -74,6 +74,13 @@ class Connection:
         self._closed = True
         self._sent.clear()
         self._socket.close()
+
+    def detach(self) -> int:
+        """The socket, for ClientLoop.add_link with broker_versions; this connection ends here."""
+        if self._closed or self._sent:
+            raise ConnectError(f"connection to {self.address} is closed or has answers due")
+        self._closed = True
+        return self._socket.detach()
 
     def version_of(self, api: ApiKey) -> int:
         """The highest version that both sides speak, or UnsupportedApiError."""
@@ -163,7 +170,7 @@ class Connection:
         deadline = time.monotonic() + timeout_s
         try:
             (length,) = struct.unpack(">i", self._read(4, deadline))
-            if not 4 <= length <= _FRAME_BYTES_MAX:
+            if not 4 <= length <= CLIENT_FRAME_MAX_BYTES:
                 raise CorruptDataError(
                     f"{self.address} does not speak the Kafka protocol (frame of {length} bytes);"
                     " is this the right port?"

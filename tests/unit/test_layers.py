@@ -152,7 +152,7 @@ def test_an_import_that_goes_up_is_seen_in_python(module, source):
     [
         ("kbroker.api.k03_metadata", "from . import registry\nfrom kbroker import __version__"),
         ("kbroker.server", "from kbroker.ext import engine\nimport os, click"),
-        ("kbroker.ext.client.accumulator", "from kbroker.ext.batch import build"),
+        ("kbroker.ext.client_link", "from kbroker.ext.batch import build"),
     ],
 )
 def test_an_import_that_goes_down_is_fine(module, source):
@@ -162,5 +162,5 @@ def test_an_import_that_goes_down_is_fine(module, source):
 def test_sources_are_found():
     assert Path("ext/atomics.pxd") in sources()
     assert Path("kbroker/errors.py") in sources()
-    assert module_name(Path("ext/client/accumulator.pyx")) == "kbroker.ext.client.accumulator"
+    assert module_name(Path("ext/client_link.pyx")) == "kbroker.ext.client_link"
     assert module_name(Path("cli/__init__.py")) == "kbroker.cli"

@@ -19,13 +19,15 @@ def test_every_bound_is_a_positive_number_with_its_unit_last():
 
 
 @pytest.mark.parametrize(
-    ("name", "enumerator"),
+    ("name", "enumerator", "file"),
     [
-        ("STRING_LENGTH_MAX_BYTES", "STRING_BYTES_MAX"),
-        ("ARRAY_ELEMENTS_MAX_COUNT", "ARRAY_ELEMENTS_MAX"),
-        ("TAGGED_FIELDS_MAX_COUNT", "TAGGED_FIELDS_MAX"),
+        ("STRING_LENGTH_MAX_BYTES", "STRING_BYTES_MAX", "wire"),
+        ("ARRAY_ELEMENTS_MAX_COUNT", "ARRAY_ELEMENTS_MAX", "wire"),
+        ("TAGGED_FIELDS_MAX_COUNT", "TAGGED_FIELDS_MAX", "wire"),
+        ("CLIENT_FRAME_MAX_BYTES", "LINK_FRAME_BYTES_MAX", "client_link"),
     ],
 )
-def test_both_planes_keep_the_same_bound(name, enumerator):
-    found = re.search(rf"^\s+{enumerator} = (\d+)", text_of(Path("ext/wire.pxd")), re.MULTILINE)
+def test_both_planes_keep_the_same_bound(name, enumerator, file):
+    text = text_of(Path(f"ext/{file}.pxd"))
+    found = re.search(rf"^\s+{enumerator} = (\d+)", text, re.MULTILINE)
     assert int(found[1]) == getattr(limits, name)

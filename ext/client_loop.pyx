@@ -1,0 +1,306 @@
+"""The client's loop as Python code sees it (see client_loop.pxd)."""
+import os
+import threading
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.stddef cimport size_t
+from libc.stdint cimport INT32_MAX, int64_t, uint32_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
+from kbroker.ext.borrowed cimport Borrowed
+from kbroker.ext.client_link cimport (
+    Call, LINKS_MAX, LINK_API_KEYS, LINK_BROKEN, LINK_CORRUPT, LINK_OK, LINK_TIMEOUT, Link,
+    LoopEvent, LoopPost, link_fail, link_find, link_flush, link_new,
+)
+from kbroker.ext.client_request cimport (
+    Asked, asked_new, asked_release, asked_wait, wait_a_while,
+)
+from kbroker.ext.client_thread cimport (
+    EVENT_CLOSED, LoopShared, loop_finish, loop_free, loop_main, loop_new, loop_post, loop_stop,
+    loop_wake,
+)
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.posix cimport (
+    pthread_create, pthread_join, pthread_mutex_lock, pthread_mutex_unlock, pthread_t, snprintf,
+)
+from kbroker.ext.sockets cimport (
+    EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, SIGNAL_SET_BYTES, THREAD_NAME_BYTES,
+    epoll_ctl, epoll_event_t, signals_block, signals_restore,
+)
+from kbroker.ext.wire cimport STRING_BYTES_MAX
+
+
+# ---- posts of Python ---------------------------------------------------------------------------
+
+cdef struct LinkPost:
+    LoopPost post
+    Link* link
+    int32_t id
+
+
+cdef void activate(Loop* loop, LoopPost* post) noexcept nogil:
+    cdef Link* link = (<LinkPost*> post).link
+    cdef epoll_event_t event
+    free(post)
+    event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | <uint32_t> EPOLLET
+    event.data.ptr = link
+    link.active = True
+    link.writable = True
+    if epoll_ctl(loop.epoll_fd, EPOLL_CTL_ADD, link.fd, &event) < 0:
+        link_fail(link, LINK_BROKEN)
+        return
+    link_flush(link)
+
+
+cdef void drop(Loop* loop, LoopPost* post) noexcept nogil:
+    cdef Link* link = link_find(loop, (<LinkPost*> post).id)
+    free(post)
+    if link != NULL:
+        link_fail(link, LINK_BROKEN)
+
+
+# ---- Python ------------------------------------------------------------------------------------
+
+cdef class LoopDriver:
+    """What a producer or a consumer hangs into its loop; made by their own classes."""
+
+
+cdef object error_of(int code, str what):
+    """The exception for a LinkCode."""
+    if code == LINK_TIMEOUT:
+        return TimeoutError(f"the broker did not answer {what} in time")
+    if code == LINK_CORRUPT:
+        return ConnectionAbortedError(f"the broker sent what is no answer to {what}")
+    return ConnectionResetError(f"the connection broke before the broker answered {what}")
+
+
+cdef class ClientLoop:
+    """One native thread with its links; see client_loop.pxd.
+
+    client_id: of every request's header. name: of the thread, for `top -H`.
+    """
+
+    def __cinit__(
+        self, driver: LoopDriver | None = None, *, client_id: str = "kbroker",
+        name: str = "kbroker-client",
+    ) -> None:
+        told = client_id.encode()
+        self.driver = driver
+        self.name = name
+        self.owner_pid = os.getpid()
+        self.lock = threading.Lock()
+        self.next_id = 0
+        if len(told) > STRING_BYTES_MAX:
+            raise ValueError(f"a client id of {len(told)} bytes; at most {STRING_BYTES_MAX}")
+        self.loop = loop_new()
+        if self.loop == NULL:
+            raise MemoryError("no memory or descriptors for a client's loop")
+        self.loop.client_id_bytes = <int32_t> len(told)
+        memcpy(self.loop.client_id, <const char*> told, len(told))
+        shown = name.encode("ascii", "replace")
+        snprintf((<LoopShared*> self.loop.shared).name, THREAD_NAME_BYTES, "%s",
+                 <const char*> shown)
+        if driver is not None:
+            driver.driver.loop = self.loop
+            self.loop.driver = &driver.driver
+
+    def __dealloc__(self) -> None:
+        if self.loop == NULL or self.owner_pid != os.getpid():
+            return                  # after a fork the thread is not ours, nor are its locks
+        with nogil:
+            self.stop()
+            loop_free(self.loop)
+
+    cdef void stop(self) noexcept nogil:
+        """Ends the thread and runs what was posted since; a second time does nothing."""
+        if self.finished:
+            return
+        loop_stop(self.loop)
+        if self.started:
+            pthread_join(<pthread_t> self.thread, NULL)
+        loop_finish(self.loop)
+        self.finished = True
+
+    cdef int check(self) except -1:
+        if self.owner_pid != os.getpid():
+            raise RuntimeError(
+                "this client was made before fork(); make a new one in the child process"
+            )
+        if self.closed:
+            raise RuntimeError("this client is closed")
+        return 0
+
+    def start(self) -> None:
+        """Starts the thread, once."""
+        cdef char old[SIGNAL_SET_BYTES]
+        cdef pthread_t thread
+        self.check()
+        if self.started:
+            raise RuntimeError("the loop has been started")
+        signals_block(old)
+        code = pthread_create(&thread, NULL, loop_main, self.loop)
+        signals_restore(old)
+        if code != 0:
+            raise OSError(code, os.strerror(code))
+        self.thread = thread
+        self.started = True
+
+    def add_link(self, fd: int, versions: dict[int, tuple[int, int]]) -> int:
+        """Takes over a connected socket, with what Connection.detach() tells; the link's id.
+
+        versions: lowest and highest version of each API key that the broker speaks.
+        """
+        cdef LinkPost* post
+        cdef Link* link
+        self.check()
+        os.set_blocking(fd, False)
+        while self.loop.links[self.next_id % LINKS_MAX] != NULL:
+            self.next_id = (self.next_id + 1) & INT32_MAX
+            if self.next_id % LINKS_MAX == 0 and self.is_full():
+                raise RuntimeError(f"a client has at most {LINKS_MAX} connections")
+        post = <LinkPost*> malloc(sizeof(LinkPost))
+        link = link_new(self.loop, self.next_id, fd)
+        if post == NULL or link == NULL:
+            free(post)
+            raise MemoryError("no memory for a connection")
+        for key, (low, high) in versions.items():
+            if 0 <= key < LINK_API_KEYS:
+                link.version_low[<int> key] = low
+                link.version_high[<int> key] = high
+        post.post.run = activate
+        post.link = link
+        self.next_id = (self.next_id + 1) & INT32_MAX
+        atomic_store_ptr(&self.loop.links[link.id % LINKS_MAX], link)
+        told = link.id
+        loop_post(self.loop, &post.post)
+        return told
+
+    cdef bint is_full(self) noexcept:
+        cdef int index
+        for index in range(LINKS_MAX):
+            if atomic_load_ptr(&self.loop.links[index]) == NULL:
+                return False
+        return True
+
+    def drop_link(self, link: int) -> None:
+        """Closes a link soon, its calls get no answer; does nothing where it is gone already."""
+        cdef LinkPost* post
+        self.check()
+        post = <LinkPost*> malloc(sizeof(LinkPost))
+        if post == NULL:
+            raise MemoryError("no memory for a post")
+        post.post.run = drop
+        post.id = link
+        loop_post(self.loop, &post.post)
+
+    def wake(self) -> None:
+        """The driver runs soon."""
+        self.check()
+        loop_wake(self.loop)
+
+    def events(self, timeout_s: float) -> list[tuple[int, int, int, int, int]]:
+        """Waits, without the GIL, for events: (kind, link, partition, code, owner's address).
+
+        Empty after timeout_s. EVENT_CLOSED (kind 0) is the last one, and comes again and again.
+        """
+        cdef LoopShared* shared = <LoopShared*> self.loop.shared
+        cdef int64_t until_ns = monotonic_ns() + <int64_t> (timeout_s * 1e9)
+        cdef bint over = False
+        if self.owner_pid != os.getpid():
+            self.check()
+        while not over:
+            with nogil:
+                pthread_mutex_lock(&shared.lock)
+                if shared.count == 0 and not shared.closed:
+                    wait_a_while(&shared.arrived, &shared.lock, until_ns)
+                over = shared.count > 0 or shared.closed or monotonic_ns() >= until_ns
+                pthread_mutex_unlock(&shared.lock)
+            PyErr_CheckSignals()
+        return take_events(shared)
+
+    def request(
+        self, link: int, api_key: int, api_version: int, body: bytes, timeout_s: float,
+        flexible: bool = True,
+    ) -> bytes:
+        """The body of the answer to a request of this body, beside what else is on the link.
+
+        flexible: that version of the API is one. TimeoutError: not within timeout_s, and the link
+        is closed; ConnectionResetError: it broke or is gone; ConnectionAbortedError: what came is
+        no answer.
+        """
+        cdef Call about
+        cdef Asked* asked
+        self.check()
+        if not self.started:
+            raise RuntimeError("the loop has not been started")
+        memset(&about, 0, sizeof(about))
+        about.api_key = api_key
+        about.api_version = api_version
+        about.flexible = flexible
+        about.deadline_ns = monotonic_ns() + <int64_t> (timeout_s * 1e9)
+        asked = asked_new(self.loop, link, &about, Borrowed(body))
+        if asked == NULL:
+            raise MemoryError(f"no memory for a request of {len(body)} bytes")
+        loop_post(self.loop, &asked.post)
+        try:
+            asked_wait(asked)
+            if asked.code != LINK_OK:
+                raise error_of(asked.code, f"a request of API {api_key}")
+            return (<const char*> asked.answer.p)[:asked.answer.n]
+        finally:
+            asked_release(asked)
+
+    def link_stats(self, link: int) -> dict[str, int] | None:
+        """Counters of a link since it was added; None where it is gone."""
+        cdef LoopShared* shared = <LoopShared*> self.loop.shared
+        cdef Link* found
+        cdef Link copied
+        self.check()
+        pthread_mutex_lock(&shared.lock)
+        found = link_find(self.loop, link)
+        if found != NULL:
+            copied = found[0]
+        pthread_mutex_unlock(&shared.lock)
+        if found == NULL:
+            return None
+        return {
+            "bytes_in": copied.bytes_in,
+            "bytes_out": copied.bytes_out,
+            "requests": copied.requests,
+            "answers": copied.answers,
+            "in_flight": copied.in_flight,
+            "latency_ns_sum": copied.latency_ns_sum,
+            "latency_ns_max": copied.latency_ns_max,
+        }
+
+    def close(self) -> None:
+        """Closes every link and ends the thread; calls in flight get no answer."""
+        if self.owner_pid != os.getpid():
+            self.check()
+        self.closed = True          # from here on nobody posts
+        with self.lock, nogil:
+            self.stop()
+
+
+cdef list take_events(LoopShared* shared):
+    cdef LoopEvent event
+    cdef list taken = []
+    cdef bint left = True
+    cdef bint closed = False
+    while left:
+        pthread_mutex_lock(&shared.lock)
+        left = shared.count > 0
+        if left:
+            event = shared.events[shared.begin]
+            shared.begin = (shared.begin + 1) % shared.capacity
+            shared.count -= 1
+        closed = shared.closed
+        pthread_mutex_unlock(&shared.lock)
+        if left:
+            taken.append((event.kind, event.link, event.partition, event.code,
+                          <size_t> event.owner))
+    if closed:
+        taken.append((EVENT_CLOSED, -1, -1, LINK_BROKEN, 0))
+    return taken
