@@ -12,7 +12,9 @@ crash may leave one that is older than the logs: what was cleaned is cleaned aga
 A log that the disk has no room for is told once and tried again later, ever more seldom; one that
 holds what cannot be read is told once and left alone until the next start.
 
-Concurrency. `_lock` guards all state; no cleaning holds it. At most one thread is at a partition,
+Concurrency. `_lock` guards all state; neither a cleaning nor a write to the disk holds it. Who
+writes the checkpoint holds `_writing` and looks at the state under `_lock` only then, so that no
+older state is written over a newer one. At most one thread is at a partition,
 also across a deletion and a new topic of the name: the files of the old one have the same names.
 """
 
@@ -88,6 +90,7 @@ class LogCleaner:
         self._settings = CleanerSettings.of(config)
         self._throttle = Throttle(self._settings.bytes_per_second)
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._checkpoint: dict[Key, int] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, Log] = {}
@@ -160,15 +163,19 @@ class LogCleaner:
             for key in keys:
                 self._uncleanable.pop(key, None)
                 self._retries.pop(key, None)
-            if known:
-                self._write_checkpoint()
+        if known:
+            self._write_checkpoint()
 
     def _write_checkpoint(self) -> None:
-        kept = {key: at for key, at in self._checkpoint.items() if self._logs.get(*key) is not None}
-        try:
-            write_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS, kept)
-        except DiskError as error:
-            _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
+        """When it returns, what the caller changed is written, by it or by one behind it."""
+        with self._writing:
+            with self._lock:
+                known = list(self._checkpoint.items())
+            kept = {key: at for key, at in known if self._logs.get(*key) is not None}
+            try:
+                write_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS, kept)
+            except DiskError as error:
+                _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
 
     # ---- which log is next
 
@@ -232,10 +239,12 @@ class LogCleaner:
     def _done(self, work: Work, done: Cleaned | None) -> None:
         with self._lock:
             self._busy.discard(work.key)
-            if done is not None and self._logs.get(*work.key) is work.log:
+            counts = done is not None and self._logs.get(*work.key) is work.log
+            if done is not None and counts:
                 self._retries.pop(work.key, None)
                 self._checkpoint[work.key] = done.end_offset
-                self._write_checkpoint()
+        if counts:
+            self._write_checkpoint()
 
     def _try_later(self, work: Work, error: Exception) -> None:
         with self._lock:

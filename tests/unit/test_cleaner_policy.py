@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -131,6 +133,34 @@ class TestCheckpoint:
         room.once()
         room.logs.delete("a", [0], 0)
         assert room.checkpoint() == {("b", 0): 4}
+
+    def test_a_disk_that_hangs_holds_up_no_other_and_no_order(self, room, monkeypatch):
+        """A topic is deleted while a write of the checkpoint, with it, hangs."""
+        room.add("a", 8)
+        room.add("b", 4)
+        hangs, goes_on, written = threading.Event(), threading.Event(), []
+
+        def write(path, offsets):
+            if not hangs.is_set():
+                hangs.set()
+                assert goes_on.wait(30)
+            written.append(sorted(offsets))
+            write_offset_checkpoint(path, offsets)
+
+        monkeypatch.setattr("kbroker.storage.cleaner.write_offset_checkpoint", write)
+        with ThreadPoolExecutor(2) as pool:
+            try:
+                cleaned = pool.submit(room.once)
+                assert hangs.wait(30)
+                deleted = pool.submit(room.logs.delete, "a", [0], 0)
+                wait_for("a forgotten", lambda: not room.cleaner._checkpoint, 30)
+                work = room.cleaner.take()
+                assert work.key == ("b", 0) and not written and not deleted.done()
+            finally:
+                goes_on.set()
+            assert cleaned.result(30) == "a" and len(deleted.result(30)) == 1
+        assert written == [[("a", 0)], []]
+        assert room.checkpoint() == {}
 
     def test_one_beyond_the_log_begins_anew(self, room):
         room.add("a")
