@@ -26,7 +26,7 @@ from tests.wire.test_connections import fetch_body, frame, produce_body
 
 StartBroker = Callable[..., BrokerProcess]
 GROWTH_MAX_KIB = 64 * 1024
-IDLE_MS = 3000
+IDLE_MS = 8000
 SEED = 20260903
 
 
