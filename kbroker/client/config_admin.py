@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbroker.client.config_common import ClientConfig, read_common
-from kbroker.client.config_types import int64, words
+from kbroker.client.config_types import boolean, int64, words
 from kbroker.client.errors import ConfigError
 
 __all__ = ["AdminConfig", "admin_config"]
@@ -25,6 +25,9 @@ class AdminConfig(ClientConfig):
         "Addresses of controllers, to speak to these instead of brokers (KIP-919).")
     connections_max_idle_ms: int = int64(300_000,
         "Idle connections are closed after this time; negative: never.")
+    enable_metrics_push: bool = boolean(False,
+        "Whether metrics are pushed to brokers that ask for them (KIP-714). Never done here.",
+        effective=False)
 # fmt: on
 
 
