@@ -1,84 +1,124 @@
 """A cluster as a client sees it: bootstrap addresses, brokers, topics and their leaders.
 
-Not thread-safe. Connections are opened when first needed and kept; a broken one is opened anew at
-the next use. Metadata is asked for per topic and kept until `refresh` or a failure drops it.
+Thread-safe. Metadata is a value that is replaced (`metadata`), under one lock that is never held
+over I/O or a callback. Connections belong to the thread that uses them: `connection` opens one
+for the calling thread when it is first needed and keeps it for that thread, so nobody waits for
+another's answers; they are closed with the thread or the cluster. `open` makes one that the
+caller owns, to hand to a native loop.
+
+A connection that broke, was idle for too long or whose SASL session nears its end is opened anew
+at the next use. Metadata is asked for per topic and kept until `metadata.max.age.ms`, `refresh` or
+`forget`. Where no known broker answers, the bootstrap addresses are used again (KIP-899, KIP-1102).
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import random
+import re
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
-from kbroker.client.address import Address, parse_address
+from kbroker.client.address import Address
 from kbroker.client.connection import Connection
-from kbroker.client.errors import BrokerError, ConnectError, KafkaError, check
+from kbroker.client.errors import (
+    BrokerError,
+    ClosedError,
+    ConfigError,
+    ConnectError,
+    CorruptDataError,
+    ForkError,
+    KafkaError,
+    RequestTimeoutError,
+    check,
+)
+from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
+from kbroker.client.reach import ClusterSettings, Reach, bootstrap_addresses, growing
+from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
-__all__ = ["Cluster", "Node", "PartitionInfo", "TopicInfo"]
+if TYPE_CHECKING:
+    from kbroker.client.config_common import ClientConfig
+
+__all__ = ["Cluster", "Leader", "Metadata", "Node", "PartitionInfo", "TopicInfo"]
 
 T = TypeVar("T")
 
-_RETRY_PAUSE_S = 0.1
 _UNKNOWN_TOPIC_S = 3.0  # a topic that brokers do not know for so long is not there
-_LEADER_NOT_AVAILABLE = 5
-_UNKNOWN_TOPIC_OR_PARTITION = 3
+_BROKEN = (ConnectError, RequestTimeoutError, CorruptDataError)
+
+_log = logging.getLogger("kbroker.client.cluster")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A broker of the cluster at the address it advertises."""
+class _Connections(dict[Address, Connection]):
+    """Connections of one thread, closed with it."""
 
-    node_id: int
-    address: Address
-    rack: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """Where a partition lives; leader -1: none now."""
-
-    index: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...]
-    error_code: int
+    def __del__(self) -> None:
+        for connection in self.values():
+            connection.close()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """A topic with its partitions in order of their index. topic_id: zero before metadata v10."""
+class _Own(threading.local):
+    """What belongs to one thread: its connections, and the limit of the call that it is in."""
 
-    name: str
-    topic_id: uuid.UUID
-    internal: bool
-    partitions: tuple[PartitionInfo, ...]
+    def __init__(self) -> None:
+        self.connections = _Connections()
+        self.used_s: dict[Address, float] = {}
+        self.deadline_s: float | None = None
 
 
 class Cluster:
     """The way to a cluster, from one or more bootstrap addresses.
 
-    bootstrap: comma-separated `HOST:PORT`. Raises ValueError for an address that is none. No
-    connection is made before the first call that needs one. timeout_s: per answer.
+    bootstrap: `HOST:PORT`, several with commas or as a list. Raises ValueError for an address that
+    is none. No connection is made before the first call that needs one. timeout_s: per answer.
     """
 
     def __init__(
-        self, bootstrap: str, *, client_id: str = "kbroker", timeout_s: float = 30.0
+        self,
+        bootstrap: str | Iterable[str],
+        *,
+        client_id: str = "kbroker",
+        timeout_s: float = 30.0,
+        settings: ClusterSettings | None = None,
     ) -> None:
-        self._bootstrap = [parse_address(part) for part in bootstrap.split(",") if part.strip()]
-        if not self._bootstrap:
-            raise ValueError("no bootstrap server given; write HOST:PORT")
-        self.client_id = client_id
-        self.timeout_s = timeout_s
-        self.cluster_id: str | None = None
-        self.controller_id = -1
-        self.nodes: dict[int, Node] = {}
-        self._topics: dict[str, TopicInfo] = {}
-        self._connections: dict[Address, Connection] = {}
+        self.settings = settings or ClusterSettings(
+            client_id,
+            timeout_s,
+            timeout_s,
+            setup_timeout_s=timeout_s,
+            setup_timeout_max_s=timeout_s,
+        )
+        servers = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
+        canonical = self.settings.canonical_names
+        self._bootstrap = bootstrap_addresses(servers, canonical=canonical)
+        self.client_id = self.settings.client_id
+        self.timeout_s = self.settings.timeout_s
+        self._lock = threading.Lock()  # guards what follows; nothing is waited for under it
+        self._metadata = Metadata()
+        self._learnt_s: dict[str, float] = {}
+        self._failing_since_s: float | None = None
+        self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._own = _Own()
+        self._reach = Reach(self.settings)
+        self._closed = threading.Event()
+        self._pid = os.getpid()
+
+    @classmethod
+    def of(cls, config: ClientConfig, bootstrap: Iterable[str] | None = None) -> Cluster:
+        """The way to the cluster that a client is configured for."""
+        try:
+            servers = bootstrap or config.bootstrap_servers
+            return cls(servers, settings=ClusterSettings.of(config))
+        except ConfigError:
+            raise
+        except ValueError as error:
+            raise ConfigError(f"bootstrap.servers: {error}") from None
 
     def __enter__(self) -> Cluster:
         return self
@@ -87,39 +127,172 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes every connection."""
-        for connection in self._connections.values():
+        """Closes the connections of all threads; those that wait for an answer get an error."""
+        self._closed.set()
+        with self._lock:
+            mine, self._open = list(self._open), weakref.WeakSet()
+        for connection in mine:
             connection.close()
-        self._connections.clear()
+
+    # What is known
+
+    @property
+    def metadata(self) -> Metadata:
+        """What is known now; a value that does not change."""
+        return self._metadata
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, None before the first answer."""
+        return self._metadata.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        """The node for admin requests, -1 where it is not known."""
+        return self._metadata.controller_id
+
+    @property
+    def nodes(self) -> Mapping[int, Node]:
+        """The brokers by their ids; empty before the first answer."""
+        return self._metadata.nodes
+
+    def topics(self, *, internal: bool = True) -> list[TopicInfo]:
+        """All topics, by name."""
+        found = self.describe(None)
+        infos = [info for info in found.values() if isinstance(info, TopicInfo)]
+        return sorted((i for i in infos if internal or not i.internal), key=lambda info: info.name)
+
+    def topics_matching(
+        self, pattern: re.Pattern[str], *, internal: bool = False
+    ) -> list[TopicInfo]:
+        """All topics whose whole names match, by name."""
+        return [info for info in self.topics(internal=internal) if pattern.fullmatch(info.name)]
+
+    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
+        """One topic, from what is known or from the broker.
+
+        create: let the broker create it where it is configured to (auto.create.topics.enable).
+        Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION and the like.
+        """
+        known = self._metadata.topics.get(name)
+        if known is not None and not self.is_old(name):
+            return known
+        try:
+            return self._described([name], create=create)[name]
+        except _BROKEN:
+            if known is not None and not self._closed.is_set():
+                return known  # old, but brokers may be back before it is needed
+            raise
+
+    def topic_of_id(self, topic_id: uuid.UUID) -> TopicInfo | None:
+        """The topic of this id, from what is known or from a broker; None: there is none."""
+        known = self._metadata.topic_of_id(topic_id)
+        if known is None:
+            self.describe(None)
+            known = self._metadata.topic_of_id(topic_id)
+        return known
+
+    def is_old(self, name: str) -> bool:
+        """True where a topic was never asked for, or longer ago than metadata.max.age.ms."""
+        learnt_s = self._learnt_s.get(name)
+        return learnt_s is None or time.monotonic() - learnt_s > self.settings.metadata_max_age_s
+
+    def refresh(self, names: Iterable[str], *, create: bool = False) -> None:
+        """Asks the cluster anew for brokers and these topics; waits for leaders being elected.
+
+        Raises BrokerError for the first topic that cannot be told of.
+        """
+        self._described(list(names), create=create)
+
+    def _described(self, names: list[str], *, create: bool) -> dict[str, TopicInfo]:
+        def attempt() -> dict[str, TopicInfo]:
+            found = self._ask(names, create=create)
+            for told in found.values():
+                if isinstance(told, BrokerError):
+                    passing = told.code == ErrorCode.LEADER_NOT_AVAILABLE or (
+                        create and told.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    )
+                    raise _PassingError(told) if passing else _FinalError(told)
+            return {name: info for name, info in found.items() if isinstance(info, TopicInfo)}
+
+        try:
+            return self.retry(attempt)
+        except (_PassingError, _FinalError) as error:
+            raise error.told from None
+
+    def describe(
+        self, names: Iterable[str] | None, *, create: bool = False
+    ) -> dict[str, TopicInfo | BrokerError]:
+        """Asks the cluster anew for these topics, None: all; for each what it is, or the error."""
+        wanted = None if names is None else list(names)
+        return self.retry(lambda: self._ask(wanted, create=create))
+
+    def forget(self, name: str) -> None:
+        """Drops what is known of a topic, so that the next use asks again. Its leader epochs are
+        kept until then, so that an older answer cannot bring an older leader back."""
+        with self._lock:
+            self._learnt_s.pop(name, None)
+
+    def learn_leaders(self, leaders: Iterable[Leader], nodes: Iterable[Node] = ()) -> None:
+        """Takes over leaders and their addresses as an answer to a produce or fetch told them."""
+        with self._lock:
+            self._metadata = self._metadata.after_leaders(leaders, nodes)
+
+    # Connections
 
     def any_connection(self) -> Connection:
-        """A connection to some broker: a live one, else the first address that answers."""
-        for connection in self._connections.values():
-            if not connection.closed:
-                return connection
+        """A connection of this thread to some broker: a live one, else the first that answers."""
+        for address in list(self._mine()):
+            live = self._live(address)
+            if live is not None:
+                return live
         known = [node.address for node in self.nodes.values()]
+        random.shuffle(known)
         failure: KafkaError | None = None
-        for address in dict.fromkeys([*self._bootstrap, *known]):
+        for address in sorted(known, key=self._reach.pause_s):
             try:
-                return self._open(address)
-            except ConnectError as error:
+                return self._link(address)
+            except _BROKEN as error:
+                failure = failure or error
+        if failure is not None and not self.settings.rebootstraps:
+            raise failure
+        if known:
+            self.rebootstrap("no known broker can be reached")
+        for address in self._bootstrap:
+            try:
+                return self._link(address)
+            except _BROKEN as error:
                 failure = failure or error
         assert failure is not None
         raise failure
 
     def connection(self, node_id: int) -> Connection:
-        """A connection to this broker."""
+        """A connection of this thread to this broker."""
+        return self._at_node(node_id, self._link)
+
+    def open(self, node_id: int) -> Connection:
+        """A fresh connection to this broker, authenticated, that belongs to the caller.
+
+        It is to be replaced before its `renew_at` (monotonic) comes. Waits out the pause after an
+        attempt that failed; raises ConnectError, RequestTimeoutError or AuthenticationError.
+        """
+        return self._at_node(node_id, self._connect)
+
+    def _at_node(self, node_id: int, connect: Callable[[Address], Connection]) -> Connection:
         if node_id not in self.nodes:
             self.refresh([])
         node = self.nodes.get(node_id)
         if node is None:
-            raise KafkaError(f"broker {node_id} is not known to the cluster")
+            error = ConnectError(f"broker {node_id} is not known to the cluster")
+            error.retriable = self.settings.patient  # it may be on its way back
+            raise error
         try:
-            return self._open(node.address)
+            return connect(node.address)
         except ConnectError as error:
             if node.address in self._bootstrap:
                 raise
-            raise ConnectError(f"{error} (the broker advertises this address)") from error
+            told = type(error)(f"{error} (the broker advertises this address)")
+            raise told from error
 
     def controller(self) -> Connection:
         """A connection for admin requests: the controller as metadata names it, else any."""
@@ -129,111 +302,175 @@ class Cluster:
             return self.connection(self.controller_id)
         return self.any_connection()
 
-    def topics(self, *, internal: bool = True) -> list[TopicInfo]:
-        """All topics, by name."""
-        found = self._metadata(None, create=False)
-        return sorted(
-            (topic for topic in found.values() if internal or not topic.internal),
-            key=lambda topic: topic.name,
-        )
+    def rebootstrap(self, why: str) -> None:
+        """Forgets the brokers, so that the next metadata come by the bootstrap addresses."""
+        _log.warning("bootstrapping again: %s", why)
+        with self._lock:
+            self._metadata = Metadata(self._metadata.cluster_id, topics=self._metadata.topics)
+            self._learnt_s.clear()
+            self._failing_since_s = None
+        for connection in self._mine().values():
+            connection.close()
 
-    def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """One topic, from what is known or from the broker.
+    def _mine(self) -> dict[Address, Connection]:
+        if self._closed.is_set():
+            raise ClosedError("the client was closed")
+        if os.getpid() != self._pid:
+            raise ForkError("this client was made before fork(); make a new one in the child")
+        return self._own.connections
 
-        create: let the broker create it where it is configured to (auto.create.topics.enable).
-        Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION and the like.
-        """
-        if name not in self._topics:
-            self.refresh([name], create=create)
-        return self._topics[name]
+    def _live(self, address: Address) -> Connection | None:
+        """This thread's connection to an address, if it can be used."""
+        mine = self._mine()
+        found = mine.get(address)
+        if found is None:
+            return None
+        now = time.monotonic()
+        idle = now - self._own.used_s[address] > self.settings.idle_max_s
+        if idle or now >= found.renew_at:
+            found.close()
+        if found.closed:
+            del mine[address]
+            return None
+        self._own.used_s[address] = now
+        return found
 
-    def refresh(self, names: Iterable[str], *, create: bool = False) -> None:
-        """Asks the cluster anew for brokers and these topics; waits for leaders being elected."""
-        wanted = list(names)
-        deadline = time.monotonic() + self.timeout_s
-        while True:
-            try:
-                self._metadata(wanted, create=create)
-            except BrokerError as error:
-                passing = error.code == _LEADER_NOT_AVAILABLE or (
-                    create and error.code == _UNKNOWN_TOPIC_OR_PARTITION
-                )
-                if not passing or time.monotonic() > deadline:
+    def _link(self, address: Address) -> Connection:
+        live = self._live(address)
+        if live is None:
+            live = self._mine()[address] = self._connect(address)
+            self._own.used_s[address] = time.monotonic()
+            with self._lock:
+                self._open.add(live)
+            if self._closed.is_set():  # between the last look and this one
+                live.close()
+        return live
+
+    def _connect(self, address: Address) -> Connection:
+        self._mine()
+        if self._closed.wait(self._reach.pause_s(address)):
+            raise ClosedError("the client was closed")
+        settings = self.settings
+        try:
+            made = Connection(
+                address,
+                client_id=settings.client_id,
+                timeout_s=settings.timeout_s,
+                connect_timeout_s=self._reach.setup_timeout_s(address),
+                send_buffer_bytes=settings.send_buffer_bytes,
+                receive_buffer_bytes=settings.receive_buffer_bytes,
+            )
+            if settings.login is not None:
+                try:
+                    settings.login(made)
+                except BaseException:
+                    made.close()
                     raise
-                time.sleep(_RETRY_PAUSE_S)
-            else:
-                return
+        except KafkaError as error:
+            self._reach.failed(address)
+            _log.info("%s", error)
+            raise
+        self._reach.reached(address)
+        _log.debug("connected to %s", address)
+        return made
 
-    def forget(self, name: str) -> None:
-        """Drops what is known of a topic, so that the next use asks again."""
-        self._topics.pop(name, None)
+    # Trying again
 
-    def retry(self, call: Callable[[], T]) -> T:
-        """Runs a call again while it fails in a way that passes, within timeout_s; for a topic
-        that is not known, no longer than one that was just created needs to get about."""
-        deadline = time.monotonic() + self.timeout_s
-        unknown_deadline: float | None = None
+    def retry(self, call: Callable[[], T], timeout_s: float | None = None) -> T:
+        """Runs a call again while it fails in a way that passes, within call_timeout_s; for a topic
+        that is not known, no longer than one that was just created needs to get about. Within
+        another call's retry its limit holds."""
+        own = self._own
+        if own.deadline_s is not None:
+            return self._retry(call, own.deadline_s)
+        limit_s = self.settings.call_timeout_s if timeout_s is None else timeout_s
+        own.deadline_s = time.monotonic() + limit_s
+        try:
+            return self._retry(call, own.deadline_s)
+        finally:
+            own.deadline_s = None
+
+    def _retry(self, call: Callable[[], T], deadline_s: float) -> T:
+        unknown_deadline_s: float | None = None
+        failures = 0
         while True:
             try:
                 return call()
             except KafkaError as error:
                 now = time.monotonic()
-                refused = isinstance(error, ConnectError) and not self.nodes
-                if not error.retriable or refused or now > deadline:
+                refused = isinstance(error, _BROKEN) and not self.nodes
+                if not error.retriable or (refused and not self.settings.patient):
                     raise
-                if isinstance(error, BrokerError) and error.code == _UNKNOWN_TOPIC_OR_PARTITION:
-                    unknown_deadline = unknown_deadline or now + _UNKNOWN_TOPIC_S
-                    if now > unknown_deadline:
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown_deadline_s = unknown_deadline_s or now + _UNKNOWN_TOPIC_S
+                    if now > unknown_deadline_s:
                         raise
                 else:
-                    unknown_deadline = None
-                time.sleep(_RETRY_PAUSE_S)
+                    unknown_deadline_s = None
+                failures += 1
+                pause_s = self.pause_s(failures)
+                if now + pause_s > deadline_s:
+                    raise
+            if self._closed.wait(pause_s):
+                raise ClosedError("the client was closed")
 
-    def _open(self, address: Address) -> Connection:
-        live = self._connections.get(address)
-        if live is None or live.closed:
-            live = Connection(address, client_id=self.client_id, timeout_s=self.timeout_s)
-            self._connections[address] = live
-        return live
+    def pause_s(self, failures: int) -> float:
+        """How long to wait before a request that failed so often is sent again."""
+        return growing(self.settings.retry_backoff_s, self.settings.retry_backoff_max_s, failures)
 
-    def _metadata(self, names: list[str] | None, *, create: bool) -> dict[str, TopicInfo]:
+    # Metadata
+
+    def _ask(self, names: list[str] | None, *, create: bool) -> dict[str, TopicInfo | BrokerError]:
         wanted = None if names is None else [{"name": name} for name in names]
-        body = self.any_connection().call(
-            ApiKey.METADATA, {"topics": wanted, "allow_auto_topic_creation": create}
-        )
-        self.cluster_id = body.cluster_id
-        self.controller_id = int(body.controller_id)
-        self.nodes = {
-            int(node.node_id): Node(
-                int(node.node_id), Address(node.host, int(node.port)), node.rack
-            )
-            for node in body.brokers
+        values = {"topics": wanted, "allow_auto_topic_creation": create}
+        try:
+            body = self.any_connection().call(ApiKey.METADATA, values)
+            code = int(getattr(body, "error_code", 0))
+            if code == ErrorCode.REBOOTSTRAP_REQUIRED:
+                self.rebootstrap("a broker demands it")
+                raise ConnectError("the brokers known demand to bootstrap again")
+            check(code, "metadata")
+        except KafkaError:
+            self._note_failure()
+            raise
+        now = time.monotonic()
+        with self._lock:
+            self._failing_since_s = None
+            self._metadata = self._metadata.after_answer(body)
+            if names is None:
+                self._learnt_s.clear()
+            for topic in body.topics:
+                self._learnt_s.pop(topic.name, None)
+                if topic.error_code == 0:
+                    self._learnt_s[topic.name] = now
+            known = self._metadata.topics
+        return {
+            topic.name: known[topic.name]
+            if topic.error_code == 0
+            else BrokerError(int(topic.error_code), f"topic {topic.name!r}")
+            for topic in body.topics
         }
-        for topic in body.topics:
-            self._topics.pop(topic.name, None)
-            if names is not None:
-                check(topic.error_code, f"topic {topic.name!r}")
-        found = {topic.name: _topic_info(topic) for topic in body.topics if topic.error_code == 0}
-        self._topics.update(found)
-        return found
+
+    def _note_failure(self) -> None:
+        """Metadata could not be had: after rebootstrap_trigger_s of that, the brokers known are
+        given up."""
+        now = time.monotonic()
+        with self._lock:
+            since_s = self._failing_since_s = self._failing_since_s or now
+        over = now - since_s > self.settings.rebootstrap_trigger_s
+        if over and self.settings.rebootstraps and self.nodes:
+            self.rebootstrap("no metadata for metadata.recovery.rebootstrap.trigger.ms")
 
 
-def _topic_info(topic: Any) -> TopicInfo:
-    partitions = (
-        PartitionInfo(
-            index=int(part.partition_index),
-            leader=int(part.leader_id),
-            leader_epoch=int(part.leader_epoch),
-            replicas=tuple(int(node) for node in part.replica_nodes),
-            isr=tuple(int(node) for node in part.isr_nodes),
-            offline=tuple(int(node) for node in part.offline_replicas),
-            error_code=int(part.error_code),
-        )
-        for part in topic.partitions
-    )
-    return TopicInfo(
-        name=topic.name,
-        topic_id=getattr(topic, "topic_id", None) or uuid.UUID(int=0),
-        internal=topic.is_internal,
-        partitions=tuple(sorted(partitions, key=lambda part: part.index)),
-    )
+class _FinalError(KafkaError):
+    """Carries an error out of a retry at once."""
+
+    def __init__(self, told: KafkaError) -> None:
+        super().__init__(str(told))
+        self.told = told
+
+
+class _PassingError(_FinalError):
+    """Carries an error that passes, whatever its code."""
+
+    retriable = True

@@ -8,6 +8,7 @@ any error on the way the connection is closed and stays so: what was in flight i
 from __future__ import annotations
 
 import collections
+import math
 import socket
 import struct
 import time
@@ -44,19 +45,33 @@ class _Sent:
 class Connection:
     """A connection that has agreed on versions with its broker.
 
-    timeout_s: limit for connecting and for each answer, unless a call says otherwise.
+    timeout_s: limit for connecting and for each answer, unless a call or connect_timeout_s says
+    otherwise. send_buffer_bytes, receive_buffer_bytes: -1 leaves them to the system. renew_at: the
+    monotonic time from which on the connection is to be replaced, because its SASL session ends.
     """
 
     def __init__(
-        self, address: Address, *, client_id: str = "kbroker", timeout_s: float = 30.0
+        self,
+        address: Address,
+        *,
+        client_id: str = "kbroker",
+        timeout_s: float = 30.0,
+        connect_timeout_s: float | None = None,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
     ) -> None:
         self.address = address
         self.client_id = client_id
         self.timeout_s = timeout_s
+        self.renew_at = math.inf
         self.broker_versions: dict[int, tuple[int, int]] = {}
         self._sent: collections.deque[_Sent] = collections.deque()
         self._correlation_id = 0
-        self._socket = _connect(address, timeout_s)
+        self._socket = _connect(
+            address,
+            timeout_s if connect_timeout_s is None else connect_timeout_s,
+            {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes},
+        )
         self._closed = False
         try:
             self._negotiate()
@@ -203,7 +218,9 @@ class Connection:
         return bytes(into)
 
 
-def _connect(address: Address, timeout_s: float) -> socket.socket:
+def _connect(
+    address: Address, timeout_s: float, buffers: Mapping[int, int]
+) -> socket.socket:
     try:
         made = socket.create_connection((address.host, address.port), timeout_s)
     except TimeoutError as error:
@@ -213,6 +230,9 @@ def _connect(address: Address, timeout_s: float) -> socket.socket:
     except OSError as error:
         raise ConnectError(f"cannot reach {address}: {_why(error)}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for option, size in buffers.items():
+        if size >= 0:
+            made.setsockopt(socket.SOL_SOCKET, option, size)
     return made
 
 

@@ -64,7 +64,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A picture of the cluster. controller_id -1: not told; topics are those that were asked for."""
+    """A picture of the cluster. controller_id -1: not told; topics: those asked for."""
 
     cluster_id: str | None = None
     controller_id: int = -1
@@ -78,9 +78,9 @@ class Metadata:
     def partition(self, topic: str, index: int) -> PartitionInfo | None:
         """A partition, if it is among those known."""
         found = self.topics.get(topic)
-        if found is None or not 0 <= index < len(found.partitions):
+        if found is None:
             return None
-        return found.partitions[index]
+        return next((part for part in found.partitions if part.index == index), None)
 
     def after_answer(self, body: Any) -> Metadata:
         """With what a Metadata answer tells; topics that it has an error for are dropped."""
@@ -101,14 +101,16 @@ class Metadata:
         """With leaders of later epochs than those known, and the brokers that lead."""
         topics = dict(self.topics)
         for leader in leaders:
-            known = self.partition(leader.topic, leader.partition)
-            if known is None or leader.node_id < 0 or leader.epoch <= known.leader_epoch:
+            topic = topics.get(leader.topic)
+            parts = topic.partitions if topic is not None else ()
+            known = next((part for part in parts if part.index == leader.partition), None)
+            if topic is None or known is None or leader.node_id < 0:
+                continue
+            if leader.epoch <= known.leader_epoch:
                 continue
             moved = replace(known, leader=leader.node_id, leader_epoch=leader.epoch, error_code=0)
-            topic = topics[leader.topic]
-            parts = list(topic.partitions)
-            parts[leader.partition] = moved
-            topics[leader.topic] = replace(topic, partitions=tuple(parts))
+            parts = tuple(moved if part is known else part for part in topic.partitions)
+            topics[leader.topic] = replace(topic, partitions=parts)
         return replace(
             self, topics=topics, nodes={**self.nodes, **{node.node_id: node for node in nodes}}
         )

@@ -15,6 +15,7 @@ from kbroker.client.address import Address
 from kbroker.client.cluster import Cluster, Node
 from kbroker.client.connection import Connection
 from kbroker.client.errors import (
+    ClosedError,
     ConnectError,
     CorruptDataError,
     KafkaError,
@@ -148,8 +149,11 @@ def test_bootstrap_takes_the_first_address_that_answers() -> None:
         cluster = Cluster(f"127.0.0.1:{free_ports(1)[0]},{address}", timeout_s=10)
         assert cluster.any_connection().address == address
         assert cluster.any_connection() is cluster.any_connection()
-        cluster.close()
+        cluster.any_connection().close()
     with pytest.raises(KafkaError, match="no broker listens"):
+        cluster.any_connection()
+    cluster.close()
+    with pytest.raises(ClosedError):
         cluster.any_connection()
     with pytest.raises(ValueError, match="no bootstrap server"):
         Cluster(" , ")
@@ -166,7 +170,8 @@ def test_an_advertised_address_that_is_none_is_told_as_such() -> None:
     with broker(old_broker({3: (0, 11)})) as address:
         cluster = Cluster(str(address), timeout_s=10)
         nowhere = Address("127.0.0.1", free_ports(1)[0])
-        cluster.nodes = {7: Node(7, nowhere, None), 8: Node(8, address, None)}
+        told = {7: Node(7, nowhere, None), 8: Node(8, address, None)}
+        cluster.learn_leaders([], told.values())
         assert cluster.connection(8).address == address
         with pytest.raises(ConnectError, match="the broker advertises this address"):
             cluster.connection(7)

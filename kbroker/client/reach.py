@@ -1,0 +1,158 @@
+"""How brokers are reached: limits, pauses and names, and the log of attempts at each address.
+
+`Reach` keeps for each address how often in a row it could not be connected to. The pause before
+the next attempt and the limit for connecting grow with that number, by a random fifth more or
+less, as Kafka's clients do. Thread-safe: one lock, held for a few lines, never while waiting.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker.client.address import Address, parse_address
+
+if TYPE_CHECKING:
+    from kbroker.client.config_common import ClientConfig
+    from kbroker.client.connection import Connection
+
+__all__ = ["ClusterSettings", "Reach", "bootstrap_addresses", "growing"]
+
+_JITTER = 0.2
+
+
+class ClusterSettings(NamedTuple):
+    """What a Cluster is told; seconds and bytes.
+
+    call_timeout_s: limit of a call with its retries. patient: bootstrap addresses that cannot be
+    reached are tried again within that limit; the command line says at once that nobody is there.
+    login: authenticates a new connection. tls: the settings of TLS, None without.
+    """
+
+    client_id: str = "kbroker"
+    timeout_s: float = 30.0
+    call_timeout_s: float = 30.0
+    patient: bool = False
+    metadata_max_age_s: float = 300.0
+    rebootstraps: bool = True
+    rebootstrap_trigger_s: float = 300.0
+    reconnect_backoff_s: float = 0.05
+    reconnect_backoff_max_s: float = 1.0
+    retry_backoff_s: float = 0.1
+    retry_backoff_max_s: float = 1.0
+    setup_timeout_s: float = 30.0
+    setup_timeout_max_s: float = 30.0
+    idle_max_s: float = 540.0
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    canonical_names: bool = False
+    login: Callable[[Connection], None] | None = None
+    tls: ClientConfig | None = None
+
+    @classmethod
+    def of(cls, config: ClientConfig) -> ClusterSettings:
+        """Those that a client's configuration names."""
+        from kbroker.client.sasl import login_of
+
+        canonical = config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only"
+        idle_ms = config.connections_max_idle_ms
+        return cls(
+            client_id=config.client_id,
+            timeout_s=config.request_timeout_ms / 1e3,
+            call_timeout_s=config.default_api_timeout_ms / 1e3,
+            patient=True,
+            metadata_max_age_s=config.metadata_max_age_ms / 1e3,
+            rebootstraps=config.metadata_recovery_strategy == "rebootstrap",
+            rebootstrap_trigger_s=config.metadata_recovery_rebootstrap_trigger_ms / 1e3,
+            reconnect_backoff_s=config.reconnect_backoff_ms / 1e3,
+            reconnect_backoff_max_s=config.reconnect_backoff_max_ms / 1e3,
+            retry_backoff_s=config.retry_backoff_ms / 1e3,
+            retry_backoff_max_s=config.retry_backoff_max_ms / 1e3,
+            setup_timeout_s=config.socket_connection_setup_timeout_ms / 1e3,
+            setup_timeout_max_s=config.socket_connection_setup_timeout_max_ms / 1e3,
+            idle_max_s=idle_ms / 1e3 if idle_ms >= 0 else float("inf"),
+            send_buffer_bytes=config.send_buffer_bytes,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+            canonical_names=canonical,
+            login=login_of(config),
+            tls=config if config.security_protocol.endswith("SSL") else None,
+        )
+
+
+def growing(first_s: float, most_s: float, failures: int) -> float:
+    """first_s doubled with each failure but the first, up to most_s, a fifth more or less."""
+    grown = first_s * 2.0 ** min(max(failures - 1, 0), 30)
+    jittered = grown * random.uniform(1 - _JITTER, 1 + _JITTER) if grown else 0.0
+    return min(jittered, most_s)
+
+
+def bootstrap_addresses(servers: Iterable[str], *, canonical: bool) -> list[Address]:
+    """Addresses as given, or with `canonical` those of the names that their addresses bear.
+
+    Raises ValueError for one that is none. What cannot be resolved stays as it was given.
+    """
+    given = [parse_address(server) for server in servers if server.strip()]
+    if not given:
+        raise ValueError("no bootstrap server given; write HOST:PORT")
+    if not canonical:
+        return given
+    found: dict[Address, None] = {}
+    for address in given:
+        try:
+            told = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            for *_, where in told:
+                name, _ = socket.getnameinfo(where, socket.NI_NUMERICSERV)
+                found[Address(name, address.port)] = None
+        except OSError:
+            found[address] = None
+    return list(found)
+
+
+class _Attempts(NamedTuple):
+    """Attempts that failed in a row, and before when (monotonic) there is to be no other."""
+
+    failures: int
+    not_before_s: float
+
+
+class Reach:
+    """The attempts at each address."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._attempts: dict[Address, _Attempts] = {}
+
+    def pause_s(self, address: Address) -> float:
+        """How long to wait before the next attempt."""
+        with self._lock:
+            known = self._attempts.get(address)
+        return max(known.not_before_s - time.monotonic(), 0.0) if known else 0.0
+
+    def setup_timeout_s(self, address: Address) -> float:
+        """The limit for connecting."""
+        with self._lock:
+            known = self._attempts.get(address)
+        settings = self._settings
+        failures = known.failures + 1 if known else 1
+        return growing(settings.setup_timeout_s, settings.setup_timeout_max_s, failures)
+
+    def failed(self, address: Address) -> None:
+        """The address could not be reached."""
+        settings = self._settings
+        with self._lock:
+            known = self._attempts.get(address)
+            failures = known.failures + 1 if known else 1
+            pause = growing(
+                settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, failures
+            )
+            self._attempts[address] = _Attempts(failures, time.monotonic() + pause)
+
+    def reached(self, address: Address) -> None:
+        """A connection stands."""
+        with self._lock:
+            self._attempts.pop(address, None)
