@@ -102,10 +102,10 @@ cdef struct LoopPost:
     LoopPost* next
     void (*run)(Loop* loop, LoopPost* post) noexcept nogil
 
-# What a producer or a consumer hangs into its loop; every function is called on its thread.
+# What a producer, a fetcher, a heartbeat hangs into its loop; all is called on its thread.
 cdef struct Driver:
     void* self
-    Loop* loop                  # set when the ClientLoop is made
+    Loop* loop                  # set by ClientLoop.add_driver
     # After the I/O of every turn: submits calls. Returns the monotonic time in ns when it wants to
     # be called again at the latest, INT64_MAX for never; loop_wake makes it sooner.
     int64_t (*drive)(void* self, int64_t now_ns) noexcept nogil
@@ -113,6 +113,9 @@ cdef struct Driver:
     void (*link_down)(void* self, int32_t link, int code) noexcept nogil
     # The last thing on the loop thread; every link is gone. May be NULL.
     void (*stopped)(void* self) noexcept nogil
+
+cdef enum:
+    LOOP_DRIVERS_MAX = 4
 
 cdef struct LoopEvent:
     int32_t kind
@@ -122,7 +125,8 @@ cdef struct LoopEvent:
     void* owner
 
 cdef struct Loop:
-    Driver* driver              # NULL: none
+    Driver* drivers[LOOP_DRIVERS_MAX]       # called in the order in which they were added
+    int32_t driver_count
     int32_t epoll_fd
     int32_t event_fd
     int32_t asleep              # atomic

@@ -140,6 +140,8 @@ cdef void link_fail(Link* link, int code) noexcept nogil:
     cdef Call* awaited = link.awaited
     cdef Call* unsent = link.unsent
     cdef Link** at
+    cdef Driver* driver
+    cdef int32_t index
     if link.down:
         return
     if link.dirty:
@@ -158,8 +160,10 @@ cdef void link_fail(Link* link, int code) noexcept nogil:
     link.loop.again = True
     fail_calls(awaited, code)
     fail_calls(unsent, code)
-    if link.loop.driver != NULL and link.loop.driver.link_down != NULL:
-        link.loop.driver.link_down(link.loop.driver.self, link.id, code)
+    for index in range(link.loop.driver_count):
+        driver = link.loop.drivers[index]
+        if driver.link_down != NULL:
+            driver.link_down(driver.self, link.id, code)
 
 
 # ---- sending -----------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ from kbroker.ext.client_link cimport Driver, Loop
 
 cdef class LoopDriver:
     """Base of what hangs into a loop: fills `driver` in __cinit__, lives until the loop has ended.
-    `driver.loop` is there once the ClientLoop is made."""
+    `driver.loop` is there once it was added to a ClientLoop."""
     cdef Driver driver
 
 cdef class ClientLoop:
     cdef Loop* loop
-    cdef readonly LoopDriver driver
+    cdef list drivers               # of LoopDriver
     cdef readonly str name
     cdef object owner_pid
     cdef object lock                # of close()
@@ -23,3 +23,4 @@ cdef class ClientLoop:
     cdef void stop(self) noexcept nogil
     cdef int check(self) except -1
     cdef bint is_full(self) noexcept
+    cdef int hang_in(self, LoopDriver driver) except -1

@@ -11,8 +11,8 @@ from libc.string cimport memcpy, memset
 from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
 from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.client_link cimport (
-    Call, LINKS_MAX, LINK_API_KEYS, LINK_BROKEN, LINK_CORRUPT, LINK_OK, LINK_TIMEOUT, Link,
-    LoopEvent, LoopPost, link_fail, link_find, link_flush, link_new,
+    Call, LINKS_MAX, LINK_API_KEYS, LINK_BROKEN, LINK_CORRUPT, LINK_OK, LINK_TIMEOUT,
+    LOOP_DRIVERS_MAX, Link, LoopEvent, LoopPost, link_fail, link_find, link_flush, link_new,
 )
 from kbroker.ext.client_request cimport (
     Asked, asked_new, asked_release, asked_wait, wait_a_while,
@@ -87,7 +87,7 @@ cdef class ClientLoop:
         name: str = "kbroker-client",
     ) -> None:
         told = client_id.encode()
-        self.driver = driver
+        self.drivers = []
         self.name = name
         self.owner_pid = os.getpid()
         self.lock = threading.Lock()
@@ -103,8 +103,7 @@ cdef class ClientLoop:
         snprintf((<LoopShared*> self.loop.shared).name, THREAD_NAME_BYTES, "%s",
                  <const char*> shown)
         if driver is not None:
-            driver.driver.loop = self.loop
-            self.loop.driver = &driver.driver
+            self.hang_in(driver)
 
     def __dealloc__(self) -> None:
         if self.loop == NULL or self.owner_pid != os.getpid():
@@ -131,6 +130,22 @@ cdef class ClientLoop:
         if self.closed:
             raise RuntimeError("this client is closed")
         return 0
+
+    cdef int hang_in(self, LoopDriver driver) except -1:
+        if self.loop.driver_count == LOOP_DRIVERS_MAX:
+            raise RuntimeError(f"a loop has at most {LOOP_DRIVERS_MAX} drivers")
+        driver.driver.loop = self.loop
+        self.drivers.append(driver)
+        self.loop.drivers[self.loop.driver_count] = &driver.driver
+        self.loop.driver_count += 1
+        return 0
+
+    def add_driver(self, driver: LoopDriver) -> None:
+        """One driver more, before start()."""
+        self.check()
+        if self.started:
+            raise RuntimeError("the loop has been started")
+        self.hang_in(driver)
 
     def start(self) -> None:
         """Starts the thread, once."""
@@ -196,7 +211,7 @@ cdef class ClientLoop:
         loop_post(self.loop, &post.post)
 
     def wake(self) -> None:
-        """The driver runs soon."""
+        """The drivers run soon."""
         self.check()
         loop_wake(self.loop)
 

@@ -1,7 +1,7 @@
 """The loop of a producer or a consumer: one native thread that has its links (see client_link).
 
-A turn: posts of other threads, what the sockets have, deadlines, the driver, sending. It sleeps
-until a socket, a post, loop_wake, the next deadline or the time that the driver gave; it never
+A turn: posts of other threads, what the sockets have, deadlines, the drivers, sending. It sleeps
+until a socket, a post, loop_wake, the next deadline or the time that a driver gave; it never
 takes the GIL. What Python must learn is posted as an event, for which the control thread waits in
 `ClientLoop.events` (client_loop).
 """
@@ -28,7 +28,7 @@ cdef struct LoopShared:
 
 # ---- any thread --------------------------------------------------------------------------------
 
-# The driver runs soon; cheap when the loop is awake or woken already.
+# The drivers run soon; cheap when the loop is awake or woken already.
 cdef void loop_wake(Loop* loop) noexcept nogil
 # `post.run` is called on the loop thread. After the loop's end it is called by close().
 cdef void loop_post(Loop* loop, LoopPost* post) noexcept nogil

@@ -12,8 +12,8 @@ from kbroker.ext.atomics cimport (
     atomic_load_ptr, atomic_load_relaxed_i32, atomic_store_i32, atomic_store_ptr,
 )
 from kbroker.ext.client_link cimport (
-    LINKS_MAX, LINK_BROKEN, LINK_TIMEOUT, LOOP_BUFFER_BYTES, Link, LoopEvent, link_deadline_ns,
-    link_fail, link_flush, link_free, link_receive,
+    Driver, LINKS_MAX, LINK_BROKEN, LINK_TIMEOUT, LOOP_BUFFER_BYTES, Link, LoopEvent,
+    link_deadline_ns, link_fail, link_flush, link_free, link_receive,
 )
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.posix cimport (
@@ -283,10 +283,18 @@ cdef void reap(Loop* loop) noexcept nogil:
         forget(loop, link)
 
 
-cdef int64_t run_driver(Loop* loop) noexcept nogil:
-    if loop.driver == NULL or loop.driver.drive == NULL:
-        return INT64_MAX
-    return loop.driver.drive(loop.driver.self, loop.now_ns)
+cdef int64_t run_drivers(Loop* loop) noexcept nogil:
+    """When the first of them wants to be called again."""
+    cdef int64_t earliest_ns = INT64_MAX
+    cdef int64_t again_ns
+    cdef Driver* driver
+    cdef int32_t index
+    for index in range(loop.driver_count):
+        driver = loop.drivers[index]
+        if driver.drive != NULL:
+            again_ns = driver.drive(driver.self, loop.now_ns)
+            earliest_ns = again_ns if again_ns < earliest_ns else earliest_ns
+    return earliest_ns
 
 
 cdef void loop_finish(Loop* loop) noexcept nogil:
@@ -301,8 +309,9 @@ cdef void loop_finish(Loop* loop) noexcept nogil:
         link_fail(link, LINK_BROKEN)
         forget(loop, link)
     loop.downs = NULL
-    if not shared.closed and loop.driver != NULL and loop.driver.stopped != NULL:
-        loop.driver.stopped(loop.driver.self)
+    for index in range(loop.driver_count if not shared.closed else 0):
+        if loop.drivers[index].stopped != NULL:
+            loop.drivers[index].stopped(loop.drivers[index].self)
     pthread_mutex_lock(&shared.lock)
     shared.closed = True
     pthread_cond_signal(&shared.arrived)
@@ -321,7 +330,7 @@ cdef void* loop_main(void* argument) noexcept nogil:
         run_sockets(loop, ready, count)
         run_behind(loop)
         run_deadlines(loop)
-        until_ns = run_driver(loop)
+        until_ns = run_drivers(loop)
         flush_dirty(loop)
         reap(loop)
     loop_finish(loop)

@@ -14,7 +14,7 @@ import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbroker.client.address import Address
 from kbroker.client.errors import (
@@ -27,6 +27,9 @@ from kbroker.client.errors import (
 from kbroker.client.messages import VERSIONS, decode_response, encode_request
 from kbroker.limits import CLIENT_FRAME_MAX_BYTES
 from kbroker.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker.ext.client_loop import ClientLoop
 
 __all__ = ["Connection"]
 
@@ -90,12 +93,14 @@ class Connection:
         self._sent.clear()
         self._socket.close()
 
-    def detach(self) -> int:
-        """The socket, for ClientLoop.add_link with broker_versions; this connection ends here."""
+    def hand_over(self, loop: ClientLoop) -> int:
+        """Makes it a link of the loop; the link's id. This connection ends here."""
         if self._closed or self._sent:
             raise ConnectError(f"connection to {self.address} is closed or has answers due")
+        link = loop.add_link(self._socket.fileno(), self.broker_versions)
         self._closed = True
-        return self._socket.detach()
+        self._socket.detach()
+        return link
 
     def version_of(self, api: ApiKey) -> int:
         """The highest version that both sides speak, or UnsupportedApiError."""

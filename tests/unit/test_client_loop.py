@@ -17,7 +17,7 @@ import pytest
 from kbroker.client.address import Address
 from kbroker.client.connection import Connection
 from kbroker.client.errors import ConnectError
-from kbroker.ext.client_loop import ClientLoop
+from kbroker.ext.client_loop import ClientLoop, LoopDriver
 from kbroker.protocol import ApiKey
 from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
@@ -99,10 +99,10 @@ def down(loop: ClientLoop) -> tuple[int, int]:
 
 def test_a_connection_handed_over_goes_on(kbroker: KbrokerProcess, loop: ClientLoop) -> None:
     connection = Connection(Address("127.0.0.1", kbroker.port))
-    link = loop.add_link(connection.detach(), connection.broker_versions)
+    link = connection.hand_over(loop)
     assert connection.closed
     with pytest.raises(ConnectError):
-        connection.detach()
+        connection.hand_over(loop)
     said = loop.request(link, ApiKey.API_VERSIONS, 3, b"\x02a\x02b\x00", 10.0)
     assert said[:2] == b"\x00\x00"
     for _ in range(3):
@@ -367,3 +367,16 @@ def test_random_bytes_of_a_broker() -> None:
             wait_for("the link to go", lambda link=link: loop.link_stats(link) is None, 10)
     assert loop.events(5.0)
     loop.close()
+
+
+def test_drivers_are_hung_in_before_the_start(loop: ClientLoop) -> None:
+    with pytest.raises(RuntimeError, match="started"):
+        loop.add_driver(LoopDriver())
+    made = ClientLoop(LoopDriver())
+    for _ in range(3):
+        made.add_driver(LoopDriver())
+    with pytest.raises(RuntimeError, match="at most 4"):
+        made.add_driver(LoopDriver())
+    made.start()
+    made.wake()
+    made.close()
