@@ -10,6 +10,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.compression cimport CODEC_MAX
 from kbroker.ext.connection cimport Net
 from kbroker.ext.journal cimport Journal
+from kbroker.ext.pulses cimport PulseTable
 from kbroker.ext.registry cimport Registry
 from kbroker.ext.sessions cimport SessionCache
 
@@ -22,6 +23,7 @@ ctypedef struct Broker:
     Registry registry
     Journal* journal                # NULL: durability=page-cache
     SessionCache sessions
+    PulseTable* pulses              # of the groups' members
     int32_t node_id
     # What clients may still append before the disk's limits are looked at again; atomic. Whoever
     # finds too little stalls until then. From disk_unlimited() on nobody counts. Topics of the

@@ -32,6 +32,7 @@ ctypedef struct ByteTable:
 
 cdef void table_init(ByteTable* table, uint64_t seed) noexcept nogil
 cdef void table_free(ByteTable* table) noexcept nogil
+cdef uint32_t bytes_hash(uint64_t seed, const uint8_t* p, size_t n) noexcept nogil
 # The number of these bytes, put in where they are new (it is then the count of before);
 # TABLE_NO_MEMORY, also beyond 2^31 items.
 cdef int64_t table_put(ByteTable* table, const uint8_t* p, size_t n) noexcept nogil

@@ -26,7 +26,7 @@ cdef void table_free(ByteTable* table) noexcept nogil:
     table_init(table, table.seed)
 
 
-cdef uint32_t hash_of(uint64_t seed, const uint8_t* p, size_t n) noexcept nogil:
+cdef uint32_t bytes_hash(uint64_t seed, const uint8_t* p, size_t n) noexcept nogil:
     cdef uint64_t h = seed ^ n
     cdef uint64_t word
     while n >= 8:
@@ -94,7 +94,7 @@ cdef int grow_items(ByteTable* table) noexcept nogil:
 
 
 cdef int64_t table_put(ByteTable* table, const uint8_t* p, size_t n) noexcept nogil:
-    cdef uint32_t hash = hash_of(table.seed, p, n)
+    cdef uint32_t hash = bytes_hash(table.seed, p, n)
     cdef TableItem* item
     cdef uint32_t at
     if 2 * <size_t> table.count >= table.slots_mask and grow_slots(table) != 0:

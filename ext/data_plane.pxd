@@ -1,8 +1,10 @@
 """The data plane as the control plane sees it: see data_plane.pyx."""
 from kbroker.ext.broker cimport Broker
 from kbroker.ext.engine cimport Engine
+from kbroker.ext.pulses cimport Pulses
 
 cdef class DataPlane:
     cdef readonly Engine engine
+    cdef readonly Pulses pulses
     cdef Broker* broker
     cdef dict topics                # name: (topic id, logs, internal), as in the table

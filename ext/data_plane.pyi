@@ -3,9 +3,11 @@ from typing import Self
 
 from kbroker.ext.engine import Engine
 from kbroker.ext.log import Log
+from kbroker.ext.pulses import Pulses
 
 class DataPlane:
     engine: Engine
+    pulses: Pulses
     def __new__(
         cls,
         settings: dict[str, int],

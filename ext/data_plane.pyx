@@ -22,6 +22,7 @@ from kbroker.ext.broker cimport disk_unlimited
 from kbroker.ext.connection cimport Net
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.fetch cimport handle_fetch
+from kbroker.ext.heartbeat cimport handle_heartbeat
 from kbroker.ext.journal cimport (
     Journal,
     JournalCallbacks,
@@ -57,6 +58,7 @@ cdef enum:
     PREPARED_SHARE = 64
     PRODUCE = 0
     FETCH = 1
+    HEARTBEAT = 12
 
 
 # -- what the journal calls -------------------------------------------------------------------
@@ -114,8 +116,13 @@ cdef class DataPlane:
         self.engine.net.broker = self.broker
         self.broker.registry.synchronize = synchronize
         self.broker.registry.synchronize_argument = self.engine.net
+        self.pulses = Pulses()
+        self.pulses.core.synchronize = synchronize
+        self.pulses.core.synchronize_argument = self.engine.net
+        self.broker.pulses = &self.pulses.core
         net_install(self.engine.net, PRODUCE, handle_produce)
         net_install(self.engine.net, FETCH, handle_fetch)
+        net_install(self.engine.net, HEARTBEAT, handle_heartbeat)
         self.topics = {}
 
     def __dealloc__(self):
@@ -124,6 +131,8 @@ cdef class DataPlane:
         if self.engine is not None:
             self.engine.stop(0)
             self.broker.registry.synchronize = NULL
+            if self.pulses is not None:
+                self.pulses.core.synchronize = NULL
             self.engine.net.broker = NULL
         if self.broker.journal != NULL:
             with nogil:

@@ -38,6 +38,7 @@ from kbroker.api.topic_names import CONSUMER_OFFSETS, has_collision_chars, unifi
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.ext.pulses import Pulses
 from kbroker.group.runtime import GroupCoordinator
 from kbroker.metadata.builders import Replica, replica_of
 from kbroker.metadata.image import Image
@@ -71,6 +72,8 @@ class StorePort(Protocol):
 class DataPlanePort(Protocol):
     """What the data plane is told (kbroker.ext.data_plane.DataPlane)."""
 
+    @property
+    def pulses(self) -> Pulses: ...
     def add_topic(
         self, name: str, topic_id: bytes, logs: Sequence[Any], *, internal: bool = False
     ) -> None: ...

@@ -10,6 +10,7 @@ from kbroker.clock import Clock
 from kbroker.config.topic import effective_value
 from kbroker.ext.log import Log
 from kbroker.ext.offsets_load import OffsetsLoad
+from kbroker.ext.pulses import Pulses
 from kbroker.group.loading import Load
 from kbroker.group.settings import GroupSettings, settings_of
 from kbroker.group.topics import TopicInfo
@@ -79,6 +80,11 @@ class GroupHost:
     def clock(self) -> Clock:
         """The broker's."""
         return self._services.clock
+
+    @property
+    def pulses(self) -> Pulses:
+        """Of members whose heartbeats the data plane answers."""
+        return self._services.data_plane.pulses
 
     def settings(self) -> GroupSettings:
         """The broker's settings of now, and the way to those of a group."""

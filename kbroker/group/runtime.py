@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
+from kbroker.ext.pulses import Pulses
 from kbroker.ext.records import build
 from kbroker.group.loading import Load, Loader, Loading
 from kbroker.group.outcome import (
@@ -88,6 +89,8 @@ class Host(Protocol):
     def clock(self) -> Clock: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def pulses(self) -> Pulses: ...
     def settings(self) -> GroupSettings: ...
     def partitions(self) -> int:
         """How many partitions `__consumer_offsets` has; 0 where it is not there."""
@@ -145,9 +148,9 @@ class GroupCoordinator:
         from kbroker.group.rooms import Rooms  # noqa: PLC0415
 
         self._opened_ms = self._host.clock.monotonic_ms()
-        settings, topics = self._host.settings(), self._host.topics
+        settings, topics, pulses = self._host.settings(), self._host.topics, self._host.pulses
         for partition in range(self._host.partitions()):
-            rooms = Rooms(Shard(partition, settings, topics))
+            rooms = Rooms(Shard(partition, settings, topics, pulses))
             log = self._host.log(partition)
             self._slots.append(Slot(partition, log, rooms, Records(partition)))
         for slot in self._slots:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from kbroker.ext.pulses import Pulses
 from kbroker.group.group import Group
 from kbroker.group.migration import ClassicSide, ConsumerSide
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome
@@ -24,10 +25,14 @@ Loaded = Callable[[Now], Outcome]
 class Shard:
     """State shared by the rooms of a partition. Not thread-safe: the control thread's."""
 
-    def __init__(self, partition: int, settings: GroupSettings, topics: Topics) -> None:
+    def __init__(
+        self, partition: int, settings: GroupSettings, topics: Topics, pulses: Pulses
+    ) -> None:
+        """`pulses`: of members whose heartbeats the data plane answers; all shards share them."""
         self.partition = partition
         self.settings = settings
         self.topics = topics
+        self.pulses = pulses
         self.groups: dict[str, Group] = {}
         self.timers = Timers()
         self.classic: ClassicSide | None = None

@@ -131,17 +131,14 @@ def protocols(*names: str) -> list[dict[str, Any]]:
 
 
 def wait_for_rebalance(member: Member) -> list[int]:
-    """Heartbeats until the member is told to join again; the errors, each once."""
-    seen: list[int] = []
-    for _ in range(100):
-        body = {"group_id": member.joins["group_id"], "generation_id": member.generation,
-                "member_id": member.id}  # fmt: skip
-        error = member.connection.call(HEARTBEAT, 0, body)["error_code"]
-        if error not in seen and error != 0:
-            seen.append(error)
-        if error:
-            break
-    return seen
+    """Heartbeats until the member is told to join again: with which error."""
+    body = {"group_id": member.joins["group_id"], "generation_id": member.generation,
+            "member_id": member.id}  # fmt: skip
+
+    def error() -> int:
+        return int(member.connection.call(HEARTBEAT, 0, body)["error_code"])
+
+    return [wait_for("a rebalance", error, 10)]
 
 
 def commit(m: Member, version: int, **fields: Any) -> None:

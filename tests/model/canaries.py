@@ -57,6 +57,27 @@ def members_that_never_expire(rooms: Rooms) -> None:
     rooms.classic._rebalance._session_over = broken  # type: ignore[method-assign]
 
 
+def pulses_that_stay_open(rooms: Rooms) -> None:
+    """Whose heartbeat was answered once is well as long as the member is there."""
+    rooms.shard.pulses = _Deaf(rooms.shard.pulses)  # type: ignore[assignment]
+
+
+class _Deaf:
+    """Pulses, or one of them, that hear no `close`."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def begin(self, *who: Any) -> _Deaf:
+        return _Deaf(self._real.begin(*who))
+
+    def close(self) -> None:
+        pass
+
+
 def syncs_that_are_forgotten(rooms: Rooms) -> None:
     """Now and then a member that waits for its assignment is not told."""
     tell, turns = rooms.classic._rebalance.tell_assignments, itertools.count(1)
@@ -173,6 +194,7 @@ CLASSIC: tuple[Break, ...] = (
     commits_of_anybody,
     commits_that_are_lost,
     members_that_never_expire,
+    pulses_that_stay_open,
     syncs_that_are_forgotten,
     joins_that_are_answered_twice,
     generations_written_wrong,

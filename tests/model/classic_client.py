@@ -186,7 +186,7 @@ class ClassicClient(Client):
         request = HeartbeatRequest(self.group, self.generation, self.member_id, self.instance_id)
         generation, known = self.generation, self.known
         until = self.alive_until
-        answer = yield from self.ask(self.sim.rooms.classic.heartbeat, request, gated=False)
+        answer = yield from self.ask(self.sim.heartbeat, request, gated=False)
         if answer is None:
             return
         if not answer.error:

@@ -12,10 +12,12 @@ from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.classic.protocol import ClassicProtocol
+from kbroker.group.classic.requests import HeartbeatRequest
 from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.protocol import ConsumerProtocol
 from kbroker.group.group import Group
 from kbroker.group.offsets import Offsets
+from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.rooms import Rooms
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
@@ -104,6 +106,10 @@ class Simulation:
     def rooms(self) -> Rooms:
         """The rooms of the coordinator that runs now."""
         return self.world.rooms[0]
+
+    def heartbeat(self, request: HeartbeatRequest, reply: Reply, now: Now) -> Outcome:
+        """Of a classic member."""
+        return self.world.beat(self.rooms.classic, request, reply, now)
 
     @property
     def clients(self) -> list[Client]:

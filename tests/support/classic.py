@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 from typing import Any
@@ -55,8 +56,9 @@ class Classic(Coordinator):
         return self.ask(self.room.sync, request._replace(**changes))
 
     def heartbeat(self, member_id: str, generation: int, **changes: Any) -> Answer:
+        """Send a heartbeat."""
         request = HeartbeatRequest("g", generation, member_id)._replace(**changes)
-        return self.ask(self.room.heartbeat, request)
+        return self.ask(functools.partial(self.beat, self.room), request)
 
     def leave(self, *members: Any, group_id: str = "g") -> Answer:
         """Members by id, or as (member id, instance id)."""

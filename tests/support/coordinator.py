@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Response
+from kbroker.ext.pulses import Pulses
+from kbroker.group.classic.requests import HeartbeatRequest
+from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Reply, Response
 from kbroker.group.runtime import coordinator_code
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
@@ -91,12 +93,14 @@ class Coordinator:
     ) -> None:
         """The `log` is replayed first, as at a start."""
         self.topics = topics or FakeTopics()
-        self.shard = Shard(0, settings or GroupSettings(), self.topics)
+        self.shard = Shard(0, settings or GroupSettings(), self.topics, Pulses())
         self.rooms = [room(self.shard) for room in rooms]
         self.now_ms = now_ms
         self.log: list[CoordinatorRecord] = []
         self.append_error = ErrorCode.NONE
         self.fired = 0
+        self.pulsed = 0
+        """Heartbeats that the data plane answered."""
         for record in log:
             self.log.append(record)
             self.shard.replay(record)
@@ -120,6 +124,16 @@ class Coordinator:
             outcome = Outcome(response={"error_code": error.code})
         self.apply(outcome, answer)
         return answer
+
+    def beat(self, classic: Any, request: HeartbeatRequest, reply: Reply, now: Now) -> Outcome:
+        """A classic heartbeat as the broker takes it: the data plane answers what it may, and
+        the room `classic` the others."""
+        who = request.group_id, request.member_id, request.instance_id, request.generation
+        if self.shard.pulses.answers(*who, now.monotonic_ms):
+            self.pulsed += 1
+            return Outcome(response={"error_code": ErrorCode.NONE})
+        outcome: Outcome = classic.heartbeat(request, reply, now)
+        return outcome
 
     def apply(self, outcome: Outcome, answer: Answer | None) -> None:
         """Append, replay, answer: the contract of `Outcome`."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.ext.pulses import Pulses
 from kbroker.group.classic.protocol import ClassicProtocol
 from kbroker.group.classic.requests import (
     HeartbeatRequest,
@@ -51,7 +52,7 @@ class GroupShard:
         self._build()
 
     def _build(self) -> None:
-        self.shard = Shard(0, self.settings, self.topics)
+        self.shard = Shard(0, self.settings, self.topics, Pulses())
         self.classic = ClassicProtocol(self.shard, lambda: f"uuid-{next(self._ids)}")
         self.consumer = ConsumerProtocol(self.shard, lambda: f"member-{next(self._ids)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext import records
+from kbroker.ext.pulses import Pulses
 from kbroker.storage.manager import Opening
 
 
@@ -99,6 +100,7 @@ class FakeDataPlane:
     """The table of topics as the data plane was told."""
 
     def __init__(self) -> None:
+        self.pulses = Pulses()
         self.topics: dict[str, list] = {}
         self.internal: set[str] = set()
         self.woken: list[FakeLog] = []

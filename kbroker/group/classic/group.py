@@ -100,9 +100,17 @@ class ClassicGroup:
         """Into another state."""
         if self.state not in _BEFORE[state]:
             raise BugError(f"group {self.group_id}: {self.state.value} to {state.value}")
+        if self.state is State.STABLE:
+            self.close_pulses()
         self.previous = self.state
         self.state = state
         self.changed_ms = now.wall_ms
+
+    def close_pulses(self) -> None:
+        """The coordinator answers heartbeats itself from now on."""
+        for member in self.members.values():
+            if member.pulse is not None:
+                member.pulse.close()
 
     def fault(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """What is wrong with who a request says it is: NONE, UNKNOWN_MEMBER_ID, or
@@ -138,6 +146,7 @@ class ClassicGroup:
 
     def remove(self, member: Member) -> None:
         """A member is gone; what it waits for must have been answered."""
+        member.end_pulse()
         del self.members[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -149,6 +158,7 @@ class ClassicGroup:
     def replace(self, old: Member, new: Member) -> None:
         """A static member comes back under a new id; what the old one waits for was answered."""
         assert new.instance_id is not None
+        old.end_pulse()
         del self.members[old.member_id]
         self.members[new.member_id] = new
         self.static[new.instance_id] = new.member_id

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from kbroker.errors import BugError
+from kbroker.ext.pulses import Pulse
 from kbroker.group.classic.requests import Protocols
 from kbroker.group.outcome import Reply
 from kbroker.group.timers import Action
@@ -24,11 +25,12 @@ class Member:
     """A member; it is itself the name of its session timer.
 
     `is_new`: it waits for the answer to its first JoinGroup, and cannot send heartbeats, as it
-    does not know its id. `join` and `sync` are the parked answers.
+    does not know its id. `join` and `sync` are the parked answers. `pulse`: by which the data plane
+    answers its heartbeats, from the first one on.
     """
 
     __slots__ = (
-        "assignment", "expire", "identity", "is_new", "join", "member_id", "protocols",
+        "assignment", "expire", "identity", "is_new", "join", "member_id", "protocols", "pulse",
         "rebalance_timeout_ms", "session_timeout_ms", "sync",
     )  # fmt: skip
 
@@ -50,6 +52,7 @@ class Member:
         self.join: Reply | None = None
         self.sync: Reply | None = None
         self.expire: Action | None = None
+        self.pulse: Pulse | None = None
 
     def __repr__(self) -> str:
         return f"Member({self.member_id!r}, instance={self.instance_id!r})"
@@ -63,6 +66,17 @@ class Member:
     def waits(self) -> bool:
         """An answer of it is parked, so that its silence says nothing."""
         return not self.is_new and (self.join is not None or self.sync is not None)
+
+    def left_ms(self, now_ms: int) -> int:
+        """What is left of its session by heartbeats that the data plane has answered; 0: nothing,
+        and it answers no more."""
+        return 0 if self.pulse is None else self.pulse.left_ms(self.session_timeout_ms, now_ms)
+
+    def end_pulse(self) -> None:
+        """It is no member any more: its heartbeats are refused from now on."""
+        if self.pulse is not None:
+            self.pulse.end()
+            self.pulse = None
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member sent with a protocol that it supports."""

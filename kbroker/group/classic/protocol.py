@@ -68,7 +68,7 @@ class ClassicProtocol:
         """Heartbeat: answered at once."""
         group = self._shard.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            return heartbeat(group, request, now)
+            return heartbeat(group, request, self._shard.pulses, now)
         refused = request.refusal(self._shard.settings)
         if refused is not None:
             return Outcome(response=refused)

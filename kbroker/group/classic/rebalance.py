@@ -192,6 +192,8 @@ class Rebalance:
         """The group is no longer this room's."""
         for name in (_join(group), _sync(group), *group.members.values()):
             self._timers.cancel(name)
+        for member in group.members.values():
+            member.end_pulse()
         for member_id in list(group.pending):
             self.forget_pending(group, member_id)
 
@@ -209,6 +211,10 @@ class Rebalance:
 
     def _session_over(self, group: ClassicGroup, member: Member, now: Now) -> Outcome:
         if member.waits:
+            return NOTHING
+        left_ms = member.left_ms(now.monotonic_ms)
+        if left_ms:
+            self.watch(group, member, now, left_ms)
             return NOTHING
         self.drop(group, member)
         if group.state in {State.STABLE, State.COMPLETING}:

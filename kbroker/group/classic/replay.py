@@ -66,6 +66,8 @@ class GroupRecords:
             found = groups.get(key.group)
             if found is not None and found.kind == ClassicGroup.kind:
                 del groups[key.group]
+            if isinstance(found, ClassicGroup):
+                found.close_pulses()
             return
         assert isinstance(value, GroupMetadataValue)
         if self._written is not None and self._written[0] is value:

@@ -1,0 +1,67 @@
+"""Heartbeat (see heartbeat.pxd)."""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+
+from kbroker.ext.broker cimport broker_of
+from kbroker.ext.connection cimport H_CLOSE, H_CONTROL, H_DONE
+from kbroker.ext.error_codes cimport NONE
+from kbroker.ext.pulses cimport PulseKey, pulse_answers
+from kbroker.ext.response cimport reply_begin, reply_end
+from kbroker.ext.wire cimport (
+    Cursor, Writer, cursor_init, get_compact_nullable_string, get_compact_string, get_i32,
+    get_nullable_string, get_string, put_i16, put_i32, put_no_tags, skip_tags, writer_init,
+)
+
+cdef enum:
+    THROTTLE_SINCE = 1
+    INSTANCE_SINCE = 3
+    FLEXIBLE_SINCE = 4
+    ANSWER_BYTES = 7                # throttle time, error code, no tags
+
+
+cdef int32_t read(Cursor* c, int32_t version, PulseKey* key) noexcept nogil:
+    """Who it is; the generation."""
+    cdef int32_t generation
+    key.instance.p = NULL
+    key.instance.n = -1
+    if version >= FLEXIBLE_SINCE:
+        key.group = get_compact_string(c)
+        generation = get_i32(c)
+        key.member = get_compact_string(c)
+        key.instance = get_compact_nullable_string(c)
+        skip_tags(c)
+        return generation
+    key.group = get_string(c)
+    generation = get_i32(c)
+    key.member = get_string(c)
+    if version >= INSTANCE_SINCE:
+        key.instance = get_nullable_string(c)
+    return generation
+
+
+cdef int answer(Request* request) noexcept nogil:
+    cdef uint8_t* body = reply_begin(&request.reply, ANSWER_BYTES)
+    cdef Writer w
+    if body == NULL:
+        request.reason = "out of memory"
+        return H_CLOSE
+    writer_init(&w, body, ANSWER_BYTES)
+    if request.api_version >= THROTTLE_SINCE:
+        put_i32(&w, 0)
+    put_i16(&w, NONE)
+    if request.api_version >= FLEXIBLE_SINCE:
+        put_no_tags(&w)
+    reply_end(&request.reply, <uint32_t>(w.p - body))
+    return H_DONE
+
+
+cdef int handle_heartbeat(Request* request) noexcept nogil:
+    cdef Cursor c
+    cdef PulseKey key
+    cdef int32_t generation
+    cursor_init(&c, request.p, <size_t>(request.end - request.p))
+    generation = read(&c, request.api_version, &key)
+    if c.bad or not pulse_answers(broker_of(request.net).pulses, &key, generation,
+                                  request.thread.now_ms):
+        return H_CONTROL
+    return answer(request)
