@@ -12,6 +12,7 @@ import os
 from enum import IntEnum
 
 RETRIABLE = True
+_MESSAGE_MAX_CHARS = 4_000
 
 
 class ErrorCode(IntEnum):
@@ -176,10 +177,11 @@ class KbrokerError(Exception):
 
 
 class ClientError(KbrokerError):
-    """The client's request is at fault; `code` and the message go back to it."""
+    """The client's request is at fault; `code` and the message go back to it. A message that quotes
+    the request is cut: a string of an answer holds 32,767 bytes."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
-        super().__init__(code.message if message is None else message)
+        super().__init__((code.message if message is None else message)[:_MESSAGE_MAX_CHARS])
         self.code = code
 
 

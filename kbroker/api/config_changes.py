@@ -128,12 +128,18 @@ def apply_operations(
 
 def _edit(before: str, value: str, operation: int) -> str:
     entries = [entry for entry in before.split(",") if entry]
-    for entry in value.split(","):
-        if operation == APPEND and entry not in entries:
-            entries.append(entry)
-        if operation == SUBTRACT and entry in entries:
-            entries.remove(entry)
-    return ",".join(entries)
+    edits = value.split(",")
+    if operation == APPEND:
+        there = set(entries)
+        return ",".join([*entries, *(one for one in dict.fromkeys(edits) if one not in there)])
+    doomed = Counter(edits)
+    kept = []
+    for entry in entries:
+        if doomed[entry]:
+            doomed[entry] -= 1
+        else:
+            kept.append(entry)
+    return ",".join(kept)
 
 
 def validate(

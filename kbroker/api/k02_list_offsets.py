@@ -56,12 +56,17 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.LIST_OFFSETS, 1, 11, failed=_failed)
 def list_offsets(request: Any, context: Context) -> Response:
     """Answer a ListOffsets request."""
-    counts = Counter(
-        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
-    )
+    counts: dict[str, Counter[int]] = {}
+    for topic in request.topics:
+        asked = (one.partition_index for one in topic.partitions)
+        counts.setdefault(topic.name, Counter()).update(asked)
+    repeated = {
+        name: {index for index, count in found.items() if count > 1}
+        for name, found in counts.items()
+    }
     topics = []
     for topic in request.topics:
-        twice = {key[1] for key, count in counts.items() if key[0] == topic.name and count > 1}
+        twice = repeated[topic.name]
         partitions = [_result(index, ErrorCode.INVALID_REQUEST) for index in sorted(twice)]
         partitions += [
             _partition(request, context, topic.name, one)

@@ -2,7 +2,9 @@
 
 Behavior: each group succeeds or fails by itself. No topics (null) mean all that a group has
 committed. An offset that is not there is -1 and no error; one of a transaction that has not ended
-is UNSTABLE_OFFSET_COMMIT where the request asks for stable ones.
+is UNSTABLE_OFFSET_COMMIT where the request asks for stable ones. A partition that is named again,
+and everything of a group that is asked for again, is answered once (Apache Kafka: as often, which
+turns a small request into any amount of metadata).
 
 Version notes:
   v1: from `__consumer_offsets`. v2: null topics, errors of the whole. v3: throttle time.
@@ -12,7 +14,7 @@ Version notes:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
@@ -25,6 +27,8 @@ from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
     from kbroker.group.rooms import Rooms
+
+_Asked = list[tuple[Any, Sequence[int]]]
 
 _FIRST_WITH_TOP_ERROR: Final = 2
 _FIRST_WITH_GROUPS: Final = 8
@@ -45,20 +49,40 @@ def offset_fetch(request: Any, context: Context) -> Response:
     stable = getattr(request, "require_stable", False)
     groups = request.groups if context.version >= _FIRST_WITH_GROUPS else [request]
     return context.groups.each(
-        [_call(context, group, stable) for group in groups],
+        [_call(context, *one, stable) for one in _once(groups)],
         context.answer,
         lambda parts: _answer(context.version, parts),
     )
+
+
+def _once(groups: Sequence[Any]) -> Iterator[tuple[Any, _Asked | None]]:
+    """Each group with its topics and their partitions, None for all; nothing of it twice."""
+    told: dict[Any, set[int]] = {}
+    whole: set[str] = set()
+    for group in groups:
+        if group.topics is not None:
+            yield group, [(topic, _new(told, group, topic)) for topic in group.topics]
+        elif group.group_id not in whole:
+            whole.add(group.group_id)
+            yield group, None
+
+
+def _new(told: dict[Any, set[int]], group: Any, topic: Any) -> Sequence[int]:
+    named = topic.topic_id if hasattr(topic, "topic_id") else topic.name
+    before = told.setdefault((group.group_id, named), set())
+    found = [index for index in dict.fromkeys(topic.partition_indexes) if index not in before]
+    before.update(found)
+    return found
 
 
 def _answer(version: int, parts: list[Response]) -> Response:
     return {"groups": parts} if version >= _FIRST_WITH_GROUPS else parts[0]
 
 
-def _call(context: Context, group: Any, stable: bool) -> Call:
+def _call(context: Context, group: Any, asked: _Asked | None, stable: bool) -> Call:
     """What is to be asked about a group, and how its answer is completed."""
     unknown: list[dict[str, Any]] = []
-    topics = None if group.topics is None else _topics(context, group.topics, unknown)
+    topics = None if asked is None else _topics(context, asked, unknown)
     fetch = Fetch(
         group.group_id,
         topics,
@@ -84,20 +108,20 @@ def _call(context: Context, group: Any, stable: bool) -> Call:
 
 
 def _topics(
-    context: Context, asked: Sequence[Any], unknown: list[dict[str, Any]]
+    context: Context, asked: _Asked, unknown: list[dict[str, Any]]
 ) -> list[tuple[str, bytes, Sequence[int]]]:
     """(name, id, partitions); topics of an id that is not known go to `unknown`."""
     if context.version < _FIRST_WITH_IDS:
-        return [(topic.name, ZERO_UUID, topic.partition_indexes) for topic in asked]
+        return [(topic.name, ZERO_UUID, indexes) for topic, indexes in asked]
     topics = []
-    for topic in asked:
+    for topic, indexes in asked:
         topic_id = uuid_bytes(topic.topic_id)
         found = context.image.topic_by_id(topic_id)
         if found is None:
-            results = _nothing(topic.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+            results = _nothing(indexes, ErrorCode.UNKNOWN_TOPIC_ID)
             unknown.append({"topic_id": topic_id, "partitions": results})
         else:
-            topics.append((found.name, topic_id, topic.partition_indexes))
+            topics.append((found.name, topic_id, indexes))
     return topics
 
 

@@ -1,7 +1,9 @@
 """DescribeGroups: classic groups with their members.
 
-Behavior: each group by itself. A group that is not there, or that uses the new protocol, is Dead;
-from v6 on that is also an error. The metadata of members is told of a stable group only.
+Behavior: each group by itself, once however often it is named (Apache Kafka: as often, which turns
+a small request into any amount of metadata). A group that is not there, or that uses the new
+protocol, is Dead; from v6 on that is also an error. The metadata of members is told of a stable
+group only.
 
 Version notes:
   v1: throttle time. v3: authorized operations. v4: group.instance.id. v5: flexible.
@@ -39,7 +41,7 @@ def _error(group_id: str, code: int) -> dict[str, Any]:
 def describe_groups(request: Any, context: Context) -> Response:
     """Answer a DescribeGroups request."""
     asked = getattr(request, "include_authorized_operations", False)
-    calls = [_call(group_id, context.version, asked) for group_id in request.groups]
+    calls = [_call(group_id, context.version, asked) for group_id in dict.fromkeys(request.groups)]
     return context.groups.each(calls, context.answer, lambda parts: {"groups": parts})
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.topic_names import INTERNAL_TOPICS
-from kbroker.config.topic import log_config
+from kbroker.config.topic import effective_value
 from kbroker.errors import ErrorCode, KbrokerError
 from kbroker.protocol import ApiKey
 
@@ -59,8 +59,7 @@ def _delete(context: Context, topic: str, partition: int, offset: int) -> tuple[
     log = context.services.logs.get(topic, partition)
     if log is None:
         return ErrorCode.KAFKA_STORAGE_ERROR, _NO_WATERMARK
-    config = log_config(context.config, context.image.configs(("topic", topic)))
-    if config["cleanup_compact"] and not config["cleanup_delete"]:
+    if _only_compacts(context, topic):
         return ErrorCode.POLICY_VIOLATION, _NO_WATERMARK
     high_watermark = log.high_watermark
     wanted = high_watermark if offset == _HIGH_WATERMARK else offset
@@ -73,6 +72,12 @@ def _delete(context: Context, topic: str, partition: int, offset: int) -> tuple[
         except KbrokerError as error:
             return error.code, _NO_WATERMARK
     return ErrorCode.NONE, log.log_start_offset
+
+
+def _only_compacts(context: Context, topic: str) -> bool:
+    overrides = context.image.configs(("topic", topic))
+    policies = effective_value(context.config, overrides, "cleanup.policy")
+    return isinstance(policies, list) and "compact" in policies and "delete" not in policies
 
 
 def _result(partition: int, code: int, low_watermark: int) -> dict[str, Any]:

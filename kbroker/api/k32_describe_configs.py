@@ -1,8 +1,9 @@
 """DescribeConfigs: settings of topics, brokers, groups and client metrics subscriptions.
 
-Behavior: each resource succeeds or fails by itself, answers in the order of the request. Null or
-no keys mean all of a resource. For broker "" only what was set for all brokers is answered.
-Settings are sorted by name, internal ones only told where they were set.
+Behavior: each resource succeeds or fails by itself, answers in the order of the request. One that
+is named again is answered once, with the keys of all its mentions: else a small request would be
+answered with gigabytes. Null or no keys mean all of a resource. For broker "" only what was set for
+all brokers is answered. Settings are sorted by name, internal ones only told where they were set.
 
 Version notes:
   v1: synonyms and sources (KIP-226). v3: types and documentation (KIP-569). v4: flexible.
@@ -51,30 +52,39 @@ Entries = list[dict[str, Any]]
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
-    return {"results": [_result(one, [], code, message) for one in request.resources]}
+    return {"results": [_result(resource, [], code, message) for resource in _asked(request)]}
 
 
 @register(ApiKey.DESCRIBE_CONFIGS, 1, 4, failed=_failed)
 def describe_configs(request: Any, context: Context) -> Response:
     """Answer a DescribeConfigs request."""
     results = []
-    for resource in request.resources:
+    for resource, keys in _asked(request).items():
+        kind, name = resource
         try:
-            describe = _DESCRIBE.get(resource.resource_type)
+            describe = _DESCRIBE.get(kind)
             if describe is None:
                 raise ClientError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"There are no settings of resource type {resource.resource_type}.",
+                    ErrorCode.INVALID_REQUEST, f"There are no settings of resource type {kind}."
                 )
-            entries = describe(context, resource.resource_name)
+            entries = describe(context, name)
         except ClientError as error:
             results.append(_result(resource, [], error.code, str(error)))
             continue
-        keys = resource.configuration_keys
         kept = [entry for entry in entries if not keys or entry["name"] in keys]
         _trim(request, kept)
         results.append(_result(resource, kept, ErrorCode.NONE, ""))
     return {"results": results}
+
+
+def _asked(request: Any) -> dict[tuple[int, str], set[str]]:
+    """The keys that are asked for of each resource, none for all."""
+    asked: dict[tuple[int, str], set[str]] = {}
+    for one in request.resources:
+        resource, keys = (one.resource_type, one.resource_name), set(one.configuration_keys or ())
+        before = asked.get(resource, keys)
+        asked[resource] = before | keys if before and keys else set()
+    return asked
 
 
 def _trim(request: Any, entries: Entries) -> None:
@@ -86,12 +96,12 @@ def _trim(request: Any, entries: Entries) -> None:
             entry["documentation"] = None
 
 
-def _result(resource: Any, entries: Entries, code: int, message: str) -> dict[str, Any]:
+def _result(resource: tuple[int, str], entries: Entries, code: int, message: str) -> dict[str, Any]:
     return {
         "error_code": code,
         "error_message": message,
-        "resource_type": resource.resource_type,
-        "resource_name": resource.resource_name,
+        "resource_type": resource[0],
+        "resource_name": resource[1],
         "configs": entries,
     }
 

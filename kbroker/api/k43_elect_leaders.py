@@ -52,9 +52,9 @@ def elect_leaders(request: Any, context: Context) -> Response:
 
 def _elect(context: Context, topic: str, index: int) -> dict[str, Any]:
     if context.image.partition(topic, index) is None:
-        message = f"There is no partition {topic}-{index}."
-        return _result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-    code = ErrorCode.ELECTION_NOT_NEEDED
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    else:
+        code = ErrorCode.ELECTION_NOT_NEEDED
     return _result(index, code, code.message)
 
 

@@ -45,10 +45,8 @@ def alter_partition_reassignments(request: Any, context: Context) -> Response:
 
 def _alter(context: Context, topic: str, asked: Any) -> ApiError:
     if context.image.partition(topic, asked.partition_index) is None:
-        return ApiError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"There is no partition {topic}-{asked.partition_index}.",
-        )
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ApiError(code, code.message)
     if asked.replicas is None:
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:

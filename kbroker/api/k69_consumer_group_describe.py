@@ -1,6 +1,7 @@
 """ConsumerGroupDescribe: consumer groups with their members and assignments (KIP-848).
 
-Behavior: each group is answered by itself; a classic group is GROUP_ID_NOT_FOUND here.
+Behavior: each group is answered by itself, once however often it is named; a classic group is
+GROUP_ID_NOT_FOUND here.
 
 Version notes:
   v1: which protocol each member speaks (KIP-1099).
@@ -34,7 +35,8 @@ def consumer_group_describe(request: Any, context: Context) -> Response:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     nameless = [one for one in request.group_ids if not one]
     wrong = [_refused("", ErrorCode.INVALID_GROUP_ID, None) for _ in nameless]
-    calls = [_call(group_id, operations) for group_id in request.group_ids if group_id]
+    named = dict.fromkeys(group_id for group_id in request.group_ids if group_id)
+    calls = [_call(group_id, operations) for group_id in named]
     return context.groups.each(
         calls, context.answer, lambda groups: {"groups": [*wrong, *groups]}
     )

@@ -16,7 +16,7 @@ from kbroker.api.topic_names import (
 from kbroker.config.topic import validate_topic
 from kbroker.config.types import ConfigError
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.limits import STRING_LENGTH_MAX_BYTES
+from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT, STRING_LENGTH_MAX_BYTES
 from kbroker.metadata import builders
 from kbroker.metadata.records.schema import Record
 from kbroker.uuids import random_uuid
@@ -166,8 +166,11 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
 
 
 def create_automatically(services: Services, names: Iterable[str]) -> None:
-    """Create the topics that are not there, as far as they may be."""
-    created = []
+    """Create the topics that are not there, as far as they may be: in one append, and no more
+    partitions than a CreateTopics. Who asks for others gets them the next time."""
+    created: list[str] = []
+    records: list[Record] = []
+    room = PARTITIONS_PER_REQUEST_MAX_COUNT
     for name in names:
         if name in services.image.topics:
             continue
@@ -175,9 +178,13 @@ def create_automatically(services: Services, names: Iterable[str]) -> None:
             topic = plan_topic(services, automatic_topic(services, name))
         except ClientError:
             continue
-        services.store.append(topic.records)
+        room -= topic.partitions
+        if room < 0:
+            break
         created.append(name)
+        records += topic.records
     if created:
+        services.store.append(records)
         publish.create_topics(services, created)
 
 

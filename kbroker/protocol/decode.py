@@ -88,6 +88,7 @@ class Cursor:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.position = 0
+        self._elements_left = ARRAY_ELEMENTS_MAX_COUNT
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""
@@ -109,11 +110,15 @@ class Cursor:
         raise ValueError("varint is too long")
 
     def count(self, flexible: bool) -> int | None:
-        """The number of elements of an array, None for a null one."""
+        """The number of elements of an array, None for a null one. A request has so many in all of
+        its arrays together: each costs the control thread microseconds, however few its bytes."""
         count = self.uvarint() - 1 if flexible else int(struct.unpack(">i", self.take(4))[0])
-        if count > ARRAY_ELEMENTS_MAX_COUNT or count < -1:
+        if count == -1:
+            return None
+        if count < -1 or count > self._elements_left:
             raise ValueError(f"array of {count} elements")
-        return None if count == -1 else count
+        self._elements_left -= count
+        return count
 
     def length(self, flexible: bool, is_string: bool) -> int | None:
         """The length of a string or of bytes, None for null."""
@@ -164,6 +169,18 @@ def _field_reader(field: Field, flexible: bool) -> Reader:
     read_value = _value_reader(field, flexible)
     if not field.is_array:
         return read_value
+
+    if field.kind in _FORMATS:
+        number = struct.Struct(_FORMATS[field.kind])
+
+        def read_numbers(cursor: Cursor) -> Any:
+            count = cursor.count(flexible)
+            if count is None:
+                return None
+            data = cursor.take(count * number.size)
+            return tuple([value for value, in number.iter_unpack(data)])
+
+        return read_numbers
 
     def read_array(cursor: Cursor) -> Any:
         count = cursor.count(flexible)

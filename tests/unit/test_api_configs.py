@@ -89,6 +89,20 @@ def test_only_the_keys_asked_for_are_described(control):
     assert len(settings(control, TOPIC, "a", keys=[])) == 33
 
 
+def test_a_resource_that_is_named_again_is_answered_once_with_all_keys(control):
+    control.create("a")
+
+    def answered(*keys):
+        resources = [{"resource_type": TOPIC, "resource_name": "a", "configuration_keys": one}
+                     for one in keys]  # fmt: skip
+        (result,) = control.call(DESCRIBE, 4, resources=resources)["results"]
+        return {one["name"] for one in result["configs"]}
+
+    two = {"retention.ms", "segment.ms"}
+    assert answered(["retention.ms"], ["segment.ms"], ["retention.ms"]) == two
+    assert len(answered(["retention.ms"], None, ["segment.ms"])) == 33
+
+
 def test_the_broker_is_described(control_with):
     control = control_with(
         num_io_threads="4", ssl_key_password="hush", log_initial_task_delay_ms="5"
@@ -205,6 +219,14 @@ def test_changes_of_what_is_not_there_or_named_twice(control):
     resource = {"resource_type": TOPIC, "resource_name": "a", "configs": []}
     answer = control.call(CHANGE, 1, resources=[resource, resource])
     assert [one["error_code"] for one in answer["responses"]] == [42, 42]
+
+
+def test_a_message_that_quotes_the_request_fits_a_string(control):
+    control.create("a")
+    configs = [{"name": f"name-{n}" * 20, "value": None} for n in range(1000)]
+    resource = {"resource_type": TOPIC, "resource_name": "a", "configs": configs}
+    (answer,) = control.call(CHANGE, 0, resources=[resource])["responses"]
+    assert answer["error_code"] == 42 and 1000 < len(answer["error_message"]) <= 4000
 
 
 def test_validate_only_changes_nothing(control):

@@ -168,6 +168,15 @@ def test_metadata_creates_what_is_missing_once(control):
     assert codes(control.call(METADATA, 9, topics=asked)) == {"new": 0, "bad name": 17}
 
 
+def test_metadata_creates_no_more_at_once_than_a_request_may(control_with):
+    control = control_with(num_partitions="4000")
+    asked = [{"name": name} for name in "abc"]
+    assert codes(control.call(METADATA, 9, topics=asked)) == {"a": 3, "b": 3, "c": 3}
+    assert set(control.store.image.topics) == {"a", "b"}
+    assert codes(control.call(METADATA, 9, topics=asked)) == {"a": 0, "b": 0, "c": 3}
+    assert set(control.store.image.topics) == {"a", "b", "c"}
+
+
 def test_metadata_creates_nothing_where_request_or_broker_forbid_it(control, control_with):
     answer = control.call(METADATA, 9, topics=[{"name": "a"}], allow_auto_topic_creation=False)
     assert codes(answer) == {"a": 3}

@@ -182,6 +182,18 @@ def test_a_body_with_too_many_elements_is_refused_before_they_are_read():
         decode_request(ApiKey.METADATA, 4, body)
 
 
+def test_the_elements_of_all_arrays_of_a_request_count_together():
+    topic = b"\x00\x01t" + (400_000).to_bytes(4, "big") + bytes(4 * 400_000)
+    for topics, is_read in ((2, True), (3, False)):
+        body = b"\x00\x01g" + topics.to_bytes(4, "big") + topic * topics
+        if is_read:
+            read = decode_request(ApiKey.OFFSET_FETCH, 1, body)
+            assert [len(topic.partition_indexes) for topic in read.topics] == [400_000] * topics
+        else:
+            with pytest.raises(MalformedRequestError, match="array of 400000 elements"):
+                decode_request(ApiKey.OFFSET_FETCH, 1, body)
+
+
 def test_cut_and_flipped_requests_are_refused_or_read_but_never_break_the_reader():
     """Invariant tested: any bytes give an entity or MalformedRequestError, by both readers."""
     chance = random.Random(7)

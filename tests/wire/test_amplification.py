@@ -1,19 +1,25 @@
-"""Small requests that would make the broker allocate much: refused, whatever they ask for."""
+"""Small requests that would make the broker allocate much, answer with much, or think for long."""
 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.reference.crafted_batches import GZIP, Batch, Record
 from tests.support import messages
 from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
 from tests.support.wire import (
     API_VERSIONS,
+    DESCRIBE_CONFIGS,
+    ELECT_LEADERS,
     FETCH,
+    LIST_OFFSETS,
     PRODUCE,
     WireConnection,
     call_once,
@@ -125,3 +131,56 @@ def test_bad_records_of_a_request_are_listed_up_to_a_bound(
     assert {part["error_code"] for part in parts} == {INVALID_RECORD}
     listed = [len(part["record_errors"]) for part in parts]
     assert sum(listed) == BAD_RECORDS_LISTED_MAX and listed[:2] == [BAD_RECORDS] * 2
+
+
+ANSWER_BYTES_MAX = 2 << 20
+ANSWER_SECONDS_MAX = 5.0
+METADATA_CHARS = 4_000
+
+
+def repeating(topic: str) -> dict[str, tuple[int, int, dict[str, Any]]]:
+    """Requests of less than a megabyte whose answers were gigabytes, or took minutes."""
+    many = 20_000
+    settings = {"resource_type": 2, "resource_name": topic, "configuration_keys": None}
+    unknown = {"topic": "n" * 32_000, "partitions": [7] * many}
+    offsets = {"group_id": "g", "topics": [{"name": topic, "partition_indexes": [0] * many}]}
+    names = [{"name": f"{n}", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+             for n in range(many)]  # fmt: skip
+    return {
+        "a group": (15, 5, {"groups": ["g"] * many}),
+        "a group of the next protocol": (69, 1, {"group_ids": ["g"] * many}),
+        "a resource": (DESCRIBE_CONFIGS, 4, {"resources": [settings] * many,
+                                             "include_documentation": True}),
+        "a partition of a group": (9, 9, {"groups": [offsets]}),
+        "all of a group": (9, 9, {"groups": [{"group_id": "g", "topics": None}] * many}),
+        "partitions that are not there": (ELECT_LEADERS, 2, {"topic_partitions": [unknown]}),
+        "topics with a partition each": (LIST_OFFSETS, 9, {"replica_id": -1, "topics": names}),
+    }  # fmt: skip
+
+
+def test_what_is_named_again_and_again(
+    start_kbroker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """The answer grows with what there is to tell, and not with how often it is asked for."""
+    broker = start_kbroker()
+    create_topic(broker.port, topic)
+    part = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1,
+            "committed_metadata": "m" * METADATA_CHARS}  # fmt: skip
+    commit = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "",
+              "topics": [{"name": topic, "partitions": [part]}]}  # fmt: skip
+    call_once(broker.port, 10, 4, {"key_type": 0, "coordinator_keys": ["g"]})
+
+    def is_committed() -> bool:
+        answer = call_once(broker.port, 8, 9, commit)
+        return bool(answer["topics"][0]["partitions"][0]["error_code"] == 0)
+
+    wait_for("a committed offset", is_committed, 15)
+    before = resident_bytes(broker)
+    for what, (api, version, body) in repeating(topic).items():
+        with WireConnection(broker.port) as connection:
+            began = time.monotonic()
+            connection.send(api, version, body)
+            answer = connection.receive_frame()
+            assert len(answer) < ANSWER_BYTES_MAX, what
+            assert time.monotonic() - began < ANSWER_SECONDS_MAX, what
+    assert resident_bytes(broker) - before < GROWTH_BYTES_MAX
