@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kbroker.errors import ErrorCode
@@ -30,6 +32,14 @@ def test_syntax():
     for wrong in ("(", "a{2000}", "(?<=a)b", r"(a)\1", "[[:nope:]]", "a**"):
         assert code_of(check_regex, wrong) == ErrorCode.INVALID_REGULAR_EXPRESSION, wrong
     assert resolve_regexes(["("], ["a"]) == {"(": set()}
+
+
+def test_parentheses_cost_no_more_than_what_is_in_them():
+    """2,000 long names: 50 ms; where RE2 keeps what each of them matched, 7 s."""
+    names = ["a" * 240 + str(number) for number in range(2000)]
+    began = time.process_time()
+    assert resolve_regexes(["(.*a.*){50}"], names) == {"(.*a.*){50}": set(names)}
+    assert time.process_time() - began < 2
 
 
 def test_topics_that_match(shard):

@@ -40,6 +40,9 @@ def _compile(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
+    # Nobody asks what a parenthesis matched, and to find out RE2 leaves its automaton for one that
+    # is slower by the number of parentheses: `(.*a.*){50}` over 10,000 topics, 30 s or 0.2 s.
+    options.never_capture = True
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
