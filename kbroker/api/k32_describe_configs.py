@@ -32,6 +32,7 @@ from kbroker.api.config_resources import (
     BROKERS,
     CLIENT_METRICS,
     GROUPS,
+    NAMES,
     TOPICS,
     check_topic_name,
     logger_levels,
@@ -39,6 +40,7 @@ from kbroker.api.config_resources import (
 )
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.config import BrokerConfig
 from kbroker.config.definitions import BROKER as BROKER_KEYS
 from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
 from kbroker.config.definitions import GROUP as GROUP_KEYS
@@ -49,6 +51,8 @@ from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
 
 Entries = list[dict[str, Any]]
+Check = Callable[[Context, str], None]
+Describe = Callable[[BrokerConfig, Mapping[str, str]], Entries]
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -59,15 +63,11 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def describe_configs(request: Any, context: Context) -> Response:
     """Answer a DescribeConfigs request."""
     results = []
+    made: dict[Any, Entries] = {}
     for resource, keys in _asked(request).items():
         kind, name = resource
         try:
-            describe = _DESCRIBE.get(kind)
-            if describe is None:
-                raise ClientError(
-                    ErrorCode.INVALID_REQUEST, f"There are no settings of resource type {kind}."
-                )
-            entries = describe(context, name)
+            entries = _entries(context, kind, name, made)
         except ClientError as error:
             results.append(_result(resource, [], error.code, str(error)))
             continue
@@ -75,6 +75,23 @@ def describe_configs(request: Any, context: Context) -> Response:
         _trim(request, kept)
         results.append(_result(resource, kept, ErrorCode.NONE, ""))
     return {"results": results}
+
+
+def _entries(context: Context, kind: int, name: str, made: dict[Any, Entries]) -> Entries:
+    """The settings of a resource. Most topics have none of their own, and then the same: `made`
+    has those of this request by what is set."""
+    if kind in _DESCRIBE:
+        return _DESCRIBE[kind](context, name)
+    if kind not in _BY_OVERRIDES:
+        message = f"There are no settings of resource type {kind}."
+        raise ClientError(ErrorCode.INVALID_REQUEST, message)
+    check, describe = _BY_OVERRIDES[kind]
+    check(context, name)
+    overrides = context.image.configs((NAMES[kind], name))
+    key = kind, *overrides.items()
+    if key not in made:
+        made[key] = describe(context.config, overrides)
+    return made[key]
 
 
 def _asked(request: Any) -> dict[tuple[int, str], set[str]]:
@@ -106,12 +123,13 @@ def _result(resource: tuple[int, str], entries: Entries, code: int, message: str
     }
 
 
-def _topic(context: Context, name: str) -> Entries:
+def _check_topic(context: Context, name: str) -> None:
     check_topic_name(name)
     if name not in context.image.topics:
         raise ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-    config = context.config
-    overrides = context.image.configs(("topic", name))
+
+
+def _topic(config: BrokerConfig, overrides: Mapping[str, str]) -> Entries:
     return [
         described(
             key,
@@ -159,11 +177,12 @@ def _broker_logger(context: Context, name: str) -> Entries:
     ]
 
 
-def _group(context: Context, name: str) -> Entries:
+def _check_group(_: Context, name: str) -> None:
     if not name:
         raise ClientError(ErrorCode.INVALID_REQUEST, "The name of the group is empty.")
-    config = context.config
-    overrides = context.image.configs(("group", name))
+
+
+def _group(config: BrokerConfig, overrides: Mapping[str, str]) -> Entries:
     entries = []
     for key_name, key in sorted(GROUP_KEYS.items()):
         broker_key = group_broker_key(key_name)
@@ -197,9 +216,11 @@ def _own(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> Entries
 
 
 _DESCRIBE: Final[dict[int, Callable[[Context, str], Entries]]] = {
-    TOPICS: _topic,
     BROKERS: _broker,
     BROKER_LOGGERS: _broker_logger,
     CLIENT_METRICS: _client_metrics,
-    GROUPS: _group,
+}
+_BY_OVERRIDES: Final[dict[int, tuple[Check, Describe]]] = {
+    TOPICS: (_check_topic, _topic),
+    GROUPS: (_check_group, _group),
 }
