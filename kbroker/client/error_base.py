@@ -142,6 +142,11 @@ class RecordTooLargeError(KafkaError, ValueError):
     """A record that is larger than `max.request.size` or `buffer.memory` allows."""
 
 
+class CommitFailedError(KafkaError):
+    """The consumer is no member of its group any more: others may own its partitions by now. Go on
+    polling; what was not committed comes again, here or at another member."""
+
+
 class DeliveryTimeoutError(KafkaError):
     """A record was not acknowledged within `delivery.timeout.ms`."""
 

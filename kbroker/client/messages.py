@@ -29,6 +29,10 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.OFFSET_COMMIT: (8, 9),
     ApiKey.OFFSET_FETCH: (7, 9),
     ApiKey.FIND_COORDINATOR: (3, 6),
+    ApiKey.JOIN_GROUP: (5, 9),
+    ApiKey.HEARTBEAT: (3, 4),
+    ApiKey.LEAVE_GROUP: (3, 5),
+    ApiKey.SYNC_GROUP: (3, 5),
     ApiKey.DESCRIBE_GROUPS: (5, 6),
     ApiKey.LIST_GROUPS: (3, 5),
     ApiKey.SASL_HANDSHAKE: (1, 1),
@@ -45,6 +49,7 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
 }
 

@@ -1,0 +1,359 @@
+"""Commits of positions, and reading what was committed.
+
+Nothing is committed that the application was not given: positions come from `Host.delivered`, or
+from the caller. Commits leave in the order in which they were asked for, and callbacks of
+asynchronous ones are called in that order, on the thread that polls. Belongs to that thread.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from kbroker.client.errors import (
+    BrokerError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    KafkaError,
+    RequestTimeoutError,
+    TopicAuthorizationFailedError,
+    error_name,
+)
+from kbroker.client.group.room import GroupMetadata, Member, Room, log
+from kbroker.client.group.wire import LOST
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.errors import ErrorCode
+from kbroker.protocol import ApiKey
+
+__all__ = ["CommitCallback", "Commits", "Committed", "Offsets"]
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[Offsets, KafkaError | None], None]
+Committed = dict[TopicPartition, OffsetAndMetadata | None]
+
+_WHO = frozenset({
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.STALE_MEMBER_EPOCH,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+})  # fmt: skip
+"""The commit was refused because of who sent it; the member knows what that means."""
+
+
+class _Pending:
+    """An asynchronous commit, until its callback has been called."""
+
+    def __init__(self, offsets: Offsets, callback: CommitCallback | None) -> None:
+        self.offsets = offsets
+        self.callback = callback
+        self.done = False
+        self.error: KafkaError | None = None
+
+
+class Commits:
+    """Commits of one consumer. member: None while it assigns partitions to itself.
+
+    on_commit: told of each commit that succeeded (interceptors).
+    """
+
+    def __init__(self, room: Room, on_commit: Callable[[Offsets], None] | None = None) -> None:
+        self.member: Member | None = None
+        self._room = room
+        self._on_commit = on_commit
+        self._pending: collections.deque[_Pending] = collections.deque()
+        self._later: list[tuple[float, Callable[[], None]]] = []
+        self._auto_due = room.clock() + room.settings.auto_commit_interval_s
+        self._auto_sent = False
+
+    # --- what is called again and again -------------------------------------------------------
+
+    def poll(self, now: float) -> float:
+        """Commits in the background where that is due; seconds until something is."""
+        due = [one for one in self._later if one[0] <= now]
+        for one in due:
+            self._later.remove(one)
+            one[1]()
+        waits = [one[0] - now for one in self._later]
+        if self._room.settings.auto_commit:
+            if now >= self._auto_due and not self._auto_sent:
+                self._auto_due = now + self._room.settings.auto_commit_interval_s
+                self.auto(self._auto_done)
+            waits.append(max(0.0, self._auto_due - now) if not self._auto_sent else math.inf)
+        return min(waits, default=math.inf)
+
+    def put_off(self) -> None:
+        """An assignment is new: the next automatic commit is a whole interval away."""
+        self._auto_due = self._room.clock() + self._room.settings.auto_commit_interval_s
+
+    def auto(self, done: Callable[[KafkaError | None], None]) -> None:
+        """Commits all delivered positions; `done` may be called at once, where there are none."""
+        offsets = dict(self._room.host.delivered())
+        if not offsets:
+            done(None)
+            return
+        self._auto_sent = True
+
+        def answered(error: KafkaError | None) -> None:
+            self._auto_sent = False
+            if error is not None and not error.retriable:
+                log.warning("Group %s: automatic commit: %s", self._group, error)
+            done(error)
+
+        self._send(offsets, answered)
+
+    def _auto_done(self, error: KafkaError | None) -> None:
+        if error is not None and error.retriable:
+            self._auto_due = self._room.clock() + self._room.settings.retry_s[0]
+
+    # --- commits of the application -----------------------------------------------------------
+
+    def commit(self, offsets: Offsets | None, timeout_s: float) -> None:
+        """Commits and waits; tries again what passes. Asynchronous commits sent before are done
+        when it returns.
+
+        Raises RequestTimeoutError, CommitFailedError where the member is out of its group,
+        RebalanceInProgressError where polling goes first, and others of the broker.
+        """
+        chosen = self._chosen(offsets)
+        deadline = self._room.clock() + timeout_s
+        pause_s = self._room.settings.retry_s[0]
+        while True:
+            result: list[KafkaError | None] = []
+            if chosen:
+                self._send(chosen, result.append, deadline - self._room.clock())
+            elif not self._pending:
+                return
+            while not result and (chosen or self._pending):
+                left_s = deadline - self._room.clock()
+                if left_s <= 0:
+                    raise RequestTimeoutError(f"commit was not done within {timeout_s:g} s")
+                self._room.wire.inbox.drain(left_s)
+            self._call_back()
+            error = result[0] if result else None
+            if error is None:
+                return
+            if not error.retriable:
+                raise error
+            self.pause(min(pause_s, deadline - self._room.clock()))
+            pause_s = min(pause_s * 2, self._room.settings.retry_s[1])
+
+    def pause(self, seconds: float) -> None:
+        """Waits; the inbox is emptied meanwhile."""
+        until = self._room.clock() + seconds
+        while (left_s := until - self._room.clock()) > 0:
+            self._room.wire.inbox.drain(left_s)
+
+    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+        """Sends a commit once; the callback is told what came of it by a later poll or commit."""
+        pending = _Pending(self._chosen(offsets), callback)
+        self._pending.append(pending)
+
+        def done(error: KafkaError | None) -> None:
+            pending.done, pending.error = True, error
+            if error is not None and callback is None:
+                log.error("Group %s: asynchronous commit: %s", self._group, error)
+            if isinstance(error, FencedInstanceIdError):
+                self._room.first_error.append(error)
+            self._call_back()
+
+        if pending.offsets:
+            self._send(pending.offsets, done)
+        else:
+            self._room.wire.inbox.put(lambda: done(None))
+
+    def _call_back(self) -> None:
+        while self._pending and self._pending[0].done:
+            one = self._pending.popleft()
+            if one.callback is not None:
+                try:
+                    one.callback(one.offsets, one.error)
+                except Exception as error:
+                    log.exception("Group %s: callback of a commit failed", self._group)
+                    self._room.first_error.append(error)
+
+    def finish(self, deadline: float) -> None:
+        """Waits for asynchronous commits that are on their way."""
+        while self._pending and (left_s := deadline - self._room.clock()) > 0:
+            self._room.wire.inbox.drain(left_s)
+            self._call_back()
+
+    def _chosen(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is None:
+            return dict(self._room.host.delivered())
+        chosen = {}
+        for partition, told in offsets.items():
+            made = OffsetAndMetadata(told) if isinstance(told, int) else OffsetAndMetadata(*told)
+            if made.offset < 0:
+                raise ValueError(
+                    f"offset {made.offset} of {TopicPartition(*partition)} is negative"
+                )
+            chosen[TopicPartition(*partition)] = made
+        return chosen
+
+    # --- the request --------------------------------------------------------------------------
+
+    @property
+    def _group(self) -> str:
+        return self._room.settings.group_id
+
+    def _send(
+        self,
+        offsets: Offsets,
+        done: Callable[[KafkaError | None], None],
+        within_s: float | None = None,
+    ) -> None:
+        member = self.member
+        try:
+            who = GroupMetadata(self._group) if member is None else member.identity()
+        except KafkaError as error:
+            refused = error
+            self._room.wire.inbox.put(lambda: done(refused))
+            return
+        topics = _by_topic(offsets)
+
+        def values(version: int) -> Mapping[str, Any]:
+            del version
+            now = who if member is None else member.refreshed(who)
+            return {
+                "group_id": now.group_id,
+                "generation_id_or_member_epoch": now.generation,
+                "member_id": now.member_id,
+                "group_instance_id": now.instance_id,
+                "topics": topics,
+            }
+
+        def answered(answer: Any) -> None:
+            error = self._judged(answer, who)
+            if error is None and self._on_commit is not None:
+                self._on_commit(offsets)
+            done(error)
+
+        limit_s = self._room.settings.request_timeout_s if within_s is None else within_s
+        self._room.wire.submit(ApiKey.OFFSET_COMMIT, values, answered, within_s=limit_s)
+
+    def _judged(self, answer: Any, who: GroupMetadata) -> KafkaError | None:
+        """What a commit's answer amounts to."""
+        if isinstance(answer, KafkaError):
+            return answer
+        refused: list[str] = []
+        for topic in answer.topics:
+            for part in topic.partitions:
+                code = int(part.error_code)
+                if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    refused.append(topic.name)
+                elif code != ErrorCode.NONE:
+                    return self._refused(code, who, f"{topic.name}-{part.partition_index}")
+        if refused:
+            names = ", ".join(sorted(set(refused)))
+            return TopicAuthorizationFailedError(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"commit to {names}"
+            )
+        return None
+
+    def _refused(self, code: int, who: GroupMetadata, partition: str) -> KafkaError:
+        if code in LOST or code == ErrorCode.REQUEST_TIMED_OUT:
+            self._room.wire.forget()
+        if code in _WHO:
+            if self.member is not None:
+                return self.member.commit_refused(code, who)
+            return CommitFailedError(
+                f"group {self._group!r} has members, and only they may commit ({error_name(code)})"
+            )
+        return BrokerError(code, f"commit of {partition} to group {self._group!r}")
+
+    # --- committed offsets --------------------------------------------------------------------
+
+    def committed(self, partitions: Collection[TopicPartition], timeout_s: float) -> Committed:
+        """What is committed for each; None where nothing is. Waits for it."""
+        result: list[Committed | KafkaError] = []
+        deadline = self._room.clock() + timeout_s
+        self.fetch_committed(partitions, result.append, deadline)
+        while not result:
+            now = self._room.clock()
+            if now >= deadline:
+                raise RequestTimeoutError(f"committed offsets were not told within {timeout_s:g} s")
+            self._room.wire.inbox.drain(min(deadline - now, max(0.001, self.poll(now))))
+        if isinstance(result[0], KafkaError):
+            raise result[0]
+        return result[0]
+
+    def fetch_committed(
+        self,
+        partitions: Collection[TopicPartition],
+        done: Callable[[Committed | KafkaError], None],
+        deadline: float = math.inf,
+    ) -> None:
+        """As above, without waiting: `done` is called on the polling thread. What passes is tried
+        again until the deadline."""
+        wanted = [TopicPartition(*one) for one in partitions]
+        pauses = [self._room.settings.retry_s[0]]
+
+        def ask() -> None:
+            self._room.wire.submit(
+                ApiKey.OFFSET_FETCH, lambda version: self._question(version, wanted), answered
+            )
+
+        def answered(answer: Any) -> None:
+            try:
+                found = self._read(answer, wanted)
+            except KafkaError as error:
+                now = self._room.clock()
+                if not error.retriable or now + pauses[0] > deadline:
+                    done(error)
+                    return
+                self._later.append((now + pauses[0], ask))
+                pauses[0] = min(pauses[0] * 2, self._room.settings.retry_s[1])
+                return
+            done(found)
+
+        ask()
+
+    def _question(self, version: int, wanted: Collection[TopicPartition]) -> Mapping[str, Any]:
+        indexes: dict[str, list[int]] = {}
+        for topic, index in wanted:
+            indexes.setdefault(topic, []).append(index)
+        topics = [{"name": name, "partition_indexes": found} for name, found in indexes.items()]
+        if version < 8:
+            return {"group_id": self._group, "topics": topics, "require_stable": True}
+        group = {"group_id": self._group, "member_epoch": -1, "topics": topics}
+        return {"groups": [group], "require_stable": True}
+
+    def _read(self, answer: Any, wanted: Collection[TopicPartition]) -> Committed:
+        if isinstance(answer, KafkaError):
+            raise answer
+        group = answer.groups[0] if hasattr(answer, "groups") else answer
+        if group.error_code != 0:
+            if group.error_code in LOST:
+                self._room.wire.forget()
+            raise BrokerError(int(group.error_code), f"group {self._group!r}")
+        found: Committed = dict.fromkeys(wanted)
+        for topic in group.topics:
+            for part in topic.partitions:
+                partition = TopicPartition(str(topic.name), int(part.partition_index))
+                if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise KafkaError(f"partition {partition} does not exist")
+                if part.error_code != 0:
+                    raise BrokerError(int(part.error_code), f"committed offset of {partition}")
+                if part.committed_offset >= 0:
+                    found[partition] = OffsetAndMetadata(
+                        int(part.committed_offset),
+                        part.metadata or "",
+                        int(part.committed_leader_epoch),
+                    )
+        return found
+
+
+def _by_topic(offsets: Offsets) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, index), told in offsets.items():
+        topics.setdefault(topic, []).append({
+            "partition_index": index,
+            "committed_offset": told.offset,
+            "committed_leader_epoch": told.leader_epoch,
+            "committed_metadata": told.metadata,
+        })  # fmt: skip
+    return [{"name": name, "partitions": parts} for name, parts in topics.items()]

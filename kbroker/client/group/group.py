@@ -1,0 +1,234 @@
+"""A consumer's group: what the consumer calls.
+
+One thread at a time, the one that polls; only `on_event` and what the wire does come from others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kbroker.client.errors import ConfigError, KafkaError
+from kbroker.client.group.assignors import make_assignors
+from kbroker.client.group.classic import ClassicMember
+from kbroker.client.group.commits import CommitCallback, Commits, Committed, Offsets
+from kbroker.client.group.consumer_member import ConsumerMember
+from kbroker.client.group.port import Host, RebalanceListener
+from kbroker.client.group.room import GroupMetadata, GroupSettings, Member, Room, log
+from kbroker.client.group.subscribed import Subscribed, SubscriptionPattern, Target
+from kbroker.client.group.topics import TopicsWatch
+from kbroker.client.group.wire import Brokers, Inbox, Wire
+from kbroker.client.partitions import TopicPartition
+
+if TYPE_CHECKING:
+    from kbroker.client.config import ConsumerConfig
+
+__all__ = ["Group"]
+
+_CLOSE_LAPSE_S = 1.0
+_numbers = itertools.count(1)
+
+
+class Group:
+    """Membership, subscription and commits of one consumer.
+
+    brokers: the way to the cluster (`ClusterBrokers`). on_commit: told of commits that succeeded.
+    Raises ConfigError where there is no group.id, or for assignors that do not go together.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        brokers: Brokers,
+        host: Host,
+        *,
+        on_commit: Callable[[Offsets], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        settings = _settings(config)
+        wire = Wire(
+            brokers,
+            settings.group_id,
+            Inbox(host.wake),
+            backoff_s=settings.retry_s[0],
+            name=f"kbroker-group-{next(_numbers)}",
+        )
+        topics = TopicsWatch(
+            wire,
+            max_age_s=config.metadata_max_age_ms / 1000,
+            retry_s=settings.retry_s,
+            create=config.allow_auto_create_topics,
+        )
+        self._room = Room(settings, host, wire, Subscribed(), topics, clock)
+        self._commits = Commits(self._room, on_commit)
+        self._matched = 0
+        self._closed = False
+        self._classic = config.group_protocol.lower() == "classic"
+        self._member: Member
+        if self._classic:
+            try:
+                assignors, protocol = make_assignors(config.partition_assignment_strategy)
+            except ValueError as error:
+                raise ConfigError(str(error)) from error
+            self._member = ClassicMember(self._room, self._commits, assignors, protocol)
+        else:
+            self._member = ConsumerMember(self._room, self._commits)
+
+    # --- subscription -------------------------------------------------------------------------
+
+    def subscribe(self, target: Target, listener: RebalanceListener | None = None) -> None:
+        """Names, a compiled pattern that is matched here, or a SubscriptionPattern that the broker
+        matches. Replaces what was subscribed to; takes effect in poll. No names: unsubscribes."""
+        if isinstance(target, SubscriptionPattern) and self._classic:
+            raise ConfigError(
+                "a SubscriptionPattern needs group.protocol=consumer; use re.compile(...)"
+            )
+        subscribed = self._room.subscribed
+        target = target if isinstance(target, str) else _listed(target)
+        if not isinstance(target, str) and target == []:
+            self.unsubscribe()
+            return
+        subscribed.set(target, listener)
+        self._commits.member = self._member
+        if subscribed.pattern is not None:
+            self._room.topics.want(None)
+            self._match()
+        else:
+            self._room.topics.want(subscribed.topics)
+        if isinstance(self._member, ConsumerMember):
+            self._member.subscribed_anew()
+
+    def unsubscribe(self) -> None:
+        """Leaves the group; on_revoked is called first."""
+        if self._room.subscribed.active:
+            self._member.leave("the consumer unsubscribed from all topics")
+            self._room.subscribed.clear()
+            self._room.topics.want(frozenset())
+            self._commits.member = None
+            self._room.raise_first()
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """Topics subscribed to; with a pattern those that match."""
+        return self._room.subscribed.topics
+
+    @property
+    def settled(self) -> bool:
+        """No rebalance goes on, as far as this member knows."""
+        return not self._room.subscribed.active or self._member.settled
+
+    def _match(self) -> None:
+        """Applies the pattern to the topics that are known now."""
+        topics = self._room.topics
+        hidden = self._room.settings.exclude_internal
+        self._matched = topics.version
+        self._room.subscribed.match(
+            name for name, shape in topics.known.items() if not (hidden and shape.internal)
+        )
+
+    # --- poll ---------------------------------------------------------------------------------
+
+    def poll(self) -> float:
+        """Rebalances, callbacks, automatic commits: whatever is due. Seconds until more is.
+
+        Does not wait for answers. Raises what the application has to see.
+        """
+        self._room.wire.inbox.drain()
+        now = self._room.clock()
+        due = math.inf
+        if self._room.subscribed.active:
+            if self._matched != self._room.topics.version:
+                self._match()
+            due = self._member.poll(now)
+        due = min(due, self._commits.poll(now))
+        self._room.raise_first()
+        return due
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """The next poll joins again (classic protocol)."""
+        if not self._room.subscribed.active:
+            raise KafkaError("nothing is subscribed to")
+        self._member.rejoin(reason or "rebalance enforced by user")
+
+    def metadata(self) -> GroupMetadata:
+        """Who this member is now."""
+        if self._room.subscribed.active:
+            return self._member.told()
+        return GroupMetadata(
+            self._room.settings.group_id, instance_id=self._room.settings.instance_id
+        )
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets | None, timeout_s: float) -> None:
+        """See Commits.commit."""
+        self._commits.commit(offsets, timeout_s)
+
+    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+        """See Commits.commit_async."""
+        self._commits.commit_async(offsets, callback)
+
+    def committed(self, partitions: Collection[TopicPartition], timeout_s: float) -> Committed:
+        """See Commits.committed."""
+        return self._commits.committed(partitions, timeout_s)
+
+    def fetch_committed(
+        self,
+        partitions: Collection[TopicPartition],
+        done: Callable[[Committed | KafkaError], None],
+    ) -> None:
+        """See Commits.fetch_committed."""
+        self._commits.fetch_committed(partitions, done)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Commits what was delivered, revokes, leaves. Raises what a listener raised."""
+        if self._closed:
+            return
+        self._closed = True
+        deadline = self._room.clock() + timeout_s
+        if self._room.settings.auto_commit:
+            try:
+                self._commits.commit(None, max(0.0, deadline - self._room.clock()))
+            except KafkaError as error:
+                log.warning("Group %s: last commit: %s", self._room.settings.group_id, error)
+        self._commits.finish(deadline)
+        try:
+            if self._room.subscribed.active:
+                self._member.leave("the consumer is being closed")
+                self._room.subscribed.clear()
+        finally:
+            left_s = max(0.0, deadline - self._room.clock())
+            self._room.wire.finish(left_s)
+            self._room.wire.close(min(left_s, _CLOSE_LAPSE_S))
+        self._room.raise_first()
+
+
+def _listed(target: Any) -> Any:
+    """Names as a list, so that they can be looked at twice."""
+    if isinstance(target, SubscriptionPattern) or not isinstance(target, Iterable):
+        return target
+    return list(target)
+
+
+def _settings(config: ConsumerConfig) -> GroupSettings:
+    if not config.group_id:
+        raise ConfigError("group.id is needed to subscribe, to commit and to read commits")
+    return GroupSettings(
+        group_id=config.group_id,
+        instance_id=config.group_instance_id,
+        rack=config.client_rack or None,
+        session_timeout_ms=config.session_timeout_ms,
+        heartbeat_interval_s=config.heartbeat_interval_ms / 1000,
+        poll_interval_ms=config.max_poll_interval_ms,
+        retry_s=(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000),
+        request_timeout_s=config.request_timeout_ms / 1000,
+        auto_commit=config.enable_auto_commit,
+        auto_commit_interval_s=config.auto_commit_interval_ms / 1000,
+        remote_assignor=config.group_remote_assignor,
+        exclude_internal=config.exclude_internal_topics,
+    )

@@ -1,0 +1,89 @@
+"""A heartbeat: what is sent, how often, and when the answer is worth anybody's attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kbroker.client.errors import KafkaError
+from kbroker.errors import ErrorCode
+from kbroker.protocol import ApiKey
+
+__all__ = ["GOING_ON", "LOST", "Heart"]
+
+LOST = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+"""Codes after which the coordinator is looked for anew."""
+GOING_ON = LOST | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS}
+"""After these heartbeats go on: the member is what it was."""
+
+
+class Heart:
+    """Heartbeats of one generation of a member.
+
+    The wire's thread calls `due_s` to `stops_at`; `polled` is the polling thread's. leave: what is
+    sent when the application does not poll in time. Answers that only say "go on" are taken here
+    (`takes`); the others go to `on_answer`, on the polling thread.
+    """
+
+    def __init__(
+        self,
+        api: ApiKey,
+        values: Mapping[str, Any],
+        *,
+        interval_s: float,
+        poll_interval_s: float,
+        leave: tuple[ApiKey, Mapping[str, Any]] | None,
+        on_answer: Callable[[Any], None],
+        on_poll_expired: Callable[[], None],
+        now: float,
+    ) -> None:
+        self.api = api
+        self.leave = leave
+        self.on_answer = on_answer
+        self.on_poll_expired = on_poll_expired
+        self._values = dict(values)
+        self._interval_s = interval_s
+        self._poll_interval_s = poll_interval_s
+        self._due = now + interval_s
+        self._poll_deadline = now + poll_interval_s
+
+    @property
+    def epoch(self) -> int:
+        """The member epoch, of KIP-848."""
+        return int(self._values["member_epoch"])
+
+    def put_off(self, now: float) -> None:
+        """A heartbeat goes out another way: the next one is a whole interval away."""
+        self._due = now + self._interval_s
+
+    def polled(self, now: float) -> None:
+        """The application has called poll."""
+        self._poll_deadline = now + self._poll_interval_s
+
+    def due_s(self, now: float) -> float:
+        """Seconds until something is to be done."""
+        return min(self._due, self._poll_deadline) - now
+
+    def poll_expired(self, now: float) -> bool:
+        return now >= self._poll_deadline
+
+    def values(self) -> Mapping[str, Any]:
+        return self._values
+
+    def takes(self, answer: Any, now: float) -> bool:
+        """The answer says no more than "go on"; of KIP-848 the epoch and the interval are noted."""
+        if isinstance(answer, KafkaError) or answer.error_code != 0:
+            return False
+        if self.api is not ApiKey.CONSUMER_GROUP_HEARTBEAT:
+            return True
+        self._interval_s = answer.heartbeat_interval.total_seconds()
+        self.put_off(now)
+        same = answer.member_epoch == self._values["member_epoch"]
+        self._values["member_epoch"] = int(answer.member_epoch)
+        return same and answer.assignment is None
+
+    def stops_at(self, answer: Any) -> bool:
+        """Whether heartbeats end with this answer."""
+        if isinstance(answer, KafkaError):
+            return not answer.retriable
+        return answer.error_code != 0 and answer.error_code not in GOING_ON

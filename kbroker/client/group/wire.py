@@ -1,0 +1,297 @@
+"""The way to the group's coordinator: one thread that sends, waits and hands answers back.
+
+`Wire.submit` may be called from any thread. Requests go out one after the other, as the protocol
+would have it anyway: a coordinator answers a connection in order, and a JoinGroup may wait for
+minutes. Answers are put into the inbox as functions to be called; the thread that polls the
+consumer empties it, so that all state of the membership belongs to that thread alone.
+
+Between requests the same thread sends heartbeats where no native loop does.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from kbroker.client.errors import (
+    ClosedError,
+    ConnectError,
+    KafkaError,
+    RequestTimeoutError,
+    check,
+)
+from kbroker.client.group.heart import LOST, Heart
+from kbroker.protocol import ApiKey
+
+__all__ = ["LOST", "Answer", "Brokers", "Channel", "Inbox", "Wire"]
+
+_log = logging.getLogger("kbroker.client.group")
+
+Answer = Any | KafkaError
+"""Kio's dataclass, or what went wrong."""
+Values = Mapping[str, Any]
+
+
+class Channel(Protocol):
+    """A connection to a broker, used by one thread at a time; close() by any."""
+
+    renew_at: float
+    """Monotonic time at which it has to be replaced (SASL sessions end)."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def version_of(self, api: ApiKey) -> int: ...
+
+    def call(self, api: ApiKey, values: Values, *, timeout_s: float | None = None) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Brokers(Protocol):
+    """How the group reaches brokers. Called on the wire's thread; raises KafkaError."""
+
+    def any(self) -> Channel:
+        """Some broker, to be asked for the coordinator; not closed by the caller."""
+
+    def open(self, node_id: int) -> Channel:
+        """A new connection."""
+
+
+class Inbox:
+    """What other threads have for the polling thread. wake: called after each put."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake = wake
+
+    def put(self, what: Callable[[], None]) -> None:
+        self._queue.put(what)
+        self._wake()
+
+    def drain(self, timeout_s: float = 0.0) -> bool:
+        """Calls what is there, in order; waits for the first one. False: there was nothing."""
+        try:
+            first = self._queue.get(timeout=timeout_s) if timeout_s > 0 else self._queue.get(False)
+        except queue.Empty:
+            return False
+        first()
+        while not self._queue.empty():
+            self._queue.get()()
+        return True
+
+
+class _Job(NamedTuple):
+    """A request on its way. values: or a function of the version that makes them."""
+
+    api: ApiKey
+    values: Values | Callable[[int], Values]
+    done: Callable[[Answer], None]
+    timeout_s: float | None
+    deadline: float | None
+    direct: bool  # done is called on the wire's thread
+
+
+class Wire:
+    """One group's way to its coordinator.
+
+    backoff_s: pause after a failed look-up. The thread is a daemon and ends with `close`.
+    """
+
+    def __init__(
+        self, brokers: Brokers, group_id: str, inbox: Inbox, *, backoff_s: float, name: str
+    ) -> None:
+        self.inbox = inbox
+        self._brokers = brokers
+        self._group_id = group_id
+        self._backoff_s = backoff_s
+        self._jobs: queue.SimpleQueue[_Job | Callable[[], None]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._channel: Channel | None = None
+        self._heart: Heart | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._started = False
+
+    # --- any thread ---------------------------------------------------------------------------
+
+    def submit(
+        self,
+        api: ApiKey,
+        values: Values | Callable[[int], Values],
+        done: Callable[[Answer], None],
+        *,
+        timeout_s: float | None = None,
+        within_s: float | None = None,
+        direct: bool = False,
+    ) -> None:
+        """Sends a request when those before it are answered. `done` is called by the inbox.
+
+        timeout_s: for the answer, the channel's own by default. within_s: the coordinator has to
+        be found in this time. direct: `done` is called on the wire's thread instead.
+        """
+        deadline = None if within_s is None else time.monotonic() + within_s
+        self._jobs.put(_Job(api, values, done, timeout_s, deadline, direct))
+        with self._lock:
+            if not self._started and not self._closed.is_set():
+                self._started = True
+                self._thread.start()
+
+    def beat(self, heart: Heart | None) -> None:
+        """Heartbeats from now on, or none any more."""
+        self._heart = heart
+        self._jobs.put(_nothing)
+
+    def forget(self) -> None:
+        """The coordinator is not the coordinator any more: looked for before the next request."""
+        with self._lock:
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def interrupt(self) -> None:
+        """Ends the request that is waited for, if there is one, with ConnectError."""
+        self.forget()
+
+    def finish(self, timeout_s: float) -> None:
+        """Waits until all requests submitted are answered."""
+        with self._lock:
+            if not self._started:
+                return
+        done = threading.Event()
+        self._jobs.put(done.set)
+        done.wait(timeout_s)
+
+    def close(self, timeout_s: float) -> None:
+        """Ends the thread; requests that are not answered fail with ClosedError."""
+        self._closed.set()
+        self._heart = None
+        self._jobs.put(_nothing)
+        self.forget()
+        if self._started and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    # --- the wire's thread --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            heart = self._heart
+            wait_s = None if heart is None else max(0.0, heart.due_s(time.monotonic()))
+            job = self._next(wait_s)
+            if isinstance(job, _Job):
+                self._serve(job)
+            elif job is not None:
+                job()
+            elif heart is not None and heart is self._heart:
+                self._beat(heart)
+        while (left := self._next(0.0)) is not None:
+            if isinstance(left, _Job):
+                self._answer(left, ClosedError("the consumer was closed"))
+            else:
+                left()
+        self.forget()
+
+    def _next(self, wait_s: float | None) -> _Job | Callable[[], None] | None:
+        try:
+            return self._jobs.get(timeout=wait_s) if wait_s != 0.0 else self._jobs.get(False)
+        except queue.Empty:
+            return None
+
+    def _serve(self, job: _Job) -> None:
+        try:
+            answer: Answer = self._call(job.api, job.values, job.timeout_s, job.deadline)
+        except KafkaError as error:
+            if isinstance(error, ConnectError | RequestTimeoutError):
+                self.forget()
+            answer = error
+        except Exception as error:  # the thread must go on, whatever is wrong with one request
+            _log.exception("Group %s: %s", self._group_id, job.api.name)
+            answer = KafkaError(f"{job.api.name} failed: {error!r}")
+        if self._closed.is_set() and isinstance(answer, ConnectError):
+            answer = ClosedError("the consumer was closed")
+        self._answer(job, answer)
+
+    def _answer(self, job: _Job, answer: Answer) -> None:
+        if job.direct:
+            job.done(answer)
+        else:
+            self.inbox.put(lambda: job.done(answer))
+
+    def _call(
+        self,
+        api: ApiKey,
+        values: Values | Callable[[int], Values],
+        timeout_s: float | None,
+        deadline: float | None,
+    ) -> Any:
+        channel = self._coordinator(deadline)
+        made = values(channel.version_of(api)) if callable(values) else values
+        return channel.call(api, made, timeout_s=timeout_s)
+
+    def _coordinator(self, deadline: float | None) -> Channel:
+        """The connection to the coordinator, looked up until there is one."""
+        while True:
+            channel = self._channel
+            if channel is not None and not channel.closed:
+                if time.monotonic() < channel.renew_at:
+                    return channel
+                self.forget()
+            try:
+                found = self._look_up()
+            except KafkaError as error:
+                late = deadline is not None and time.monotonic() + self._backoff_s > deadline
+                if not error.retriable or late or self._closed.wait(self._backoff_s):
+                    raise
+                continue
+            with self._lock:
+                self._channel = found
+            return found
+
+    def _look_up(self) -> Channel:
+        channel = self._brokers.any()
+        if channel.version_of(ApiKey.FIND_COORDINATOR) >= 4:
+            values: Values = {"key_type": 0, "coordinator_keys": [self._group_id]}
+            (answer,) = channel.call(ApiKey.FIND_COORDINATOR, values).coordinators
+        else:
+            answer = channel.call(ApiKey.FIND_COORDINATOR, {"key": self._group_id, "key_type": 0})
+        check(answer.error_code, f"group {self._group_id!r}", answer.error_message)
+        _log.info("Group %s: coordinator is broker %d", self._group_id, answer.node_id)
+        return self._brokers.open(int(answer.node_id))
+
+    def _beat(self, heart: Heart) -> None:
+        if heart.poll_expired(time.monotonic()):
+            self._heart = None
+            self._leave(heart)
+            self.inbox.put(heart.on_poll_expired)
+            return
+        heart.put_off(time.monotonic())
+        try:
+            answer: Answer = self._call(heart.api, heart.values(), None, time.monotonic())
+        except KafkaError as error:
+            if isinstance(error, ConnectError | RequestTimeoutError):
+                self.forget()
+            answer = error
+        if getattr(answer, "error_code", 0) in LOST:
+            self.forget()
+        if not heart.takes(answer, time.monotonic()):
+            if self._heart is heart and heart.stops_at(answer):
+                self._heart = None
+            self.inbox.put(lambda: heart.on_answer(answer))
+
+    def _leave(self, heart: Heart) -> None:
+        """The application has not polled for max.poll.interval.ms."""
+        if heart.leave is None:
+            return
+        try:
+            api, values = heart.leave
+            self._call(api, values, None, time.monotonic())
+        except KafkaError as error:
+            _log.warning("Group %s: leaving failed: %s", self._group_id, error)
+
+
+def _nothing() -> None:
+    """Wakes the wire's thread."""
