@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from kbroker.ext.engine import name_thread
+
 _LOG: Final = logging.getLogger("kbroker.group")
 
 _PIECES_AHEAD: Final = 4
@@ -84,6 +86,7 @@ class Loader:
             self._thread.join(_STOP_S)  # no longer: a disk that hangs must not keep a broker
 
     def _run(self) -> None:
+        name_thread("kbroker-load")
         while (job := self._jobs.get()) is not None and not self._stopping:
             error: Exception | None = None
             try:

@@ -37,6 +37,7 @@ from kbroker.ext.cleaner import (
     compacted,
     survey,
 )
+from kbroker.ext.engine import name_thread
 from kbroker.ext.log import Log
 from kbroker.files import read_offset_checkpoint, write_offset_checkpoint
 from kbroker.storage.checkpoints import CLEANER_OFFSETS
@@ -300,6 +301,7 @@ class _Worker(threading.Thread):
 
     def run(self) -> None:
         """Until stopped."""
+        name_thread("kbroker-clean")
         while not self._stopping.is_set():
             try:
                 cleaned = self._owner.run_once(self._cleaner)
