@@ -16,6 +16,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.atomics cimport atomic_load_ptr
 from kbroker.ext.sockets cimport iovec_t
+from kbroker.ext.tls cimport Tls
 from kbroker.ext.wire cimport Writer
 
 cdef enum LinkCode:
@@ -63,6 +64,7 @@ cdef struct Loop
 cdef struct Link:
     int32_t id                  # of ClientLoop.add_link; never used again
     int32_t fd
+    Tls* tls                    # NULL: plain TCP
     Loop* loop
     bint active                 # registered with the loop's epoll; before that calls only queue
     bint down                   # broken: link_submit refuses
@@ -176,8 +178,8 @@ cdef void kept_free(Kept* kept) noexcept nogil
 
 # ---- for the loop ------------------------------------------------------------------------------
 
-cdef Link* link_new(Loop* loop, int32_t id, int32_t fd) noexcept nogil
-# After link_fail, or before it was ever active.
+cdef Link* link_new(Loop* loop, int32_t id, int32_t fd, Tls* tls) noexcept nogil
+# After link_fail, or before it was ever active; closes the socket and what it took over.
 cdef void link_free(Link* link) noexcept nogil
 cdef void link_receive(Link* link) noexcept nogil
 cdef void link_flush(Link* link) noexcept nogil

@@ -11,6 +11,7 @@ from kbroker.ext.endian cimport load_be32, store_be32
 from kbroker.ext.memory cimport Pool, buffer_alloc, buffer_free, pool_init
 from kbroker.ext.posix cimport EAGAIN, EINTR, close, errno, ssize_t
 from kbroker.ext.sockets cimport MSG_NOSIGNAL, msghdr_t, read, sendmsg
+from kbroker.ext.tls cimport TLS_WANTS_READ, TLS_WANTS_WRITE, tls_free, tls_read, tls_write
 from kbroker.ext.wire cimport (
     Cursor, cursor_init, cursor_left, put_i16, put_i32, put_no_tags, put_string, skip_tags,
 )
@@ -28,13 +29,14 @@ cdef Pool answers
 pool_init(&answers, 0, CACHE_BYTES_MAX)
 
 
-cdef Link* link_new(Loop* loop, int32_t id, int32_t fd) noexcept nogil:
+cdef Link* link_new(Loop* loop, int32_t id, int32_t fd, Tls* tls) noexcept nogil:
     cdef Link* link = <Link*> calloc(1, sizeof(Link))
     cdef int key
     if link == NULL:
         return NULL
     link.id = id
     link.fd = fd
+    link.tls = tls
     link.loop = loop
     for key in range(LINK_API_KEYS):
         link.version_high[key] = -1
@@ -45,6 +47,7 @@ cdef Link* link_new(Loop* loop, int32_t id, int32_t fd) noexcept nogil:
 cdef void link_free(Link* link) noexcept nogil:
     debug_assert(link.in_flight == 0, "a link freed with calls in flight")
     buffer_free(&answers, link.frame, link.frame_capacity)
+    tls_free(link.tls)
     close(link.fd)
     free(link)
     object_died(OBJECT_LINK)
@@ -222,10 +225,38 @@ cdef void note_sent(Link* link, uint64_t sent) noexcept nogil:
         written(link, call)
 
 
+cdef ssize_t encrypt_parts(Link* link, const iovec_t* parts, int count) noexcept nogil:
+    """As send_parts. Small parts go out together: each call makes a record of TLS. A call after
+    one that had to wait offers the same bytes, maybe with more behind them, as OpenSSL wants."""
+    cdef const uint8_t* p = <const uint8_t*> parts[0].iov_base
+    cdef uint64_t n = parts[0].iov_len
+    cdef uint64_t room
+    cdef ssize_t got
+    cdef int index
+    if n < LOOP_BUFFER_BYTES and count > 1:
+        p = link.loop.buffer
+        n = 0
+        for index in range(count):
+            room = LOOP_BUFFER_BYTES - n
+            if parts[index].iov_len < room:
+                room = parts[index].iov_len
+            memcpy(link.loop.buffer + n, parts[index].iov_base, room)
+            n += room
+    got = tls_write(link.tls, p, n)
+    if got > 0:
+        return got
+    if got == TLS_WANTS_READ or got == TLS_WANTS_WRITE:
+        link.writable = False
+        return 0
+    return -1
+
+
 cdef ssize_t send_parts(Link* link, iovec_t* parts, int count) noexcept nogil:
     """Bytes; 0: not now; -1: it is broken."""
     cdef msghdr_t message
     cdef ssize_t got
+    if link.tls != NULL:
+        return encrypt_parts(link, parts, count)
     memset(&message, 0, sizeof(message))
     message.msg_iov = parts
     message.msg_iovlen = count
@@ -360,9 +391,24 @@ cdef void take(Link* link, const uint8_t* p, uint64_t n) noexcept nogil:
     link.length_have = <uint32_t> n
 
 
+cdef ssize_t decrypt(Link* link, uint8_t* p, uint64_t n) noexcept nogil:
+    """As link_read. Only OpenSSL knows whether there is more, in the socket or with itself."""
+    cdef ssize_t got = tls_read(link.tls, p, n)
+    if got > 0:
+        link.bytes_in += got
+        return got
+    link.readable = False
+    if got != TLS_WANTS_READ and got != TLS_WANTS_WRITE:
+        link_fail(link, LINK_BROKEN)
+    return 0
+
+
 cdef ssize_t link_read(Link* link, uint8_t* p, uint64_t n) noexcept nogil:
     """Bytes; 0: nothing now, or the link has failed."""
-    cdef ssize_t got = read(link.fd, p, n)
+    cdef ssize_t got
+    if link.tls != NULL:
+        return decrypt(link, p, n)
+    got = read(link.fd, p, n)
     if got > 0:
         link.bytes_in += got
         # A short read has emptied the socket; the next bytes come with an event of their own.

@@ -29,7 +29,12 @@ from kbroker.ext.sockets cimport (
     EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, SIGNAL_SET_BYTES, THREAD_NAME_BYTES,
     epoll_ctl, epoll_event_t, signals_block, signals_restore,
 )
+from kbroker.ext.tls_context cimport TlsChannel
 from kbroker.ext.wire cimport STRING_BYTES_MAX
+
+
+cdef enum:
+    VERSION_MAX = 32767             # of an API: an int16
 
 
 # ---- posts of Python ---------------------------------------------------------------------------
@@ -162,8 +167,11 @@ cdef class ClientLoop:
         self.thread = thread
         self.started = True
 
-    def add_link(self, fd: int, versions: dict[int, tuple[int, int]]) -> int:
-        """Takes over a connected socket, with what Connection.detach() tells; the link's id.
+    def add_link(
+        self, fd: int, versions: dict[int, tuple[int, int]], tls: TlsChannel | None = None
+    ) -> int:
+        """Takes over a connected socket and what encrypts it; the link's id. See
+        Connection.hand_over.
 
         versions: lowest and highest version of each API key that the broker speaks.
         """
@@ -171,19 +179,24 @@ cdef class ClientLoop:
         cdef Link* link
         self.check()
         os.set_blocking(fd, False)
+        offered = [
+            (key, low, high) for key, (low, high) in versions.items()
+            if 0 <= key < LINK_API_KEYS and 0 <= low <= high <= VERSION_MAX
+        ]
         while self.loop.links[self.next_id % LINKS_MAX] != NULL:
             self.next_id = (self.next_id + 1) & INT32_MAX
             if self.next_id % LINKS_MAX == 0 and self.is_full():
                 raise RuntimeError(f"a client has at most {LINKS_MAX} connections")
         post = <LinkPost*> malloc(sizeof(LinkPost))
-        link = link_new(self.loop, self.next_id, fd)
+        link = link_new(self.loop, self.next_id, fd, tls.tls if tls is not None else NULL)
         if post == NULL or link == NULL:
             free(post)
             raise MemoryError("no memory for a connection")
-        for key, (low, high) in versions.items():
-            if 0 <= key < LINK_API_KEYS:
-                link.version_low[<int> key] = low
-                link.version_high[<int> key] = high
+        if tls is not None:
+            tls.tls = NULL
+        for key, low, high in offered:
+            link.version_low[<int> key] = low
+            link.version_high[<int> key] = high
         post.post.run = activate
         post.link = link
         self.next_id = (self.next_id + 1) & INT32_MAX

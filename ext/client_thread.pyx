@@ -208,10 +208,11 @@ cdef void run_sockets(Loop* loop, epoll_event_t* ready, int count) noexcept nogi
         if events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR):
             link.peer_closed = True
             link.readable = True
-        if events & EPOLLIN:
+        # With TLS reading may wait for writing, and the other way round.
+        if events & EPOLLIN or link.tls != NULL:
             link.readable = True
         link_receive(link)
-        if events & EPOLLOUT and not link.writable:
+        if not link.writable and (events & EPOLLOUT or link.tls != NULL):
             link.writable = True
             link_flush(link)
 

@@ -22,6 +22,7 @@ cdef enum:
     OBJECT_FILE
     OBJECT_LINK
     OBJECT_ANSWER
+    OBJECT_TLS
     OBJECT_KINDS
 
 cdef void count_object(int kind, int delta) noexcept nogil

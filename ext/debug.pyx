@@ -17,6 +17,7 @@ KINDS = (
     "file",
     "link",
     "answer",
+    "tls connection",
 )
 assert len(KINDS) == OBJECT_KINDS, "every kind of object has its name"
 

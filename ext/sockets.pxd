@@ -61,6 +61,7 @@ cdef extern from "<arpa/inet.h>" nogil:
 cdef extern from "<poll.h>" nogil:
     enum:
         POLLIN
+        POLLOUT
     ctypedef struct pollfd_t "struct pollfd":
         int fd
         short events

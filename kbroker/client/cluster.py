@@ -354,6 +354,7 @@ class Cluster:
         try:
             made = Connection(
                 address,
+                tls=settings.tls,
                 client_id=settings.client_id,
                 timeout_s=settings.timeout_s,
                 connect_timeout_s=self._reach.setup_timeout_s(address),

@@ -202,7 +202,7 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = int64(10_000,
         "The first limit for connecting.")
     ssl_cipher_suites: tuple[str, ...] = words((),
-        "Ciphers as OpenSSL names them; none: OpenSSL's own.")
+        "Cipher suites, by Kafka's names or OpenSSL's; none: OpenSSL's own.")
     ssl_enabled_protocols: tuple[str, ...] = words(("TLSv1.2", "TLSv1.3"),
         "Versions of TLS that may be spoken.")
     ssl_endpoint_identification_algorithm: str = string("https",
@@ -223,7 +223,7 @@ class ClientConfig:
     ssl_keystore_password: str | None = password(None,
         "Password of that file; PEM has none.")
     ssl_keystore_type: str = string("JKS",
-        "Form of that file: PEM here; Java's own forms cannot be read.")
+        "PEM or PKCS12; the file itself tells which, and Java's JKS cannot be read.")
     ssl_protocol: str = string("TLSv1.3",
         "Java's name of the protocol; ssl.enabled.protocols says what is spoken.",
         effective=False)
@@ -240,7 +240,7 @@ class ClientConfig:
     ssl_truststore_password: str | None = password(None,
         "Password of that file; PEM has none.")
     ssl_truststore_type: str = string("JKS",
-        "Form of that file: PEM here; Java's own forms cannot be read.")
+        "PEM or PKCS12; the file itself tells which, and Java's JKS cannot be read.")
 
     # librdkafka's names
     sasl_username: str | None = string(None,
@@ -293,14 +293,6 @@ def _check_security(found: dict[str, Any]) -> None:
             raise invalid("sasl.mechanism", mechanism, f"must be one of {known}")
     if not protocol.endswith("SSL"):
         return
-    for store, text in [
-        ("ssl_truststore", "ssl_truststore_certificates"),
-        ("ssl_keystore", "ssl_keystore_key"),
-    ]:
-        form = found.get(f"{store}_type", "JKS").upper()
-        if form != "PEM" and (f"{store}_location" in found or text in found):
-            name = f"{store}_type".replace("_", ".")
-            raise invalid(name, form, f"only PEM can be read; set {name}=PEM and give such a file")
     pairs = [
         ("ssl_ca_location", "ssl_truststore_location"),
         ("ssl_certificate_location", "ssl_keystore_location"),

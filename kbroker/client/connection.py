@@ -22,6 +22,7 @@ from kbroker.client.errors import (
     ConnectError,
     CorruptDataError,
     RequestTimeoutError,
+    TlsError,
     UnsupportedApiError,
 )
 from kbroker.client.messages import VERSIONS, decode_response, encode_request
@@ -29,7 +30,9 @@ from kbroker.limits import CLIENT_FRAME_MAX_BYTES
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
+    from kbroker.client.tls import Tls
     from kbroker.ext.client_loop import ClientLoop
+    from kbroker.ext.tls_context import TlsChannel
 
 __all__ = ["Connection"]
 
@@ -48,15 +51,17 @@ class _Sent:
 class Connection:
     """A connection that has agreed on versions with its broker.
 
-    timeout_s: limit for connecting and for each answer, unless a call or connect_timeout_s says
-    otherwise. send_buffer_bytes, receive_buffer_bytes: -1 leaves them to the system. renew_at: the
-    monotonic time from which on the connection is to be replaced, because its SASL session ends.
+    tls: what tls_of made of the configuration. timeout_s: limit for connecting, for the handshake
+    and for each answer, unless a call or connect_timeout_s (of the first two) says otherwise.
+    send_buffer_bytes, receive_buffer_bytes: -1 leaves them to the system. renew_at: the monotonic
+    time from which on the connection is to be replaced, because its SASL session ends.
     """
 
     def __init__(
         self,
         address: Address,
         *,
+        tls: Tls | None = None,
         client_id: str = "kbroker",
         timeout_s: float = 30.0,
         connect_timeout_s: float | None = None,
@@ -70,13 +75,17 @@ class Connection:
         self.broker_versions: dict[int, tuple[int, int]] = {}
         self._sent: collections.deque[_Sent] = collections.deque()
         self._correlation_id = 0
+        self._channel: TlsChannel | None = None
+        connect_timeout_s = timeout_s if connect_timeout_s is None else connect_timeout_s
         self._socket = _connect(
             address,
-            timeout_s if connect_timeout_s is None else connect_timeout_s,
+            connect_timeout_s,
             {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes},
         )
         self._closed = False
         try:
+            if tls is not None:
+                self._channel = tls.open(self._socket, address, connect_timeout_s)
             self._negotiate()
         except BaseException:
             self.close()
@@ -91,13 +100,15 @@ class Connection:
         """Closes the socket; calling it again does nothing."""
         self._closed = True
         self._sent.clear()
+        if self._channel is not None:
+            self._channel.close()
         self._socket.close()
 
     def hand_over(self, loop: ClientLoop) -> int:
         """Makes it a link of the loop; the link's id. This connection ends here."""
         if self._closed or self._sent:
             raise ConnectError(f"connection to {self.address} is closed or has answers due")
-        link = loop.add_link(self._socket.fileno(), self.broker_versions)
+        link = loop.add_link(self._socket.fileno(), self.broker_versions, self._channel)
         self._closed = True
         self._socket.detach()
         return link
@@ -151,12 +162,16 @@ class Connection:
             raise ConnectError(f"connection to {self.address} is closed")
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         body = encode_request(api, version, self._correlation_id, values, self.client_id)
-        self._socket.settimeout(self.timeout_s)
+        framed = struct.pack(">i", len(body)) + body
         try:
-            self._socket.sendall(struct.pack(">i", len(body)) + body)
+            if self._channel is not None:
+                self._channel.sendall(framed, self.timeout_s)
+            else:
+                self._socket.settimeout(self.timeout_s)
+                self._socket.sendall(framed)
         except OSError as error:
             self.close()
-            raise ConnectError(f"connection to {self.address} broke: {_why(error)}") from error
+            raise self._broken(error) from error
         if answered:
             self._sent.append(_Sent(api, version, self._correlation_id))
 
@@ -203,10 +218,15 @@ class Connection:
             ) from error
         except OSError as error:
             self.close()
-            raise ConnectError(f"connection to {self.address} broke: {_why(error)}") from error
+            raise self._broken(error) from error
         except (CorruptDataError, ConnectError):
             self.close()
             raise
+
+    def _broken(self, error: OSError) -> ConnectError:
+        if self._channel is not None and isinstance(error, ConnectionAbortedError):
+            return _refused(self.address, str(error))
+        return ConnectError(f"connection to {self.address} broke: {_why(error)}")
 
     def _read(self, size: int, deadline: float) -> bytes:
         into = bytearray(size)
@@ -215,8 +235,11 @@ class Connection:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise TimeoutError
-            self._socket.settimeout(left_s)
-            got = self._socket.recv_into(view)
+            if self._channel is not None:
+                got = self._channel.recv_into(view, left_s)
+            else:
+                self._socket.settimeout(left_s)
+                got = self._socket.recv_into(view)
             if got == 0:
                 raise ConnectError(f"broker {self.address} closed the connection")
             view = view[got:]
@@ -243,3 +266,11 @@ def _connect(
 
 def _why(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
+
+
+def _refused(address: Address, why: str) -> TlsError:
+    """For an alert of the broker behind the handshake: in TLS 1.3 it judges us only then."""
+    help_ = ""
+    if any(word in why for word in ("certificate required", "bad certificate", "unknown ca")):
+        help_ = "; it wants a certificate that it trusts: ssl.keystore.location"
+    return TlsError(f"TLS with {address}: {why}{help_}")

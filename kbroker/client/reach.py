@@ -19,6 +19,7 @@ from kbroker.client.address import Address, parse_address
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
     from kbroker.client.connection import Connection
+    from kbroker.client.tls import Tls
 
 __all__ = ["ClusterSettings", "Reach", "bootstrap_addresses", "growing"]
 
@@ -30,7 +31,7 @@ class ClusterSettings(NamedTuple):
 
     call_timeout_s: limit of a call with its retries. patient: bootstrap addresses that cannot be
     reached are tried again within that limit; the command line says at once that nobody is there.
-    login: authenticates a new connection. tls: the settings of TLS, None without.
+    login: authenticates a new connection. tls: None without.
     """
 
     client_id: str = "kbroker"
@@ -51,13 +52,18 @@ class ClusterSettings(NamedTuple):
     receive_buffer_bytes: int = -1
     canonical_names: bool = False
     login: Callable[[Connection], None] | None = None
-    tls: ClientConfig | None = None
+    tls: Tls | None = None
 
     @classmethod
     def of(cls, config: ClientConfig) -> ClusterSettings:
         """Those that a client's configuration names."""
         from kbroker.client.sasl import login_of
 
+        tls = None
+        if config.security_protocol.endswith("SSL"):
+            from kbroker.client.tls import tls_of
+
+            tls = tls_of(config)
         canonical = config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only"
         idle_ms = config.connections_max_idle_ms
         return cls(
@@ -79,7 +85,7 @@ class ClusterSettings(NamedTuple):
             receive_buffer_bytes=config.receive_buffer_bytes,
             canonical_names=canonical,
             login=login_of(config),
-            tls=config if config.security_protocol.endswith("SSL") else None,
+            tls=tls,
         )
 
 

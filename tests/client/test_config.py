@@ -59,10 +59,6 @@ def test_dots_and_underscores_are_the_same_in_dicts_and_in_arguments():
         ({"transactional_id": "t", "acks": "1"}, "transactional.id needs enable.idempotence"),
         ({"security_protocol": "SASL_SSL"}, "sasl.mechanism='GSSAPI': must be one of PLAIN"),
         ({"security_protocol": "SLL"}, "did you mean SSL?"),
-        (
-            {"security_protocol": "ssl", "ssl_truststore_location": "/x.jks"},
-            "ssl.truststore.type='JKS': only PEM can be read",
-        ),
         ({"sasl_jaas_config": 5}, "hidden"),
     ],
 )

@@ -111,6 +111,8 @@ LAYERS = (
     "kbroker.ext.server",
     "kbroker.ext.engine",
     "kbroker.ext.data_plane",
+    "kbroker.ext.tls",
+    "kbroker.ext.tls_context",
     "kbroker.ext.client_link",
     "kbroker.ext.client_thread",
     "kbroker.ext.client_request",
