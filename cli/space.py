@@ -134,15 +134,16 @@ def limits_of(place: Path) -> dict[str, int] | None:
     info = runfile.running(place)
     if info is None or not info.listeners:
         return None
-    from kbroker.client import admin
+    from kbroker.client.admin_cluster import describe_cluster
+    from kbroker.client.admin_configs import BROKER, describe_configs
     from kbroker.client.cluster import Cluster
     from kbroker.client.errors import KafkaError
 
     try:
         with Cluster(reachable(info.listeners[0]), timeout_s=_ANSWER_TIMEOUT_S) as cluster:
-            node = str(admin.describe_cluster(cluster).controller_id)
+            node = str(describe_cluster(cluster).controller_id)
             keys = (BYTES_MAX, FREE_MIN)
-            entries = admin.describe_configs(cluster, admin.BROKER, node, keys=keys)
+            entries = describe_configs(cluster, BROKER, node, keys=keys)
     except (KafkaError, ValueError):
         return None
     return {entry.name: int(entry.value or 0) for entry in entries}

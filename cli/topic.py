@@ -87,7 +87,7 @@ def describe(names: tuple[str, ...], bootstrap: str | None, output: str, all_con
 
 
 def _description(cluster: Cluster, name: str, all_configs: bool) -> dict[str, Any]:
-    from kbroker.client.admin import TOPIC, describe_configs
+    from kbroker.client.admin_configs import TOPIC, describe_configs
 
     topic = cluster.topic(name)
     partitions = _partitions(cluster, topic)
@@ -108,7 +108,7 @@ def _description(cluster: Cluster, name: str, all_configs: bool) -> dict[str, An
 
 
 def _partitions(cluster: Cluster, topic: TopicInfo) -> list[dict[str, Any]]:
-    from kbroker.client.admin import describe_log_dirs
+    from kbroker.client.admin_cluster import describe_log_dirs
     from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
 
     every = [(topic.name, part.index) for part in topic.partitions]
@@ -198,7 +198,7 @@ def delete(names: tuple[str, ...], bootstrap: str | None, if_exists: bool, dry_r
                 if dry_run:
                     cluster.topic(name)
                 else:
-                    delete_topics(cluster, [name])
+                    delete_topics(cluster, [name]).checked()
             except BrokerError as error:
                 if not (if_exists and error.name == "UNKNOWN_TOPIC_OR_PARTITION"):
                     raise
@@ -223,7 +223,7 @@ def add_partitions(
         from kbroker.client.admin import create_partitions
 
         wanted = total if total is not None else len(cluster.topic(name).partitions) + (num or 0)
-        create_partitions(cluster, name, wanted, validate_only=dry_run)
+        create_partitions(cluster, {name: wanted}, validate_only=dry_run).checked()
     click.echo(f"topic {name} {'could have' if dry_run else 'has'} {wanted} partitions")
 
 
@@ -245,7 +245,7 @@ def alter_config(
     if not values and not deleted:
         raise click.UsageError("nothing to change; give --set KEY=VALUE or --delete KEY")
     with open_cluster(bootstrap) as cluster:
-        from kbroker.client.admin import TOPIC, alter_configs
+        from kbroker.client.admin_configs import TOPIC, alter_configs
 
         for name in names:
             alter_configs(

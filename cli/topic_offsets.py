@@ -136,7 +136,7 @@ def trim(
                 )
         before = {key: upto for key, upto in before.items() if upto > first[key].offset}
         if not dry_run and before:
-            before = delete_records(cluster, before)
+            before = dict(delete_records(cluster, before))
     would = "would start" if dry_run else "starts"
     for key in every:
         upto = before.get(key, first[key].offset)

@@ -1,68 +1,56 @@
-"""Admin requests: topics, partitions, configs, trimming, log directories, the cluster itself.
+"""Topics: made, deleted, described, given more partitions, trimmed.
 
-Each function answers for everything it was asked, in order, or raises the first error it meets.
+Each function tells of each thing asked for (`Results`); what fails in a way that passes is asked
+for again within the cluster's limit.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from kbroker.client.cluster import Cluster, TopicInfo
-from kbroker.client.errors import check
+from kbroker.client.connection import Connection
+from kbroker.client.errors import BrokerError, KafkaError, UnsupportedApiError
+from kbroker.client.metadata import NO_ID
 from kbroker.client.offsets import leader_of
+from kbroker.client.results import Results, ask_each
+from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
 __all__ = [
-    "BROKER",
-    "TOPIC",
-    "ClusterInfo",
-    "ConfigEntry",
     "CreatedTopic",
-    "LogDirPartition",
-    "alter_configs",
+    "NewTopic",
+    "ask_leaders",
     "create_partitions",
     "create_topic",
+    "create_topics",
     "delete_records",
     "delete_topics",
-    "describe_cluster",
-    "describe_configs",
-    "describe_log_dirs",
+    "describe_topics",
+    "error_of",
+    "limit_ms",
 ]
 
-# Kinds of config resources.
-TOPIC = 2
-BROKER = 4
+Partition = tuple[str, int]
+V = TypeVar("V")
 
-# Operations of IncrementalAlterConfigs (KIP-339).
-_SET = 0
-_DELETE = 1
 
-# Sources of a config value as DescribeConfigs numbers them.
-_SOURCES = {
-    1: "topic",
-    2: "broker (dynamic)",
-    3: "cluster default (dynamic)",
-    4: "broker (static)",
-    5: "default",
-    6: "broker logger",
-    7: "client metrics",
-    8: "group",
-}
-_TYPES = {
-    1: "boolean",
-    2: "string",
-    3: "int",
-    4: "short",
-    5: "long",
-    6: "double",
-    7: "list",
-    8: "class",
-    9: "password",
-}
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made; -1 leaves a number to the broker's defaults.
+
+    assignments: the replicas of each partition, first the preferred leader; instead of numbers.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    assignments: Mapping[int, Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,38 +63,52 @@ class CreatedTopic:
     replication_factor: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    """One setting with where its value comes from. value None: secret or unset."""
-
-    name: str
-    value: str | None
-    source: str
-    is_default: bool
-    read_only: bool
-    sensitive: bool
-    kind: str
-    documentation: str
+def error_of(code: int, subject: str, message: str | None = None) -> BrokerError | None:
+    """The error of a code in an answer; None for NONE."""
+    return BrokerError(int(code), subject, message) if code != 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirPartition:
-    """A partition's log on a broker's disk."""
-
-    node_id: int
-    log_dir: str
-    topic: str
-    partition: int
-    size_bytes: int
+def limit_ms(cluster: Cluster) -> int:
+    """What a broker is told as the limit of a request."""
+    return int(cluster.timeout_s * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """The cluster's identity; brokers as (node id, host, port, rack)."""
+def create_topics(
+    cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool = False
+) -> Results[str, CreatedTopic]:
+    """Creates topics."""
+    wanted = {topic.name: topic for topic in topics}
 
-    cluster_id: str
-    controller_id: int
-    brokers: tuple[tuple[int, str, int, str | None], ...]
+    def ask(names: list[str]) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
+        values = {
+            "topics": [_new_topic(wanted[name]) for name in names],
+            "timeout": limit_ms(cluster),
+            "validate_only": validate_only,
+        }
+        for made in cluster.controller().call(ApiKey.CREATE_TOPICS, values).topics:
+            cluster.forget(made.name)
+            topic_id = getattr(made, "topic_id", None) or NO_ID
+            yield made.name, error_of(
+                made.error_code, f"topic {made.name!r}", made.error_message
+            ) or CreatedTopic(
+                made.name, topic_id, int(made.num_partitions), int(made.replication_factor)
+            )
+
+    return ask_each(cluster, wanted, ask)
+
+
+def _new_topic(topic: NewTopic) -> dict[str, Any]:
+    assigned = topic.assignments or {}
+    return {
+        "name": topic.name,
+        "num_partitions": -1 if assigned else topic.partitions,
+        "replication_factor": -1 if assigned else topic.replication_factor,
+        "assignments": [
+            {"partition_index": index, "broker_ids": list(nodes)}
+            for index, nodes in sorted(assigned.items())
+        ],
+        "configs": [{"name": key, "value": value} for key, value in topic.configs.items()],
+    }
 
 
 def create_topic(
@@ -119,183 +121,129 @@ def create_topic(
     validate_only: bool = False,
 ) -> CreatedTopic:
     """Creates a topic; -1 leaves the number to the broker's defaults."""
-    wanted = {
-        "name": name,
-        "num_partitions": partitions,
-        "replication_factor": replication_factor,
-        "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
-    }
-    body = cluster.controller().call(
-        ApiKey.CREATE_TOPICS,
-        {"topics": [wanted], "timeout": _limit_ms(cluster), "validate_only": validate_only},
-    )
-    (made,) = body.topics
-    check(made.error_code, f"topic {name!r}", made.error_message)
-    cluster.forget(name)
-    return CreatedTopic(
-        name,
-        getattr(made, "topic_id", None) or uuid.UUID(int=0),
-        int(made.num_partitions),
-        int(made.replication_factor),
-    )
+    topic = NewTopic(name, partitions, replication_factor, configs or {})
+    return create_topics(cluster, [topic], validate_only=validate_only)[name]
 
 
-def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
-    """Deletes topics; raises for the first that could not be, after all were tried."""
-    connection = cluster.controller()
-    request: dict[str, Any] = {"timeout": _limit_ms(cluster)}
-    if connection.version_of(ApiKey.DELETE_TOPICS) >= 6:
-        request["topics"] = [{"name": name, "topic_id": None} for name in names]
-    else:
-        request["topic_names"] = list(names)
-    body = connection.call(ApiKey.DELETE_TOPICS, request)
-    for name in names:
-        cluster.forget(name)
-    for answer in body.responses:
-        check(answer.error_code, f"topic {answer.name!r}", getattr(answer, "error_message", None))
+def delete_topics(
+    cluster: Cluster, topics: Iterable[str | uuid.UUID]
+) -> Results[str | uuid.UUID, None]:
+    """Deletes topics by their names or ids."""
+
+    def ask(keys: list[str | uuid.UUID]) -> Iterator[tuple[str | uuid.UUID, KafkaError | None]]:
+        connection = cluster.controller()
+        values: dict[str, Any] = {"timeout": limit_ms(cluster)}
+        ids = {key for key in keys if isinstance(key, uuid.UUID)}
+        if connection.version_of(ApiKey.DELETE_TOPICS) >= 6:
+            values["topics"] = [
+                {"name": None, "topic_id": key} if key in ids else {"name": key, "topic_id": None}
+                for key in keys
+            ]
+        elif ids:
+            raise UnsupportedApiError(f"broker {connection.address} does not know topics by id")
+        else:
+            values["topic_names"] = keys
+        for answer in connection.call(ApiKey.DELETE_TOPICS, values).responses:
+            by_id = getattr(answer, "topic_id", None)
+            key = by_id if by_id in ids else answer.name
+            if answer.name:
+                cluster.forget(answer.name)
+            message = getattr(answer, "error_message", None)
+            yield key, error_of(answer.error_code, f"topic {str(key)!r}", message)
+
+    return ask_each(cluster, topics, ask)
+
+
+def describe_topics(
+    cluster: Cluster, topics: Iterable[str | uuid.UUID]
+) -> Results[str | uuid.UUID, TopicInfo]:
+    """Topics by their names or ids, asked for anew."""
+
+    def ask(
+        keys: list[str | uuid.UUID],
+    ) -> Iterator[tuple[str | uuid.UUID, TopicInfo | KafkaError]]:
+        names = [key for key in keys if isinstance(key, str)]
+        found = cluster.describe(names) if names else {}
+        for name in names:
+            unknown = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
+            yield name, found.get(name, unknown)
+        for key in keys:
+            if isinstance(key, uuid.UUID):
+                info = cluster.topic_of_id(key)
+                yield key, info or BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {str(key)!r}")
+
+    return ask_each(cluster, topics, ask)
 
 
 def create_partitions(
-    cluster: Cluster, topic: str, total: int, *, validate_only: bool = False
-) -> None:
-    """Raises the number of partitions of a topic to this total."""
-    body = cluster.controller().call(
-        ApiKey.CREATE_PARTITIONS,
-        {
-            "topics": [{"name": topic, "count": total, "assignments": None}],
-            "timeout": _limit_ms(cluster),
-            "validate_only": validate_only,
-        },
-    )
-    (answer,) = body.results
-    check(answer.error_code, f"topic {topic!r}", answer.error_message)
-    cluster.forget(topic)
+    cluster: Cluster, totals: Mapping[str, int], *, validate_only: bool = False
+) -> Results[str, None]:
+    """Raises the number of partitions of topics to these totals."""
+
+    def ask(names: list[str]) -> Iterator[tuple[str, KafkaError | None]]:
+        wanted = [{"name": name, "count": totals[name], "assignments": None} for name in names]
+        values = {"topics": wanted, "timeout": limit_ms(cluster), "validate_only": validate_only}
+        for answer in cluster.controller().call(ApiKey.CREATE_PARTITIONS, values).results:
+            cluster.forget(answer.name)
+            subject = f"topic {answer.name!r}"
+            yield answer.name, error_of(answer.error_code, subject, answer.error_message)
+
+    return ask_each(cluster, totals, ask)
+
+
+def ask_leaders(
+    cluster: Cluster,
+    partitions: Iterable[Partition],
+    ask: Callable[[Connection, dict[str, list[int]]], Iterator[tuple[Partition, V | KafkaError]]],
+) -> Results[Partition, V]:
+    """What `ask` tells at each leader of its partitions, given as indexes by topic."""
+
+    def attempt(keys: list[Partition]) -> Iterator[tuple[Partition, V | KafkaError]]:
+        by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for topic, index in keys:
+            try:
+                by_leader[leader_of(cluster, topic, index)][topic].append(index)
+            except KafkaError as error:
+                yield (topic, index), error
+        for leader, topics in by_leader.items():
+            try:
+                for (topic, index), told in ask(cluster.connection(leader), topics):
+                    if isinstance(told, KafkaError) and told.stale_metadata:
+                        cluster.forget(topic)
+                    yield (topic, index), told
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                for topic, indexes in topics.items():
+                    cluster.forget(topic)
+                    for index in indexes:
+                        yield (topic, index), error
+
+    return ask_each(cluster, partitions, attempt)
 
 
 def delete_records(
-    cluster: Cluster, before: Mapping[tuple[str, int], int]
-) -> dict[tuple[str, int], int]:
+    cluster: Cluster, before: Mapping[Partition, int]
+) -> Results[Partition, int]:
     """Trims partitions up to an offset (-1: the high watermark); gives the new first offsets."""
-    by_leader: dict[int, dict[str, list[dict[str, int]]]] = defaultdict(lambda: defaultdict(list))
-    for (topic, partition), offset in before.items():
-        leader = leader_of(cluster, topic, partition)
-        by_leader[leader][topic].append({"partition_index": partition, "offset": offset})
-    done: dict[tuple[str, int], int] = {}
-    for leader, topics in by_leader.items():
-        body = cluster.connection(leader).call(
-            ApiKey.DELETE_RECORDS,
-            {
-                "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
-                "timeout": _limit_ms(cluster),
-            },
-        )
-        for topic_answer in body.topics:
-            for part in topic_answer.partitions:
-                index = int(part.partition_index)
-                check(part.error_code, f"{topic_answer.name}-{index}")
-                done[topic_answer.name, index] = int(part.low_watermark)
-    return done
 
-
-def describe_configs(
-    cluster: Cluster, kind: int, name: str, *, keys: Iterable[str] | None = None
-) -> list[ConfigEntry]:
-    """The settings of a topic or broker (by its id), by name."""
-    wanted = {
-        "resource_type": kind,
-        "resource_name": name,
-        "configuration_keys": None if keys is None else list(keys),
-    }
-    connection = cluster.connection(int(name)) if kind == BROKER else cluster.any_connection()
-    body = connection.call(
-        ApiKey.DESCRIBE_CONFIGS,
-        {"resources": [wanted], "include_synonyms": False, "include_documentation": True},
-    )
-    (answer,) = body.results
-    check(answer.error_code, _resource(kind, name), answer.error_message)
-    entries = (
-        ConfigEntry(
-            name=entry.name,
-            value=entry.value,
-            source=_SOURCES.get(int(entry.config_source), str(entry.config_source)),
-            is_default=int(entry.config_source) == 5,
-            read_only=entry.read_only,
-            sensitive=entry.is_sensitive,
-            kind=_TYPES.get(int(entry.config_type), ""),
-            documentation=entry.documentation or "",
-        )
-        for entry in answer.configs
-    )
-    return sorted(entries, key=lambda entry: entry.name)
-
-
-def alter_configs(
-    cluster: Cluster,
-    kind: int,
-    name: str,
-    *,
-    set_values: Mapping[str, str] | None = None,
-    delete: Iterable[str] = (),
-    validate_only: bool = False,
-) -> None:
-    """Sets some settings of a topic or broker and returns others to their defaults."""
-    changes: list[dict[str, Any]] = [
-        {"name": key, "config_operation": _SET, "value": value}
-        for key, value in (set_values or {}).items()
-    ]
-    changes += [{"name": key, "config_operation": _DELETE, "value": None} for key in delete]
-    wanted = {"resource_type": kind, "resource_name": name, "configs": changes}
-    connection = cluster.connection(int(name)) if kind == BROKER else cluster.controller()
-    body = connection.call(
-        ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [wanted], "validate_only": validate_only}
-    )
-    (answer,) = body.responses
-    check(answer.error_code, _resource(kind, name), answer.error_message)
-
-
-def describe_log_dirs(
-    cluster: Cluster, topics: Sequence[TopicInfo] | None = None
-) -> list[LogDirPartition]:
-    """The logs of these topics, or of all, on every broker's disks, with their sizes."""
-    cluster.refresh([])
-    wanted = None
-    if topics is not None:
+    def ask(
+        connection: Connection, topics: dict[str, list[int]]
+    ) -> Iterator[tuple[Partition, int | KafkaError]]:
         wanted = [
-            {"topic": topic.name, "partitions": [part.index for part in topic.partitions]}
-            for topic in topics
+            {
+                "name": name,
+                "partitions": [
+                    {"partition_index": index, "offset": before[name, index]} for index in indexes
+                ],
+            }
+            for name, indexes in topics.items()
         ]
-    found = []
-    for node_id in sorted(cluster.nodes):
-        body = cluster.connection(node_id).call(ApiKey.DESCRIBE_LOG_DIRS, {"topics": wanted})
-        for answer in body.results:
-            check(answer.error_code, f"log directory {answer.log_dir}")
-            found += [
-                LogDirPartition(
-                    node_id,
-                    answer.log_dir,
-                    topic.name,
-                    int(part.partition_index),
-                    int(part.partition_size),
-                )
-                for topic in answer.topics
-                for part in topic.partitions
-            ]
-    return found
+        values = {"topics": wanted, "timeout": limit_ms(cluster)}
+        for topic in connection.call(ApiKey.DELETE_RECORDS, values).topics:
+            for part in topic.partitions:
+                key = topic.name, int(part.partition_index)
+                failed = error_of(part.error_code, f"{key[0]}-{key[1]}")
+                yield key, int(part.low_watermark) if failed is None else failed
 
-
-def describe_cluster(cluster: Cluster) -> ClusterInfo:
-    """Cluster id, controller and brokers."""
-    body = cluster.any_connection().call(
-        ApiKey.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False}
-    )
-    check(body.error_code, "cluster", body.error_message)
-    brokers = ((int(b.broker_id), str(b.host), int(b.port), b.rack) for b in body.brokers)
-    return ClusterInfo(body.cluster_id, int(body.controller_id), tuple(sorted(brokers)))
-
-
-def _limit_ms(cluster: Cluster) -> int:
-    return int(cluster.timeout_s * 1000)
-
-
-def _resource(kind: int, name: str) -> str:
-    return f"topic {name!r}" if kind == TOPIC else f"broker {name}"
+    return ask_leaders(cluster, before, ask)

@@ -205,13 +205,16 @@ class Cluster:
         self._described(list(names), create=create)
 
     def _described(self, names: list[str], *, create: bool) -> dict[str, TopicInfo]:
+        known = self._metadata.topics
+
         def attempt() -> dict[str, TopicInfo]:
             found = self._ask(names, create=create)
-            for told in found.values():
+            for name, told in found.items():
                 if isinstance(told, BrokerError):
-                    passing = told.code == ErrorCode.LEADER_NOT_AVAILABLE or (
-                        create and told.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    )
+                    unknown = told.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if unknown and name in known and not create:
+                        raise told  # a broker that has just started may not have heard of it
+                    passing = told.code == ErrorCode.LEADER_NOT_AVAILABLE or (unknown and create)
                     raise _PassingError(told) if passing else _FinalError(told)
             return {name: info for name, info in found.items() if isinstance(info, TopicInfo)}
 

@@ -1,4 +1,4 @@
-"""Where groups are coordinated, and asking there.
+"""Where groups and transactions are coordinated, and asking there.
 
 A coordinator is looked up for each call, and the call is made again while the coordinator loads
 its state or has moved elsewhere, within the cluster's time limit.
@@ -16,11 +16,21 @@ from kbroker.client.errors import check
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
-__all__ = ["ask_coordinators", "check_coordinator", "find_coordinators", "subject_of"]
+__all__ = [
+    "GROUP",
+    "TRANSACTION",
+    "ask_coordinators",
+    "check_coordinator",
+    "find_coordinators",
+    "subject_of",
+]
 
 T = TypeVar("T")
 
-_KEY_TYPE_GROUP = 0
+# What a coordinator is looked up for.
+GROUP = 0
+TRANSACTION = 1
+
 _PASSING = frozenset({
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -28,32 +38,35 @@ _PASSING = frozenset({
 })  # fmt: skip
 
 
-def find_coordinators(cluster: Cluster, groups: Collection[str]) -> dict[str, int]:
-    """The node that coordinates each group."""
-    wanted = list(dict.fromkeys(groups))
-    return cluster.retry(lambda: _find_coordinators(cluster, wanted))
+def find_coordinators(
+    cluster: Cluster, keys: Collection[str], kind: int = GROUP
+) -> dict[str, int]:
+    """The node that coordinates each group, or each transactional id with kind TRANSACTION."""
+    wanted = list(dict.fromkeys(keys))
+    return cluster.retry(lambda: _find_coordinators(cluster, wanted, kind))
 
 
-def _find_coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[str, int]:
+def _find_coordinators(cluster: Cluster, keys: Sequence[str], kind: int) -> dict[str, int]:
     connection = cluster.any_connection()
     if connection.version_of(ApiKey.FIND_COORDINATOR) >= 4:
-        values = {"key_type": _KEY_TYPE_GROUP, "coordinator_keys": groups}
-        answers = connection.call(ApiKey.FIND_COORDINATOR, values).coordinators if groups else ()
+        values = {"key_type": kind, "coordinator_keys": keys}
+        answers = connection.call(ApiKey.FIND_COORDINATOR, values).coordinators if keys else ()
         told = [(answer.key, answer) for answer in answers]
     else:
         told = [
-            (group, connection.call(ApiKey.FIND_COORDINATOR, {"key": group, "key_type": 0}))
-            for group in groups
+            (key, connection.call(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": kind}))
+            for key in keys
         ]
-    for group, answer in told:
-        check(answer.error_code, subject_of(group), answer.error_message)
-    return {group: int(answer.node_id) for group, answer in told}
+    for key, answer in told:
+        check(answer.error_code, subject_of(key, kind), answer.error_message)
+    return {key: int(answer.node_id) for key, answer in told}
 
 
 def ask_coordinators(
     cluster: Cluster,
     groups: Collection[str],
     ask: Callable[[Connection, int, list[str]], Iterator[tuple[str, T]]],
+    kind: int = GROUP,
 ) -> dict[str, T]:
     """What `ask` tells of each group, in their order.
 
@@ -65,7 +78,7 @@ def ask_coordinators(
 
     def attempt() -> None:
         by_node: dict[int, list[str]] = defaultdict(list)
-        for group, node_id in _find_coordinators(cluster, left).items():
+        for group, node_id in _find_coordinators(cluster, left, kind).items():
             by_node[node_id].append(group)
         for node_id, names in by_node.items():
             for group, told in ask(cluster.connection(node_id), node_id, names):
@@ -77,11 +90,12 @@ def ask_coordinators(
     return {group: found[group] for group in dict.fromkeys(groups)}
 
 
-def check_coordinator(group: str, code: int) -> None:
+def check_coordinator(key: str, code: int, kind: int = GROUP) -> None:
     """Raises for the errors after which the coordinator is looked for again."""
     if code in _PASSING:
-        check(code, subject_of(group))
+        check(code, subject_of(key, kind))
 
 
-def subject_of(group: str) -> str:
-    return f"group {group!r}"
+def subject_of(key: str, kind: int = GROUP) -> str:
+    """A group or transactional id as errors name it."""
+    return f"{'group' if kind == GROUP else 'transactional id'} {key!r}"

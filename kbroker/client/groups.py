@@ -28,6 +28,7 @@ __all__ = [
     "delete_groups",
     "describe_groups",
     "list_groups",
+    "remove_members",
 ]
 
 Partition = tuple[str, int]
@@ -284,3 +285,40 @@ def delete_groups(cluster: Cluster, groups: Collection[str]) -> dict[str, Broker
             yield result.group_id, BrokerError(code, subject_of(result.group_id)) if code else None
 
     return ask_coordinators(cluster, groups, delete)
+
+
+def remove_members(
+    cluster: Cluster, group: str, instances: Iterable[str] | None = None, *, reason: str = ""
+) -> dict[str, BrokerError | None]:
+    """Puts static members, by group.instance.id, out of a classic group; None: all its members,
+    dynamic ones by their ids. Tells for each what was wrong with it, if anything."""
+    if instances is None:
+        described = describe_groups(cluster, [group])
+        members = described[group].members if group in described else ()
+        wanted = [(member.member_id, member.instance_id) for member in members]
+        wanted = [("", instance) if instance else (member, None) for member, instance in wanted]
+    else:
+        wanted = [("", instance) for instance in dict.fromkeys(instances)]
+    if not wanted:
+        return {}
+    told_reason = reason or "member was removed by an admin"
+    request = {
+        "group_id": group,
+        "members": [
+            {"member_id": member, "group_instance_id": instance, "reason": told_reason}
+            for member, instance in wanted
+        ],
+    }
+
+    def leave(connection: Connection, _: int, __: list[str]) -> Iterator[tuple[str, Any]]:
+        body = connection.call(ApiKey.LEAVE_GROUP, request)
+        check(body.error_code, subject_of(group))
+        yield group, body.members
+
+    found: dict[str, BrokerError | None] = {}
+    for member in ask_coordinators(cluster, [group], leave)[group]:
+        name = member.group_instance_id or member.member_id
+        code = int(member.error_code)
+        subject = f"{subject_of(group)}, member {name!r}"
+        found[name] = BrokerError(code, subject) if code else None
+    return found

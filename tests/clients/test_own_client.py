@@ -6,13 +6,8 @@ import time
 
 import pytest
 
-from kbroker.client.admin import (
-    create_partitions,
-    create_topic,
-    delete_topics,
-    describe_cluster,
-    describe_log_dirs,
-)
+from kbroker.client.admin import create_partitions, create_topic, delete_topics
+from kbroker.client.admin_cluster import describe_cluster, describe_log_dirs
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import BrokerError, KafkaError
 from kbroker.client.fetch import Reader
@@ -66,7 +61,7 @@ def test_a_reader_of_a_topic_that_is_deleted_is_told_in_seconds(
     create_topic(cluster, topic)
     reader = Reader(cluster, {(topic, 0): 0})
     assert list(reader.poll(max_wait_ms=10)) == []
-    delete_topics(cluster, [topic])
+    delete_topics(cluster, [topic]).checked()
     began = time.monotonic()
     with pytest.raises(BrokerError) as told:
         while time.monotonic() < began + 20:
@@ -124,7 +119,7 @@ def test_new_partitions_are_found(cluster: Cluster, topic: str) -> None:
     create_topic(cluster, topic, partitions=1)
     with pytest.raises(KafkaError, match="has no partition 1"):
         Reader(cluster, {(topic, 1): 0}).poll().__next__()
-    create_partitions(cluster, topic, 2)
+    create_partitions(cluster, {topic: 2}).checked()
     Producer(cluster).send(topic, b"x", partition=1)
 
 

@@ -10,15 +10,18 @@ import itertools
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.support import wire
 from tests.support.kafka import KafkaProcess, kafka_libs
+from tests.support.kafka_cluster import KafkaCluster, running_cluster
 from tests.support.kbroker import KbrokerProcess, kbroker_is_built
 from tests.support.members.team import Team
 from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
+from tests.support.secured_kafka import SecuredKafka
 from tests.support.tree import ROOT
 
 #: Settings that both session brokers get beyond their defaults.
@@ -37,6 +40,8 @@ BOTH = (pytest.param("kafka", marks=pytest.mark.long), "kbroker")
 
 _counter = itertools.count(1)
 
+B = TypeVar("B", bound=BrokerProcess)
+
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
@@ -53,12 +58,25 @@ def kbroker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KbrokerProcess
     yield from _running(broker)
 
 
+@pytest.fixture(scope="session")
+def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """Three nodes of Apache Kafka; who kills one starts it again (`start`). For long tests."""
+    yield from running_cluster(tmp_path_factory.mktemp("kafka-cluster"))
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """Apache Kafka with SASL, ACLs and delegation tokens. For long tests."""
+    broker = SecuredKafka(tmp_path_factory.mktemp("secured-kafka"))
+    yield from _running(broker)
+
+
 def _need_kbroker() -> None:
     if not kbroker_is_built():
         pytest.skip("kbroker is not built here: run make build")
 
 
-def _running(broker: BrokerProcess) -> Iterator[BrokerProcess]:
+def _running(broker: B) -> Iterator[B]:
     broker.start()
     try:
         yield broker

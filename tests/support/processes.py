@@ -77,6 +77,10 @@ class BrokerProcess(ABC):
     def start(self) -> None:
         """Starts the broker and waits until it serves."""
         self.launch()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Waits until a broker that was launched serves."""
         wait_for(f"{self.name} serves", self._ready_or_dead, self.start_timeout_s)
 
     def _ready_or_dead(self) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kbroker.client.admin import alter_configs
+from kbroker.client.admin_configs import alter_configs
 from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import committed_offsets
 from kbroker.client.groups import GroupDescription, describe_groups

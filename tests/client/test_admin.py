@@ -1,0 +1,278 @@
+"""Admin against both brokers: what they both serve, with results and errors as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kbroker.client import Admin, AsyncAdmin, NewTopic, TopicPartition
+from kbroker.client.admin_configs import BROKER, GROUP, TOPIC, ConfigOp
+from kbroker.client.errors import (
+    ClosedError,
+    ConfigError,
+    ConnectError,
+    GroupIdNotFoundError,
+    InvalidConfigError,
+    InvalidPartitionsError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    UnsupportedApiError,
+)
+from kbroker.client.offsets import EARLIEST, LATEST
+from tests.support import async_admin
+from tests.support.processes import BrokerProcess
+from tests.support.waits import free_ports, wait_for
+
+
+@pytest.fixture
+def admin(target: BrokerProcess) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=target.bootstrap, default_api_timeout_ms=20_000) as made:
+        yield made
+
+
+def test_topics(admin: Admin, topic: str):
+    other = f"{topic}-other"
+    made = admin.create_topics([NewTopic(topic, 3, 1, {"retention.ms": "5000"}), NewTopic(other)])
+    assert made[topic].partitions == 3 and made[topic].topic_id.int
+    assert [info.name for info in admin.list_topics(pattern=re.compile(re.escape(topic)))] == [
+        topic
+    ]
+    assert {topic, other} <= {info.name for info in admin.list_topics()}
+    told = admin.describe_topics([topic, made[topic].topic_id])
+    assert told[topic] == told[made[topic].topic_id]
+    assert [part.index for part in told[topic].partitions] == [0, 1, 2]
+    admin.create_partitions({topic: 5})
+    assert len(admin.describe_topics([topic])[topic].partitions) == 5
+    admin.delete_topics([other, made[topic].topic_id])
+    with pytest.raises(UnknownTopicOrPartitionError, match=topic):
+        admin.describe_topics([topic])[topic]
+
+
+def test_what_fails_is_named_and_the_rest_is_done(admin: Admin, topic: str):
+    admin.create_topic(topic)
+    with pytest.raises(TopicAlreadyExistsError, match=topic):
+        admin.create_topic(topic)
+    more = [NewTopic(topic), NewTopic(f"{topic}-2"), NewTopic(f"{topic}-3", partitions=0)]
+    made = admin.create_topics(more, partial=True)
+    assert isinstance(made.errors[topic], TopicAlreadyExistsError)
+    assert isinstance(made.errors[f"{topic}-3"], InvalidPartitionsError)
+    assert set(made.succeeded) == {f"{topic}-2"} and len(made) == 3
+    with pytest.raises(TopicAlreadyExistsError):
+        made[topic]
+    with pytest.raises(TopicAlreadyExistsError):
+        made.checked()
+    with pytest.raises(KafkaError, match="no-such"):
+        admin.delete_topics([f"{topic}-2", "no-such"])
+    assert f"{topic}-2" not in {info.name for info in admin.list_topics()}
+    assert not admin.describe_topics([uuid.uuid4()]).succeeded
+    dry = admin.create_topic(f"{topic}-dry", partitions=2, validate_only=True)
+    assert dry.name == f"{topic}-dry"
+    assert f"{topic}-dry" not in {info.name for info in admin.list_topics()}
+
+
+def test_assignments_say_where_replicas_are(admin: Admin, topic: str):
+    node = admin.describe_cluster().brokers[0][0]
+    made = admin.create_topics([NewTopic(topic, assignments={0: [node], 1: [node]})])
+    assert made[topic].partitions == 2
+
+
+def test_records_and_offsets(admin: Admin, target: BrokerProcess, topic: str):
+    admin.create_topic(topic, partitions=2)
+    producer = Producer({"bootstrap.servers": target.bootstrap})
+    for number in range(10):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(20) == 0
+    key = TopicPartition(topic, 0)
+    assert admin.list_offsets({key: LATEST})[key].offset == 10
+    assert admin.delete_records({key: 4}) == {key: 4}
+    assert admin.list_offsets({key: EARLIEST})[key].offset == 4
+    assert admin.delete_records({key: -1})[key] == 10
+    with pytest.raises(KafkaError, match=f"{topic}.*no partition 7"):
+        admin.delete_records({(topic, 7): 1})
+    part = admin.delete_records({(topic, 7): 1, (topic, 1): 0}, partial=True)
+    assert part[topic, 1] == 0 and set(part.errors) == {(topic, 7)}
+
+
+def test_configs(admin: Admin, topic: str):
+    admin.create_topic(topic, configs={"cleanup.policy": "delete"})
+    key = (TOPIC, topic)
+    admin.alter_configs({
+        key: [ConfigOp("retention.ms", "77"), ConfigOp("cleanup.policy", "compact", "append")]
+    })  # fmt: skip
+    told = {entry.name: entry for entry in admin.describe_configs([key])[key]}
+    assert told["retention.ms"].value == "77" and told["retention.ms"].source == "topic"
+    assert set((told["cleanup.policy"].value or "").split(",")) == {"compact", "delete"}
+    admin.alter_configs({key: [ConfigOp("retention.ms", operation="delete")]})
+    (entry,) = admin.describe_configs([key], keys=["retention.ms"])[key]
+    assert entry.is_default
+    with pytest.raises(InvalidConfigError, match=topic):
+        admin.alter_configs({key: [ConfigOp("retention.ms", "soon")]})
+    with pytest.raises(ValueError, match="write one of set"):
+        admin.alter_configs({key: [ConfigOp("retention.ms", "1", "put")]})
+    node = str(admin.describe_cluster().brokers[0][0])
+    resources = [(BROKER, node), key, (TOPIC, "no-such")]
+    every = admin.describe_configs(resources)
+    assert every[BROKER, node] and set(every.errors) == {(TOPIC, "no-such")}
+
+
+def test_groups(admin: Admin, target: BrokerProcess, topic: str):
+    admin.create_topic(topic, partitions=2)
+    group = f"group-of-{topic}"
+    admin.alter_group_offsets(group, {(topic, 0): 3, (topic, 1): 4})
+    held = admin.list_group_offsets([group, "no-such"])
+    assert held["no-such"] == {}
+    assert {key: at.offset for key, at in held[group].items()} == {(topic, 0): 3, (topic, 1): 4}
+    listed = {listing.group_id: listing for listing in admin.list_groups()}
+    assert listed[group].state == "Empty"
+    assert group not in {listing.group_id for listing in admin.list_groups(states=["Stable"])}
+    told = admin.describe_groups([group, "no-such"])
+    assert told[group].state == "Empty" and told[group].members == ()
+    with pytest.raises(GroupIdNotFoundError):
+        told["no-such"]
+    admin.delete_group_offsets(group, [(topic, 0)])
+    assert set(admin.list_group_offsets([group])[group]) == {(topic, 1)}
+    assert admin.remove_members(group) == {}
+    with pytest.raises(KafkaError, match="nobody"):
+        admin.remove_members(group, ["nobody"])
+    deleted = admin.delete_groups([group, "no-such"], partial=True)
+    assert deleted[group] is None and isinstance(deleted.errors["no-such"], GroupIdNotFoundError)
+    key = (GROUP, group)
+    admin.alter_configs({key: [ConfigOp("consumer.session.timeout.ms", "7000")]})
+    (entry,) = admin.describe_configs([key], keys=["consumer.session.timeout.ms"])[key]
+    assert entry.value == "7000"
+
+
+def test_cluster(admin: Admin, topic: str):
+    info = admin.describe_cluster(fenced=True)
+    assert info.cluster_id and len(info.brokers) == 1 and info.fenced == ()
+    admin.create_topic(topic, partitions=2)
+    (folders,) = admin.describe_log_dirs().values()
+    assert all(folder.error is None for folder in folders)
+    assert {(p.topic, p.partition) for f in folders for p in f.partitions} >= {
+        (topic, 0),
+        (topic, 1),
+    }
+    features = admin.describe_features()
+    assert features.features["metadata.version"].level > 0
+    assert features.epoch >= 0
+
+
+def test_a_broker_that_is_not_there():
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with (
+        Admin(bootstrap_servers=address, default_api_timeout_ms=300) as admin,
+        pytest.raises(ConnectError, match="no broker listens"),
+    ):
+        admin.list_topics()
+
+
+def test_settings():
+    with pytest.raises(ConfigError, match=r"did you mean bootstrap\.servers"):
+        Admin(bootstrap_server="a:1")
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers: 'a:b'"):
+        Admin({"bootstrap.servers": "a:b"})
+    with pytest.raises(ConfigError, match="only brokers"):
+        Admin(bootstrap_controllers="a:1")
+
+
+def test_a_closed_admin_says_so(kbroker: BrokerProcess):
+    admin = Admin(bootstrap_servers=kbroker.bootstrap)
+    admin.describe_cluster()
+    admin.close()
+    admin.close()
+    with pytest.raises(ClosedError):
+        admin.describe_cluster()
+
+
+def test_what_a_broker_does_not_offer_is_told(kbroker: BrokerProcess):
+    with (
+        Admin(bootstrap_servers=kbroker.bootstrap) as admin,
+        pytest.raises(UnsupportedApiError, match="does not offer DESCRIBE_ACLS"),
+    ):
+        admin.describe_acls()
+
+
+def test_many_threads_share_an_admin(kbroker: BrokerProcess, topic: str):
+    with Admin(bootstrap_servers=kbroker.bootstrap) as admin:
+        failures: list[BaseException] = []
+
+        def work(number: int) -> None:
+            try:
+                for turn in range(5):
+                    name = f"{topic}-{number}-{turn}"
+                    admin.create_topic(name, partitions=1)
+                    assert len(admin.describe_topics([name])[name].partitions) == 1
+                    admin.delete_topics([name])
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert not failures
+
+
+def test_no_socket_is_left_behind_by_threads(kbroker: BrokerProcess):
+    def sockets() -> int:
+        links = []
+        for fd in Path("/proc/self/fd").iterdir():
+            try:
+                links.append(str(fd.readlink()))
+            except OSError:
+                continue
+        return sum(link.startswith("socket:") for link in links)
+
+    before = sockets()
+    with Admin(bootstrap_servers=kbroker.bootstrap) as admin:
+        thread = threading.Thread(target=admin.describe_cluster)
+        thread.start()
+        thread.join()
+        wait_for("the thread's connection to be closed", lambda: sockets() == before, 5)
+        admin.describe_cluster()
+        assert sockets() > before
+    assert sockets() == before
+
+
+def test_async_admin(kbroker: BrokerProcess, topic: str):
+    async def work() -> None:
+        async with AsyncAdmin(bootstrap_servers=kbroker.bootstrap) as admin:
+            names = [f"{topic}-{number}" for number in range(8)]
+            await asyncio.gather(*(admin.create_topic(name, partitions=2) for name in names))
+            told = await admin.describe_topics(names)
+            assert all(len(told[name].partitions) == 2 for name in names)
+            with pytest.raises(TopicAlreadyExistsError):
+                await admin.create_topic(names[0])
+            await admin.delete_topics(names)
+
+    asyncio.run(work())
+
+
+def test_the_stub_of_async_admin_is_as_the_generator_writes_it():
+    assert async_admin.TARGET.read_text() == async_admin.source()
+
+
+def test_async_admin_has_every_method_of_admin():
+    def methods(kind: type[Any]) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(method).parameters)
+            for name, method in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_")
+        }
+
+    assert methods(AsyncAdmin) == methods(Admin)
+    assert all(
+        inspect.iscoroutinefunction(method) or name.startswith("_")
+        for name, method in inspect.getmembers(AsyncAdmin, inspect.isfunction)
+    )
