@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 Partition = tuple[str, int]
+
+# Who names a topic that is not there is told so; it is not waited for.
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 V = TypeVar("V")
 
 
@@ -151,7 +155,7 @@ def delete_topics(
             message = getattr(answer, "error_message", None)
             yield key, error_of(answer.error_code, f"topic {str(key)!r}", message)
 
-    return ask_each(cluster, topics, ask)
+    return ask_each(cluster, topics, ask, final=_UNKNOWN)
 
 
 def describe_topics(
@@ -172,7 +176,7 @@ def describe_topics(
                 info = cluster.topic_of_id(key)
                 yield key, info or BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {str(key)!r}")
 
-    return ask_each(cluster, topics, ask)
+    return ask_each(cluster, topics, ask, final=_UNKNOWN)
 
 
 def create_partitions(
@@ -188,7 +192,7 @@ def create_partitions(
             subject = f"topic {answer.name!r}"
             yield answer.name, error_of(answer.error_code, subject, answer.error_message)
 
-    return ask_each(cluster, totals, ask)
+    return ask_each(cluster, totals, ask, final=_UNKNOWN)
 
 
 def ask_leaders(

@@ -11,6 +11,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.errors import KafkaError, check
 from kbroker.client.results import Results, ask_each
+from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
 __all__ = [
@@ -68,6 +69,8 @@ _TYPES = {
     8: "class",
     9: "password",
 }
+
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 
 Resource = tuple[int, str]
 
@@ -138,7 +141,7 @@ def describe_resources(
                 failed = error_of(answer.error_code, _subject(key), answer.error_message)
                 yield key, failed or sorted(map(_entry, answer.configs), key=lambda e: e.name)
 
-    return ask_each(cluster, resources, ask)
+    return ask_each(cluster, resources, ask, final=_UNKNOWN)
 
 
 def _entry(entry: Any) -> ConfigEntry:
@@ -193,7 +196,7 @@ def alter_resources(
             values = {"resources": wanted, "validate_only": validate_only}
             yield from _altered(connection, values)
 
-    return ask_each(cluster, changes, ask)
+    return ask_each(cluster, changes, ask, final=_UNKNOWN)
 
 
 def _altered(

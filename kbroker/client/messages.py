@@ -1,6 +1,8 @@
 """Requests and responses as the client speaks them: plain mappings out, kio's dataclasses in.
 
-The bytes are kbroker.protocol's, which writes along kio's schemas: fields that the negotiated
+The bytes are kbroker.protocol's, which reads and writes along kio's schemas. Answers are read as
+carefully as the broker reads requests: kio's own reader takes whatever memory an array claims to
+need, which would be the end of the process. When written, fields that the negotiated
 version does not have are left out, those not given take the schema's default, or zero, empty,
 null. A name that no version of the API knows is a bug of the caller and raises KeyError.
 """
@@ -14,8 +16,9 @@ from typing import Any
 
 from kbroker.client.errors import CorruptDataError
 from kbroker.protocol import ApiKey, request_header_version
+from kbroker.protocol.decode import decode_answer
 from kbroker.protocol.encode import struct_writer
-from kbroker.protocol.schemas import entity_reader, fields_of, request_schema, response_schema
+from kbroker.protocol.schemas import fields_of, request_schema, response_schema
 
 __all__ = ["VERSIONS", "decode_response", "encode_request"]
 
@@ -95,12 +98,12 @@ def decode_response(key: ApiKey, version: int, frame: bytes) -> tuple[int, Any]:
     """Correlation id and body (kio's dataclass) of a response frame."""
     schema = response_schema(key, version)
     try:
-        header, used = entity_reader(schema.__header_schema__)(frame, 0)
-        body, more = entity_reader(schema)(frame, used)
-    except Exception as error:  # kio raises several kinds for bytes that do not fit a schema
+        header, at = decode_answer(schema.__header_schema__, frame)
+        body, end = decode_answer(schema, frame, at)
+    except (ValueError, OverflowError, struct.error) as error:
         raise CorruptDataError(f"{key.name} v{version} answer cannot be read: {error}") from error
-    if used + more != len(frame):
-        left = len(frame) - used - more
+    if end != len(frame):
+        left = len(frame) - end
         raise CorruptDataError(f"{key.name} v{version} answer has {left} bytes too many")
     return int(header.correlation_id), body
 

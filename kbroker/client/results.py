@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from kbroker.client.cluster import Cluster
@@ -62,25 +62,27 @@ def ask_each(
     cluster: Cluster,
     keys: Iterable[K],
     ask: Callable[[list[K]], Iterable[tuple[K, V | KafkaError]]],
+    *,
+    final: Collection[int] = (),
 ) -> Results[K, V]:
     """What `ask` tells of each key, in their order; again for those whose error passes, within the
     cluster's limit. An error that `ask` raises counts for all keys of which it has told nothing,
-    and is raised where it stays so."""
+    and is raised where it stays so. final: codes that are not waited out."""
     every = list(dict.fromkeys(keys))
     told: dict[K, V | KafkaError] = {}
 
-    def done(key: K) -> bool:
-        known = told.get(key)
-        return key in told and not (isinstance(known, KafkaError) and known.retriable)
+    def passes(known: V | KafkaError | None) -> bool:
+        return isinstance(known, KafkaError) and known.retriable and known.code not in final
 
     def attempt() -> None:
-        left = [key for key in every if not done(key)]
+        left = [key for key in every if key not in told or passes(told[key])]
         for key in left:
             told.pop(key, None)
-        found: dict[K, V | KafkaError] = {}
+        again: list[KafkaError] = []
         for key, answer in ask(left):
-            found[key] = told[key] = answer
-        again = [e for e in found.values() if isinstance(e, KafkaError) and e.retriable]
+            told[key] = answer
+            if isinstance(answer, KafkaError) and passes(answer):
+                again.append(answer)
         if any(error.code == ErrorCode.NOT_CONTROLLER for error in again):
             cluster.refresh([])
         if again:

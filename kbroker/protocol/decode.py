@@ -1,4 +1,4 @@
-"""Requests from bytes, as kio's entities.
+"""Requests from bytes, as kio's entities, and answers for the client, read as carefully.
 
 kio's native reader reads most of them. It takes memory for as many elements as an array says it
 has before it reads them, and where there is no such memory it aborts the process: a Metadata of 16
@@ -36,6 +36,7 @@ _FORMATS: Final = {
     "uint16": ">H",
     "float64": ">d",
     "error_code": ">h",
+    "datetime_i64": ">q",  # of answers; kio refuses -1, which brokers send
 }
 _VARINT_BYTES_MAX: Final = 5
 # What begins a varint over 2,097,151, once every byte is told only by its highest bit.
@@ -82,13 +83,23 @@ def _read_tolerantly(key: ApiKey, version: int, body: bytes) -> Any:
         raise MalformedRequestError(f"{key.name} v{version}: {error}") from None
 
 
+def decode_answer(schema: Any, frame: bytes, position: int = 0) -> tuple[Any, int]:
+    """A struct of an answer's frame, and where it ends. Raises ValueError or struct.error.
+
+    Times stay numbers. An element takes a byte at least, which bounds what arrays may claim.
+    """
+    cursor = Cursor(frame, len(frame))
+    cursor.position = position
+    return struct_reader(schema)(cursor), cursor.position
+
+
 class Cursor:
     """Reads forward over a body; every read is checked against its end."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, elements_max: int = ARRAY_ELEMENTS_MAX_COUNT) -> None:
         self.data = data
         self.position = 0
-        self._elements_left = ARRAY_ELEMENTS_MAX_COUNT
+        self._elements_left = elements_max
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import uuid
 from typing import Any
@@ -14,6 +15,7 @@ from kio.serial import entity_reader, entity_writer
 from kbroker.client.errors import CorruptDataError
 from kbroker.client.messages import VERSIONS, decode_response, encode_request
 from kbroker.protocol import ApiKey
+from kbroker.protocol.encode import struct_writer
 
 
 def read_request(api: ApiKey, version: int, data: bytes) -> tuple[Any, Any]:
@@ -80,3 +82,29 @@ def test_response_with_bytes_too_many_or_too_few_is_refused() -> None:
         decode_response(ApiKey.API_VERSIONS, 0, good + b"x")
     with pytest.raises(CorruptDataError, match="cannot be read"):
         decode_response(ApiKey.API_VERSIONS, 0, good[:-1])
+
+
+@pytest.mark.parametrize("api", VERSIONS, ids=lambda api: api.name)
+def test_every_answer_that_the_client_may_get_can_be_read(api: ApiKey) -> None:
+    for version in range(VERSIONS[api][0], VERSIONS[api][1] + 1):
+        schema: Any = load_response_schema(api, version)
+        header = io.BytesIO()
+        entity_writer(schema.__header_schema__)(header, schema.__header_schema__(correlation_id=7))
+        out = bytearray(header.getvalue())
+        struct_writer(schema)(out, {})
+        assert decode_response(api, version, bytes(out))[0] == 7
+
+
+def test_an_array_that_claims_more_than_there_is_costs_no_memory() -> None:
+    lies = b"\0\0\0\7" + b"\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff\x0f"
+    with pytest.raises(CorruptDataError, match="cannot be read: array of 4294967294 elements"):
+        decode_response(ApiKey.METADATA, 12, lies)
+    with pytest.raises(CorruptDataError, match="cannot be read: array of 2147483647 elements"):
+        decode_response(ApiKey.API_VERSIONS, 0, b"\0\0\0\7\0\0\x7f\xff\xff\xff")
+
+
+def test_a_tagged_field_that_is_not_known_is_skipped() -> None:
+    good = response(ApiKey.API_VERSIONS, 3, error_code=ErrorCode.none, api_keys=(),
+                    throttle_time=datetime.timedelta())  # fmt: skip
+    _, body = decode_response(ApiKey.API_VERSIONS, 3, good[:-1] + b"\x01\x63\x02hi")
+    assert body.api_keys == ()
