@@ -20,6 +20,7 @@ from kbroker.config import load_config
 from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
 from kbroker.server.broker import Broker
+from kbroker.server.lines import OneLine
 
 _USAGE: Final = "usage: python -m kbroker.server [--config FILE] [--set KEY=VALUE]..."
 _HOOKS: Final = "KBROKER_TEST_HOOKS"
@@ -32,11 +33,9 @@ def main(arguments: list[str]) -> int:
     if options is None:
         sys.stderr.write(f"{_USAGE}\n")
         return 2
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     stopping = {signal.SIGTERM, signal.SIGINT}
     hooks = {signal.SIGUSR2} if os.environ.get(_HOOKS) == "1" else set()
     # Blocked before any thread is made, so that only this one ever sees them, in sigwait.

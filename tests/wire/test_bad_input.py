@@ -275,6 +275,17 @@ def test_each_connection_that_is_closed_is_told_with_its_reason(broker: BrokerPr
     wait_for("all is told", lambda: all(reason in broker.log_text() for reason in told), 10)
 
 
+def test_clients_write_no_lines_of_their_own_into_the_log(broker: BrokerProcess) -> None:
+    for text in ("mine\n2026-01-01 00:00:00,000 ERROR kbroker: forged\x1b[2J", "x" * 30_000):
+        body = {"transactional_id": text, "transaction_timeout": 1000}
+        send_and_leave(broker.port, frame(wire.INIT_PRODUCER_ID, 4, body))
+    asked = "asks for transactional id "
+    wait_for("both are told", lambda: broker.log_text().count(asked) == 2, 10)
+    first, second = (line for line in broker.log_text().splitlines() if asked in line)
+    assert r"mine\n2026-01-01 00:00:00,000 ERROR kbroker: forged\x1b[2J" in first
+    assert len(second) < 2_200 and "characters)" in second
+
+
 def request_bytes(key: int, version: int) -> bytes:
     """A frame that holds a request header and nothing else."""
     header = struct.pack(">hhih", key, version, 1, -1)
