@@ -78,6 +78,7 @@ def status(data_dir: Path | None, output: str) -> int:
         "topics": topics,
         "rss_bytes": _rss_bytes(info.pid),
         "disk": space.told(space.measure(place), space.limits_of(place) if not trouble else None),
+        "produce_refused": info.produce_refused,
         "version": info.version,
         "log_file": info.log_file,
         "answers": trouble is None,
@@ -115,11 +116,13 @@ def _print_status(told: dict[str, Any]) -> None:
         "topics": "?" if told["topics"] is None else told["topics"],
         "memory": "?" if told["rss_bytes"] is None else f"{human_bytes(told['rss_bytes'])} RSS",
         "disk": space.disk_line(told["disk"]),
+        "produce": told["produce_refused"] and f"refused, {told['produce_refused']} is reached",
         "version": told["version"],
         "log": told["log_file"] or "on its terminal or service manager",
     }
     for name, value in lines.items():
-        click.echo(f"{name + ':':<12}{value}")
+        if value is not None:
+            click.echo(f"{name + ':':<12}{value}")
 
 
 def _not_serving(place: Path, output: str) -> int:

@@ -2,15 +2,17 @@
 
 File `.kbroker-run.json`, one JSON object:
 
-    pid           process id
-    pid_ticks     the process's start, clock ticks after boot (field 22 of /proc/PID/stat)
-    started_ms    when it began to serve, ms since 1970
-    listeners     addresses that are bound, `PLAINTEXT://HOST:PORT`, ports as they are
-    durability    `fsync` or `page-cache`
-    version       of kbroker
-    log_file      where a detached broker logs, or null
+    pid               process id
+    pid_ticks         the process's start, clock ticks after boot (field 22 of /proc/PID/stat)
+    started_ms        when it began to serve, ms since 1970
+    listeners         addresses that are bound, `PLAINTEXT://HOST:PORT`, ports as they are
+    durability        `fsync` or `page-cache`
+    version           of kbroker
+    log_file          where a detached broker logs, or null
+    produce_refused   the setting that lets produce be refused now, for want of room, or null
 
-Written by the broker once it listens, removed when it has stopped cleanly. After a crash the file
+Written by the broker once it listens, again when produce is refused or taken again, removed when it
+has stopped cleanly. After a crash the file
 stays: pid and pid_ticks together tell a live broker from a process that got its number later.
 It is a help for people and tools, not a lock: the data directory's `.lock` is that.
 """
@@ -24,7 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["RunInfo", "alive", "pid_ticks", "read", "remove", "run_file", "running", "write"]
+__all__ = ["RunInfo", "alive", "pid_ticks", "read", "remove", "run_file", "running",
+           "tell_refused", "write"]  # fmt: skip
 
 _NAME = ".kbroker-run.json"
 
@@ -39,6 +42,7 @@ class RunInfo(NamedTuple):
     durability: str = "fsync"
     version: str = ""
     log_file: str | None = None
+    produce_refused: str | None = None
 
 
 def run_file(data_dir: str | os.PathLike[str]) -> Path:
@@ -57,7 +61,12 @@ def pid_ticks(pid: int) -> int | None:
 
 
 def write(
-    data_dir: str | os.PathLike[str], *, listeners: list[str], durability: str, version: str
+    data_dir: str | os.PathLike[str],
+    *,
+    listeners: list[str],
+    durability: str,
+    version: str,
+    produce_refused: str | None = None,
 ) -> None:
     """Tells that this process serves the directory, in one step for readers."""
     info = RunInfo(
@@ -68,7 +77,19 @@ def write(
         durability=durability,
         version=version,
         log_file=os.environ.get("KBROKER_LOG_FILE"),
+        produce_refused=produce_refused,
     )
+    _put(data_dir, info)
+
+
+def tell_refused(data_dir: str | os.PathLike[str], produce_refused: str | None) -> None:
+    """Changes that one field of this process's file."""
+    info = read(data_dir)
+    if info is not None:
+        _put(data_dir, info._replace(produce_refused=produce_refused))
+
+
+def _put(data_dir: str | os.PathLike[str], info: RunInfo) -> None:
     path = run_file(data_dir)
     fresh = path.with_name(f"{_NAME}.{os.getpid()}")
     fresh.write_text(json.dumps(info._asdict()) + "\n")

@@ -116,16 +116,16 @@ class Broker:
         first_ms = self.config.integer("log.initial.task.delay.ms")
         self._upkeep = [
             Upkeep("upkeep", tasks_of(self.config, logs, self._clock), self._clock, first_ms),
-            Upkeep("disk", disk_tasks(disk), self._clock),
+            Upkeep("disk", disk_tasks(disk, self.directory), self._clock),
         ]
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock)
         data_plane.engine.start()
         self._serving = True
         self._control.start()
+        self._tell_where(disk.refused_for)
         for thread in self._upkeep:
             thread.start()
         self._cleaner.start()
-        self._told_where()
 
     def _announce(self) -> None:
         ignored = ignored_line(self.config)
@@ -265,12 +265,13 @@ class Broker:
         ]
         data_plane.engine.set_api_versions(bodies, keys)
 
-    def _told_where(self) -> None:
+    def _tell_where(self, produce_refused: str | None) -> None:
         runfile.write(
             self.directory,
             listeners=self.addresses,
             durability=self.config.string("kbroker.durability"),
             version=__version__,
+            produce_refused=produce_refused,
         )
         took_ms = self._clock.monotonic_ms() - self._started_ms
         _LOG.info("serving %s after %d ms", ", ".join(self.addresses), took_ms)

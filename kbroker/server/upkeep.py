@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from kbroker import runfile
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
@@ -69,9 +71,27 @@ def tasks_of(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]
     ]
 
 
-def disk_tasks(disk: DiskGuard) -> list[Task]:
-    """For a thread of its own: producers wait for its looks, which must not wait for a flush."""
-    return [("keeping the disk's limits", CHECK_MS, disk.check)]
+def disk_tasks(disk: DiskGuard, directory: Path) -> list[Task]:
+    """For a thread of its own: producers wait for its looks, which must not wait for a flush.
+
+    What the run-file of the directory says of refused produce is true when the tasks begin.
+    """
+    told = disk.refused_for
+
+    def tell() -> None:
+        nonlocal told
+        if disk.refused_for == told:
+            return
+        told = disk.refused_for
+        try:
+            runfile.tell_refused(directory, told)
+        except OSError as error:
+            raise DiskError(runfile.run_file(directory), error) from None
+
+    return [
+        ("keeping the disk's limits", CHECK_MS, disk.check),
+        ("telling of refused produce", CHECK_MS, tell),
+    ]
 
 
 class Upkeep:

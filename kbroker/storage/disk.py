@@ -84,7 +84,8 @@ class DiskGuard:
         spared: Iterable[str],
         clock: Clock,
     ) -> None:
-        self.refusing = False
+        self.refused_for: str | None = None
+        """The setting for which produce is refused, None where it is taken."""
         self._limits = limits
         self._logs = logs
         self._port = port
@@ -99,6 +100,11 @@ class DiskGuard:
         self._search_at_ms = 0
         self._deleted = [0, 0]  # segments, bytes: not told yet
         self._tell_at_ms = 0
+
+    @property
+    def refusing(self) -> bool:
+        """Whether produce is refused."""
+        return self.refused_for is not None
 
     def used_bytes(self) -> int:
         """What the files of the data directory take."""
@@ -168,7 +174,7 @@ class DiskGuard:
     def _decide(self, room: Room, wanted: int) -> None:
         short = room.bytes <= 0 or room.bytes < wanted
         if not self.refusing and short:
-            self.refusing = True
+            self.refused_for = room.name
             self._resume_at = max(room.bytes, 0) + min(_RESUME_BYTES, room.limit // 16)
             _LOG.error(
                 "%s=%d is reached and there is nothing left to delete: produce is refused with "
@@ -183,7 +189,7 @@ class DiskGuard:
 
     def _end(self) -> None:
         if self.refusing:
-            self.refusing = False
+            self.refused_for = None
             _LOG.warning("there is room on the disk again: produce is taken")
 
     # ---- making room

@@ -23,6 +23,16 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert runfile.read(tmp_path) is None
 
 
+def test_refused_produce_is_told_later(tmp_path: Path) -> None:
+    runfile.tell_refused(tmp_path, "a")
+    assert not list(tmp_path.iterdir())
+    runfile.write(tmp_path, listeners=["x"], durability="fsync", version="1")
+    for told in ("a", None):
+        runfile.tell_refused(tmp_path, told)
+        info = runfile.running(tmp_path)
+        assert info is not None and (info.listeners, info.produce_refused) == (["x"], told)
+
+
 def test_a_dead_broker_is_not_running(tmp_path: Path) -> None:
     code = (
         "import sys; from kbroker import runfile;"

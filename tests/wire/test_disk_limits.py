@@ -227,6 +227,25 @@ def test_the_command_line_shows_where_the_space_is(
     assert "MiB of at most 24.0 MiB, " in capsys.readouterr().out
 
 
+def test_status_tells_that_produce_is_refused(
+    broker: BrokerProcess, connection: WireConnection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wire.create_topic(broker.port, "topic", 1, WHOLE)
+    line = "produce:    refused, kbroker.disk.bytes.max is reached\n"
+
+    def told() -> tuple[Any, bool]:
+        assert root.run(["status", "-D", str(broker.data_dir), "-o", "json"]) == 0
+        refused = json.loads(capsys.readouterr().out)["produce_refused"]
+        assert root.run(["status", "-D", str(broker.data_dir)]) == 0
+        return refused, line in capsys.readouterr().out
+
+    assert told() == (None, False)
+    fill_until_refused(connection, "topic")
+    wait_for("it is told", lambda: told() == ("kbroker.disk.bytes.max", True), 15)
+    connection.call(DELETE_TOPICS, 5, {"topic_names": ["topic"], "timeout": 9000})
+    wait_for("it is told", lambda: told() == (None, False), 15)
+
+
 def test_limits_change_while_the_broker_runs(
     broker: BrokerProcess, connection: WireConnection
 ) -> None:
