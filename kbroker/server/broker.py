@@ -9,7 +9,9 @@ a clean stop.
 
 from __future__ import annotations
 
+import errno
 import logging
+import socket
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +75,8 @@ class Broker:
 
     def start(self) -> None:
         """Serve. Raises OperatorError or DiskError, with everything let go of again."""
+        for listener in self.config.listeners:
+            _check_address(listener.host, listener.port)
         _make_directory(self.directory)
         self._lock.acquire()
         try:
@@ -187,10 +191,7 @@ class Broker:
             try:
                 port = data_plane.engine.listen(one.host, one.port, one.name)
             except OSError as error:
-                where = f"{one.host}:{one.port}"
-                raise OperatorError(
-                    f"cannot listen on {where}: {error.strerror}; choose another with listeners="
-                ) from None
+                raise _cannot_listen(one.host, one.port, error) from None
             told = one.advertised_port or port
             self.endpoints[one.name] = Endpoint(one.advertised_host, told)
             host = f"[{one.host}]" if ":" in one.host else one.host or "0.0.0.0"
@@ -322,6 +323,27 @@ class Broker:
         if self._store is not None:
             self._store.close()
         self._lock.release()
+
+
+def _check_address(host: str, port: int) -> None:
+    """An address that is not to be had is told before anything is written. A port that is taken is
+    not looked at here: it may be by the broker that holds the directory, which is told better."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise _cannot_listen(host, port, error) from None
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> OperatorError:
+    return OperatorError(
+        f"cannot listen on {host}:{port}: {error.strerror}; choose another with listeners="
+    )
 
 
 def _make_directory(directory: Path) -> None:

@@ -134,6 +134,15 @@ def test_a_taken_port_is_told_and_leaves_the_directory_free(tmp_path):
         assert topics_of(port) == {}
 
 
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "192.0.2.1"])
+def test_an_address_that_is_not_here_leaves_the_disk_as_it_was(tmp_path, host):
+    """One that nobody knows, and one that is somebody else's (RFC 5737)."""
+    place = tmp_path / "new"
+    with pytest.raises(OperatorError, match=f"cannot listen on {host}:9092: "):
+        Broker(configured(place, listeners=f"PLAINTEXT://{host}:9092")).start()
+    assert not place.exists()
+
+
 def test_the_node_id_of_the_directory_counts(tmp_path):
     with running(tmp_path, node_id="7") as port:
         (broker,) = wire.call_once(port, METADATA, 9, {"topics": []})["brokers"]
