@@ -1,5 +1,5 @@
 """Leader epoch cache and checkpoint (see epochs.pxd)."""
-from libc.errno cimport EFBIG, EILSEQ, errno
+from libc.errno cimport EFBIG, EILSEQ, ENOSPC, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc, realloc, strtoll
 from libc.string cimport memset
@@ -176,6 +176,7 @@ cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:
     cdef int64_t room = (c.count + 2) * <int64_t> LINE_BYTES_MAX
     cdef char* text = <char*> malloc(room)
     cdef int64_t n
+    cdef int64_t written
     cdef int32_t i
     cdef int error = 0
     if text == NULL:
@@ -190,7 +191,10 @@ cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:
     if fd < 0:
         error = errno
     else:
-        if write(fd, text, n) != n or (sync and fsync(fd) != 0):
+        written = write(fd, text, n)
+        if written != n:
+            error = errno if written < 0 else ENOSPC
+        elif sync and fsync(fd) != 0:
             error = errno
         close(fd)
         if error == 0 and rename(temporary, path) != 0:

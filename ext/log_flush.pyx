@@ -148,9 +148,7 @@ cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
             return error
     if dirty.snapshot != NO_SNAPSHOT:
         error = snapshot_sync(log.dir, dirty.snapshot)
-    if error == 0 and dirty.epochs_dirty:
-        error = epochs_write(&dirty.epochs, log.dir, True)
-    if error == 0 and (dirty.folder or dirty.epochs_dirty):
+    if error == 0 and dirty.folder:
         error = directory_sync(log.dir)
     if error == 0 and dirty.outdated != NO_SNAPSHOT:
         snapshot_unlink(log.dir, dirty.outdated)
@@ -158,6 +156,17 @@ cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
         snprintf(parent, PATH_BYTES, "%s/..", log.dir)
         error = directory_sync(parent)
     return error
+
+
+cdef int sync_epochs(const Log* log, Dirty* dirty) noexcept nogil:
+    """The checkpoint of the leader epochs, written whole each time; 0 or an errno.
+
+    Where the disk has no room for it nothing is lost: recovery finds the epochs of all batches
+    behind the recovery point, which waits for this file.
+    """
+    if not dirty.epochs_dirty:
+        return 0
+    return epochs_write(&dirty.epochs, log.dir, True) or directory_sync(log.dir)
 
 
 cdef void release(Dirty* dirty) noexcept nogil:
@@ -172,8 +181,11 @@ cdef void release(Dirty* dirty) noexcept nogil:
 # ---- flush
 
 cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept nogil:
+    """All data on disk, and the recovery point behind it; where the disk is full, the recovery
+    point may stay."""
     cdef Dirty dirty
     cdef int error = 0
+    cdef int epochs_error = 0
     pthread_mutex_lock(&log.flush_lock)
     pthread_mutex_lock(&log.lock)
     cdef int code = log_usable(log)
@@ -182,9 +194,15 @@ cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept n
         pthread_mutex_unlock(&log.lock)
         if code == LOG_OK:
             error = sync_dirty(log, &dirty)
+            if error == 0:
+                epochs_error = sync_epochs(log, &dirty)
         pthread_mutex_lock(&log.lock)
         if error:
             code = log_offline(log, error)
+        elif epochs_error:
+            log.epochs.dirty = 1
+            log_disk_error(log, epochs_error)
+            code = log_usable(log)
         elif code == LOG_OK:
             log.recovery_point = max(log.recovery_point, dirty.end_offset)
             log.last_flushed_ms = now_ms
@@ -203,6 +221,10 @@ cdef int log_sync_all(Log* log, bint sync) noexcept nogil:
         error = sync_dirty(log, &dirty)
         if error:
             code = log_offline(log, error)
+        else:
+            error = sync_epochs(log, &dirty)
+            if error:
+                code = log_disk_error(log, error)
     elif code == LOG_OK and dirty.epochs_dirty:
         error = epochs_write(&dirty.epochs, log.dir, False)
         if error:

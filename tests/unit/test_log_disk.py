@@ -56,6 +56,23 @@ class TestFull:
         log.close()
         assert open_log(folder).log_end_offset == 6
 
+    def test_no_room_for_the_leader_epochs_is_no_failed_sync(self, folder, limit_file_size):
+        """The data is on disk; the recovery point waits, so that a crash finds the epochs again."""
+        log = open_log(folder)
+        log.append(batch(3), leader_epoch=4)
+        checkpoint = folder / "leader-epoch-checkpoint"
+        for size in (0, 5):
+            limit_file_size(size)
+            assert log.flush() == 0
+            limit_file_size(resource.RLIM_INFINITY)
+            assert log.offline is None and not checkpoint.exists()
+        crashed = folder.with_name("topic-1")
+        shutil.copytree(folder, crashed)
+        assert open_log(crashed, clean=False).leader_epochs() == [(4, 0)]
+        assert log.append(batch(), leader_epoch=4) == (3, 3)
+        assert log.flush() == 4
+        assert checkpoint.read_text() == "0\n1\n4 0\n"
+
     def test_no_room_for_an_index_is_found_before_the_write(self, folder, limit_file_size):
         log = open_log(folder, index_interval_bytes=100)
         limit_file_size(4095)
