@@ -20,7 +20,7 @@ from kbroker.protocol.decode import decode_answer
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import fields_of, request_schema, response_schema
 
-__all__ = ["VERSIONS", "decode_response", "encode_request"]
+__all__ = ["VERSIONS", "decode_body", "decode_response", "encode_body", "encode_request"]
 
 # Lowest and highest version of each API that this client is written for. The lowest are those of
 # Kafka 2.4 to 2.6 (flexible headers everywhere); what a broker offers is met in ApiVersions.
@@ -106,6 +106,28 @@ def decode_response(key: ApiKey, version: int, frame: bytes) -> tuple[int, Any]:
         left = len(frame) - end
         raise CorruptDataError(f"{key.name} v{version} answer has {left} bytes too many")
     return int(header.correlation_id), body
+
+
+def encode_body(key: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
+    """A request without its header, which a loop writes by itself."""
+    unknown = values.keys() - _names(key)
+    if unknown:
+        raise KeyError(f"{key.name} has no field {', '.join(sorted(unknown))}")
+    out = bytearray()
+    struct_writer(request_schema(key, version))(out, values)
+    return bytes(out)
+
+
+def decode_body(key: ApiKey, version: int, body: bytes) -> Any:
+    """kio's dataclass of an answer without its header."""
+    try:
+        answer, used = decode_answer(response_schema(key, version), body)
+    except (ValueError, OverflowError, struct.error) as error:
+        raise CorruptDataError(f"{key.name} v{version} answer cannot be read: {error}") from error
+    if used != len(body):
+        left = len(body) - used
+        raise CorruptDataError(f"{key.name} v{version} answer has {left} bytes too many")
+    return answer
 
 
 @functools.cache

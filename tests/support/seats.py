@@ -12,6 +12,10 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.config import consumer_config
 from kbroker.client.group import ClusterBrokers, Group, RebalanceListener
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.ext.client_heartbeat import EVENT_HEARTBEAT, HeartbeatDriver
+from kbroker.ext.client_loop import ClientLoop
+
+EVENT_CLOSED = 0
 
 
 class Seat(RebalanceListener):
@@ -26,7 +30,22 @@ class Seat(RebalanceListener):
         self.read: dict[TopicPartition, OffsetAndMetadata] = {}
         self.story: list[tuple[str, frozenset[TopicPartition]]] = []
         self.woken = threading.Event()
-        self.group = Group(self.config, ClusterBrokers(self.cluster), self)
+        self.heartbeat = HeartbeatDriver()
+        self.loop = ClientLoop(self.heartbeat)
+        self.loop.start()
+        self.events = threading.Thread(target=self.control, daemon=True)
+        self.events.start()
+        brokers = ClusterBrokers(self.cluster, self.loop)
+        self.group = Group(self.config, brokers, self, heartbeat=self.heartbeat)
+
+    def control(self) -> None:
+        """What a consumer's control thread does for its group."""
+        while True:
+            for kind, *_ in self.loop.events(1.0):
+                if kind == EVENT_CLOSED:
+                    return
+                if kind == EVENT_HEARTBEAT:
+                    self.group.on_event()
 
     # what the group asks of its host
 
@@ -67,8 +86,12 @@ class Seat(RebalanceListener):
         self.woken.clear()
 
     def end(self) -> None:
-        self.group.close(5.0)
-        self.cluster.close()
+        try:
+            self.group.close(5.0)
+        finally:
+            self.loop.close()
+            self.events.join(5.0)
+            self.cluster.close()
 
 
 def poll_until(condition: Any, *seats: Seat, timeout_s: float = 30.0) -> None:

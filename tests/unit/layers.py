@@ -117,6 +117,7 @@ LAYERS = (
     "kbroker.ext.client_thread",
     "kbroker.ext.client_request",
     "kbroker.ext.client_loop",
+    "kbroker.ext.client_heartbeat",
     "kbroker.ext.testing",
     "kbroker.ext.testing_journal",
     "kbroker.ext.testing_log",

@@ -81,7 +81,7 @@ def python_functions(text):
             yield node.name, node.lineno, node.end_lineno
 
 
-CYTHON_FUNCTION = re.compile(r"^(\s*)(?:async\s+)?(?:def|cpdef|cdef)\s.*?(\w+)\(")
+CYTHON_FUNCTION = re.compile(r"^(\s*)(?:async\s+)?(?:def|cpdef|cdef(?!\s+class))\s.*?(\w+)\(")
 
 
 def cython_functions(text):

@@ -388,6 +388,7 @@ class ClassicMember:
             ApiKey.HEARTBEAT,
             values,
             interval_s=settings.heartbeat_interval_s,
+            timeout_s=settings.request_timeout_s,
             poll_interval_s=settings.poll_interval_ms / 1000,
             leave=leave,
             on_answer=lambda answer: self._beaten(answer, who),

@@ -277,6 +277,7 @@ class ConsumerMember:
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             self._still_here(),
             interval_s=interval_s,
+            timeout_s=settings.request_timeout_s,
             poll_interval_s=settings.poll_interval_ms / 1000,
             leave=self._leave_request(),
             on_answer=lambda answer: self._beaten(answer, heart),
@@ -382,6 +383,11 @@ class ConsumerMember:
         self._sent = {}
         self._news = self.state is State.MEMBER
         self._not_before = self._room.clock() + self._room.settings.retry_s[0]
+        heart = self._room.heart
+        if heart is not None and heart.stops_at(answer):
+            # Heartbeats have ended with this answer; ours that succeeds next starts them anew.
+            self._epoch = heart.epoch
+            self._room.beat(None)
         if isinstance(answer, KafkaError):
             if not answer.retriable:
                 self._fatal(_explained(answer))

@@ -25,6 +25,7 @@ from kbroker.client.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.client.config import ConsumerConfig
+    from kbroker.ext.client_heartbeat import HeartbeatDriver
 
 __all__ = ["Group"]
 
@@ -35,8 +36,10 @@ _numbers = itertools.count(1)
 class Group:
     """Membership, subscription and commits of one consumer.
 
-    brokers: the way to the cluster (`ClusterBrokers`). on_commit: told of commits that succeeded.
-    Raises ConfigError where there is no group.id, or for assignors that do not go together.
+    brokers: the way to the cluster (`ClusterBrokers`). heartbeat: hangs in the loop that brokers
+    hand connections to; without one the group's own thread sends heartbeats. on_commit: told of
+    commits that succeeded. Raises ConfigError where there is no group.id, or for assignors that do
+    not go together.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Group:
         brokers: Brokers,
         host: Host,
         *,
+        heartbeat: HeartbeatDriver | None = None,
         on_commit: Callable[[Offsets], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,6 +60,10 @@ class Group:
             backoff_s=settings.retry_s[0],
             name=f"kbroker-group-{next(_numbers)}",
         )
+        if heartbeat is not None:
+            from kbroker.client.group.native import NativePulse
+
+            wire.pulse = NativePulse(heartbeat, wire)
         topics = TopicsWatch(
             wire,
             max_age_s=config.metadata_max_age_ms / 1000,
@@ -146,6 +154,11 @@ class Group:
         due = min(due, self._commits.poll(now))
         self._room.raise_first()
         return due
+
+    def on_event(self) -> None:
+        """The control thread: the loop has posted EVENT_HEARTBEAT."""
+        if self._room.wire.pulse is not None:
+            self._room.wire.pulse.on_event()
 
     def enforce_rebalance(self, reason: str = "") -> None:
         """The next poll joins again (classic protocol)."""

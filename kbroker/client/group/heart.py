@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kbroker.client.errors import KafkaError
 from kbroker.errors import ErrorCode
@@ -17,12 +17,24 @@ GOING_ON = LOST | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_I
 """After these heartbeats go on: the member is what it was."""
 
 
+class _Driver(Protocol):
+    """ext.client_heartbeat.HeartbeatDriver, once the loop has these heartbeats."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    def polled(self, deadline_s: float) -> None: ...
+
+    def went_out(self, epoch: int, interval_s: float) -> None: ...
+
+
 class Heart:
     """Heartbeats of one generation of a member.
 
-    The wire's thread calls `due_s` to `stops_at`; `polled` is the polling thread's. leave: what is
-    sent when the application does not poll in time. Answers that only say "go on" are taken here
-    (`takes`); the others go to `on_answer`, on the polling thread.
+    Sent by the wire's thread, which calls `due_s` to `stops_at`, or by the loop once it is
+    attached to its driver; `polled` is the polling thread's. leave: what is sent when the
+    application does not poll in time. Answers that only say "go on" are taken here (`takes`); the
+    others go to `on_answer`, on the polling thread.
     """
 
     def __init__(
@@ -31,6 +43,7 @@ class Heart:
         values: Mapping[str, Any],
         *,
         interval_s: float,
+        timeout_s: float,
         poll_interval_s: float,
         leave: tuple[ApiKey, Mapping[str, Any]] | None,
         on_answer: Callable[[Any], None],
@@ -41,31 +54,42 @@ class Heart:
         self.leave = leave
         self.on_answer = on_answer
         self.on_poll_expired = on_poll_expired
+        self.interval_s = interval_s
+        self.timeout_s = timeout_s
+        self.poll_deadline_s = now + poll_interval_s
         self._values = dict(values)
-        self._interval_s = interval_s
         self._poll_interval_s = poll_interval_s
         self._due = now + interval_s
-        self._poll_deadline = now + poll_interval_s
+        self._driver: _Driver | None = None
+
+    def attach(self, driver: _Driver) -> None:
+        """The loop sends them from now on."""
+        self._driver = driver
+        driver.polled(self.poll_deadline_s)
 
     @property
     def epoch(self) -> int:
-        """The member epoch, of KIP-848."""
-        return int(self._values["member_epoch"])
+        """The member epoch, of KIP-848; -1 where there is none."""
+        if self._driver is not None:
+            return self._driver.epoch
+        return int(self._values.get("member_epoch", -1))
 
     def put_off(self, now: float) -> None:
         """A heartbeat goes out another way: the next one is a whole interval away."""
-        self._due = now + self._interval_s
+        self._due = now + self.interval_s
 
     def polled(self, now: float) -> None:
         """The application has called poll."""
-        self._poll_deadline = now + self._poll_interval_s
+        self.poll_deadline_s = now + self._poll_interval_s
+        if self._driver is not None:
+            self._driver.polled(self.poll_deadline_s)
 
     def due_s(self, now: float) -> float:
         """Seconds until something is to be done."""
-        return min(self._due, self._poll_deadline) - now
+        return min(self._due, self.poll_deadline_s) - now
 
     def poll_expired(self, now: float) -> bool:
-        return now >= self._poll_deadline
+        return now >= self.poll_deadline_s
 
     def values(self) -> Mapping[str, Any]:
         return self._values
@@ -76,10 +100,12 @@ class Heart:
             return False
         if self.api is not ApiKey.CONSUMER_GROUP_HEARTBEAT:
             return True
-        self._interval_s = answer.heartbeat_interval.total_seconds()
+        same = answer.member_epoch == self.epoch
+        self.interval_s = answer.heartbeat_interval.total_seconds()
         self.put_off(now)
-        same = answer.member_epoch == self._values["member_epoch"]
         self._values["member_epoch"] = int(answer.member_epoch)
+        if self._driver is not None:
+            self._driver.went_out(int(answer.member_epoch), self.interval_s)
         return same and answer.assignment is None
 
     def stops_at(self, answer: Any) -> bool:

@@ -5,7 +5,7 @@ would have it anyway: a coordinator answers a connection in order, and a JoinGro
 minutes. Answers are put into the inbox as functions to be called; the thread that polls the
 consumer empties it, so that all state of the membership belongs to that thread alone.
 
-Between requests the same thread sends heartbeats where no native loop does.
+Between requests the same thread sends heartbeats where no loop does (`pulse`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kbroker.client.errors import (
     ClosedError,
@@ -27,6 +27,9 @@ from kbroker.client.errors import (
 from kbroker.client.group.heart import LOST, Heart
 from kbroker.protocol import ApiKey
 
+if TYPE_CHECKING:
+    from kbroker.client.group.native import NativePulse
+
 __all__ = ["LOST", "Answer", "Brokers", "Channel", "Inbox", "Wire"]
 
 _log = logging.getLogger("kbroker.client.group")
@@ -34,6 +37,10 @@ _log = logging.getLogger("kbroker.client.group")
 Answer = Any | KafkaError
 """Kio's dataclass, or what went wrong."""
 Values = Mapping[str, Any]
+
+_WITH_EPOCH = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.OFFSET_COMMIT})
+"""Requests with a member epoch, which no heartbeat in flight may change meanwhile."""
+_HOLD_S = 30.0
 
 
 class Channel(Protocol):
@@ -93,7 +100,6 @@ class _Job(NamedTuple):
     done: Callable[[Answer], None]
     timeout_s: float | None
     deadline: float | None
-    direct: bool  # done is called on the wire's thread
 
 
 class Wire:
@@ -109,7 +115,8 @@ class Wire:
         self._brokers = brokers
         self._group_id = group_id
         self._backoff_s = backoff_s
-        self._jobs: queue.SimpleQueue[_Job | Callable[[], None]] = queue.SimpleQueue()
+        self.pulse: NativePulse | None = None
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._channel: Channel | None = None
         self._heart: Heart | None = None
@@ -127,22 +134,33 @@ class Wire:
         *,
         timeout_s: float | None = None,
         within_s: float | None = None,
-        direct: bool = False,
     ) -> None:
         """Sends a request when those before it are answered. `done` is called by the inbox.
 
         timeout_s: for the answer, the channel's own by default. within_s: the coordinator has to
-        be found in this time. direct: `done` is called on the wire's thread instead.
+        be found in this time.
         """
         deadline = None if within_s is None else time.monotonic() + within_s
-        self._jobs.put(_Job(api, values, done, timeout_s, deadline, direct))
+        job = _Job(api, values, done, timeout_s, deadline)
+        self.run(lambda: self._serve(job))
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Runs something on the wire's thread, behind what was submitted."""
+        self._jobs.put(job)
         with self._lock:
             if not self._started and not self._closed.is_set():
                 self._started = True
                 self._thread.start()
 
+    def post(self, what: Callable[[], None]) -> None:
+        """Runs something on the polling thread."""
+        self.inbox.put(what)
+
     def beat(self, heart: Heart | None) -> None:
         """Heartbeats from now on, or none any more."""
+        if self.pulse is not None:
+            self.pulse.beat(heart)
+            return
         self._heart = heart
         self._jobs.put(_nothing)
 
@@ -169,7 +187,7 @@ class Wire:
     def close(self, timeout_s: float) -> None:
         """Ends the thread; requests that are not answered fail with ClosedError."""
         self._closed.set()
-        self._heart = None
+        self.beat(None)
         self._jobs.put(_nothing)
         self.forget()
         if self._started and threading.current_thread() is not self._thread:
@@ -182,20 +200,18 @@ class Wire:
             heart = self._heart
             wait_s = None if heart is None else max(0.0, heart.due_s(time.monotonic()))
             job = self._next(wait_s)
-            if isinstance(job, _Job):
-                self._serve(job)
-            elif job is not None:
-                job()
-            elif heart is not None and heart is self._heart:
-                self._beat(heart)
+            try:
+                if job is not None:
+                    job()
+                elif heart is not None and heart is self._heart:
+                    self._beat(heart)
+            except Exception as error:  # the thread must go on, whatever is wrong with one request
+                _log.exception("Group %s: %s", self._group_id, error)
         while (left := self._next(0.0)) is not None:
-            if isinstance(left, _Job):
-                self._answer(left, ClosedError("the consumer was closed"))
-            else:
-                left()
+            left()
         self.forget()
 
-    def _next(self, wait_s: float | None) -> _Job | Callable[[], None] | None:
+    def _next(self, wait_s: float | None) -> Callable[[], None] | None:
         try:
             return self._jobs.get(timeout=wait_s) if wait_s != 0.0 else self._jobs.get(False)
         except queue.Empty:
@@ -208,18 +224,12 @@ class Wire:
             if isinstance(error, ConnectError | RequestTimeoutError):
                 self.forget()
             answer = error
-        except Exception as error:  # the thread must go on, whatever is wrong with one request
+        except Exception as error:
             _log.exception("Group %s: %s", self._group_id, job.api.name)
             answer = KafkaError(f"{job.api.name} failed: {error!r}")
         if self._closed.is_set() and isinstance(answer, ConnectError):
             answer = ClosedError("the consumer was closed")
-        self._answer(job, answer)
-
-    def _answer(self, job: _Job, answer: Answer) -> None:
-        if job.direct:
-            job.done(answer)
-        else:
-            self.inbox.put(lambda: job.done(answer))
+        self.inbox.put(lambda: job.done(answer))
 
     def _call(
         self,
@@ -229,8 +239,19 @@ class Wire:
         deadline: float | None,
     ) -> Any:
         channel = self._coordinator(deadline)
-        made = values(channel.version_of(api)) if callable(values) else values
-        return channel.call(api, made, timeout_s=timeout_s)
+        pulse = self.pulse if api in _WITH_EPOCH else None
+        if pulse is not None:
+            pulse.hold(_HOLD_S)
+        try:
+            made = values(channel.version_of(api)) if callable(values) else values
+            return channel.call(api, made, timeout_s=timeout_s)
+        finally:
+            if pulse is not None:
+                pulse.release()
+
+    def coordinator(self) -> Channel:
+        """The connection to the coordinator, looked up until there is one or this is closed."""
+        return self._coordinator(None)
 
     def _coordinator(self, deadline: float | None) -> Channel:
         """The connection to the coordinator, looked up until there is one."""
@@ -240,6 +261,8 @@ class Wire:
                 if time.monotonic() < channel.renew_at:
                     return channel
                 self.forget()
+            if self._closed.is_set():
+                raise ClosedError("the consumer was closed")
             try:
                 found = self._look_up()
             except KafkaError as error:
@@ -265,7 +288,7 @@ class Wire:
     def _beat(self, heart: Heart) -> None:
         if heart.poll_expired(time.monotonic()):
             self._heart = None
-            self._leave(heart)
+            self.give_up(heart)
             self.inbox.put(heart.on_poll_expired)
             return
         heart.put_off(time.monotonic())
@@ -282,7 +305,7 @@ class Wire:
                 self._heart = None
             self.inbox.put(lambda: heart.on_answer(answer))
 
-    def _leave(self, heart: Heart) -> None:
+    def give_up(self, heart: Heart) -> None:
         """The application has not polled for max.poll.interval.ms."""
         if heart.leave is None:
             return
