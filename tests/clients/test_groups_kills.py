@@ -1,8 +1,9 @@
 """kill -9 of the broker in the middle of rebalances, while records come and are committed.
 
 Whatever the protocol and the way to commit: every record is seen, what is committed was seen, and a
-commit that was visible is never taken back. With librdkafka and Java: aiokafka and kafka-python do
-not reliably return to a group of Apache Kafka's after this, so they judge nobody here.
+commit that was visible is never taken back. With librdkafka and Java, and in one group with
+aiokafka and kafka-python as well, at kbroker alone: those two do not reliably return to a group of
+Apache Kafka's after this. kcat ends when its last broker is gone.
 """
 
 from __future__ import annotations
@@ -111,4 +112,26 @@ def test_the_broker_is_killed_in_rebalances(
         team.check_commits()
         if cycle % 4 == 3:
             team.wait_shared(90)
+    scene.finish()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("commit", COMMITS)
+@pytest.mark.parametrize("start_target", ["kbroker"], indirect=True)
+def test_the_broker_is_killed_under_libraries_in_one_group(scene: Scene, commit: str) -> None:
+    """Each time the group comes to rest again, with all who live; once one has died as well."""
+    team = scene.team
+    for kind in ("confluent/range", "kafka-python/range", "aiokafka/range", "java/range"):
+        team.add(kind, commit=commit)
+    team.wait_shared()
+    for cycle in range(6):
+        scene.later()
+        if cycle == 2:
+            team.kill(team.members[0])
+            team.add("java/range", commit=commit)
+            scene.later()
+        scene.kill_broker()
+        team.check_commits()
+        team.wait_shared(120)
     scene.finish()

@@ -213,7 +213,12 @@ class Team:
                 member.history.owned for member in self.live()
             )
 
-        wait_for(f"{len(self.live())} members share {self.topic}", shared, timeout_s, PAUSE_S)
+        what = f"{len(self.live())} members share {self.topic}"
+        try:
+            wait_for(what, shared, timeout_s, PAUSE_S)
+        except TimeoutError as error:
+            owned = {member.name: sorted(member.history.owned) for member in self.live()}
+            raise TimeoutError(f"{error}: {owned}; {self.described()}") from None
 
     def produce(self, count: int) -> None:
         """So many records, round robin."""
