@@ -73,6 +73,8 @@ cdef enum:
     GROUP_MAGIC = 0x4B424A47        # "KBJG"
     BATCH_PREFIX_BYTES = 21         # base offset to CRC: what the batch's own CRC leaves out
     SPINS_BEFORE_YIELD = 200
+    SLEEPS = 1                      # the flusher will look again within the interval
+    SLEEPS_FOR_GOOD = 2             # until it is woken
 
 
 cdef inline uint32_t entry_bytes(uint32_t batch_bytes) noexcept nogil:
@@ -121,9 +123,11 @@ cdef void journal_cancel(Journal* journal, Reservation* place) noexcept nogil:
     pthread_mutex_unlock(&journal.lock)
 
 
-cdef inline void join_group(Journal* journal, JournalOwner* owner, int which,
+cdef inline bint join_group(Journal* journal, JournalOwner* owner, int which,
                             int64_t end_offset, bint sync) noexcept nogil:
+    """Lock held. True: the flusher sleeps for good, and is to be woken when the copy is done."""
     cdef JournalGroup* group = &journal.groups[which]
+    cdef bint first = group.count == 0
     if not owner.in_group[which]:
         owner.in_group[which] = 1
         owner.sync_with_group[which] = 0
@@ -133,11 +137,10 @@ cdef inline void join_group(Journal* journal, JournalOwner* owner, int which,
     if sync:
         owner.sync_with_group[which] = 1
     owner.end_offset[which] = end_offset
-    if group.count == 0:
+    if first:
         group.opened_ns = monotonic_ns()
-        if journal.sleeping:
-            pthread_cond_signal(&journal.wanted)
     group.count += 1
+    return first and journal.sleeping == SLEEPS_FOR_GOOD
 
 
 cdef void journal_commit(Journal* journal, Reservation* place, const uint8_t* batch,
@@ -150,6 +153,7 @@ cdef void journal_commit(Journal* journal, Reservation* place, const uint8_t* ba
     cdef uint8_t* target
     cdef uint64_t sequence
     cdef int which
+    cdef bint wake
     pthread_mutex_lock(&journal.lock)
     which = journal.current
     group = &journal.groups[which]
@@ -157,12 +161,14 @@ cdef void journal_commit(Journal* journal, Reservation* place, const uint8_t* ba
     target = group.buffer + group.used
     group.used += place.size
     sequence = journal.group_sequence
-    join_group(journal, place.owner, which, end_offset, place.size == 0)
+    wake = join_group(journal, place.owner, which, end_offset, place.size == 0)
     atomic_add_i64(&group.inflight, 1)
     pthread_mutex_unlock(&journal.lock)
     if place.size:
         write_entry(journal, place.owner, target, batch, size, end_offset, sequence)
     atomic_add_i64(&group.inflight, -1)
+    if wake:
+        pthread_cond_signal(&journal.wanted)
 
 
 cdef void write_entry(Journal* journal, JournalOwner* owner, uint8_t* target,
@@ -189,12 +195,20 @@ cdef inline void demand_locked(Journal* journal) noexcept nogil:
 
 
 cdef void journal_demand(Journal* journal) noexcept nogil:
-    """Somebody waits for what was committed so far. Cheap when it was demanded already."""
-    if atomic_load_i32(&journal.demand):
+    """Somebody waits for what was committed so far. Cheap when it was demanded already.
+
+    The flusher is woken without the lock, which it would want at once; and by everybody until it
+    runs, as the first may have lost the processor before it could.
+    """
+    cdef bint wake
+    if atomic_load_i32(&journal.demand) and not atomic_load_i32(&journal.sleeping):
         return
     pthread_mutex_lock(&journal.lock)
-    demand_locked(journal)
+    wake = journal.sleeping
+    journal.demand = 1
     pthread_mutex_unlock(&journal.lock)
+    if wake:
+        pthread_cond_signal(&journal.wanted)
 
 
 cdef bint journal_has_room(Journal* journal, uint32_t size) noexcept nogil:
@@ -269,29 +283,40 @@ cdef int write_group(Journal* journal, JournalGroup* group, uint64_t sequence) n
 
 
 cdef int settle_owners(Journal* journal, int which, int code) noexcept nogil:
-    """Tell the owners of a written group; hand those with entries on to the active file."""
+    """Tell the owners of a written group."""
     cdef JournalOwner* owner = journal.groups[which].owners
-    cdef JournalOwner* following
     cdef int sync_code
     while owner != NULL:
-        following = owner.next_in_group[which]
         if code == 0 and owner.sync_with_group[which]:
             sync_code = journal.call.sync(owner.context)
             if sync_code:
                 code = sync_code
         journal.call.durable(owner.context, owner.end_offset[which] if code == 0 else -1)
-        pthread_mutex_lock(&journal.lock)
+        owner = owner.next_in_group[which]
+    return code
+
+
+cdef void note_owners_locked(Journal* journal, JournalOwner* owner, int which) noexcept nogil:
+    """Lock held: the owners of a written group have entries in the active file."""
+    while owner != NULL:
         owner.in_group[which] = 0
         file_note_owner(journal, owner)
-        pthread_mutex_unlock(&journal.lock)
+        owner = owner.next_in_group[which]
+
+
+cdef void release_owners(Journal* journal, JournalOwner* owner, int which) noexcept nogil:
+    """They stay linked, as nobody joins this group before the flusher makes it the current one."""
+    cdef JournalOwner* following
+    while owner != NULL:
+        following = owner.next_in_group[which]
         journal.call.release(owner.context)
         owner = following
-    return code
 
 
 cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept nogil:
     """Write what was sealed, tell its owners, and open the buffer for the next turn."""
     cdef JournalGroup* group = &journal.groups[which]
+    cdef JournalOwner* owners = group.owners
     cdef int64_t began = monotonic_ns()
     cdef int spins = 0
     cdef int code
@@ -310,6 +335,7 @@ cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept n
     pthread_mutex_lock(&journal.lock)
     if code and not journal.failed:
         journal.failed = code
+    note_owners_locked(journal, owners, which)
     group.used = JOURNAL_GROUP_HEADER_BYTES
     group.count = 0
     group.owners = NULL
@@ -318,28 +344,42 @@ cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept n
     journal.stalled = 0
     pthread_cond_broadcast(&journal.moved)
     pthread_mutex_unlock(&journal.lock)
+    release_owners(journal, owners, which)
     if stalled and journal.unstall != NULL:
         journal.unstall(journal.unstall_argument)
 
 
-cdef void sleep_until_due(Journal* journal) noexcept nogil:
-    """With the lock held: wait until the current group should be written, or the end is near."""
+cdef bint wait_until(Journal* journal, int64_t due) noexcept nogil:
+    """Lock held. False: the moment came and nobody woke this."""
     cdef timespec_t at
-    cdef int64_t due
+    at.tv_sec = due // 1000000000
+    at.tv_nsec = due % 1000000000
+    return pthread_cond_timedwait(&journal.wanted, &journal.lock, &at) == 0
+
+
+cdef void sleep_until_due(Journal* journal) noexcept nogil:
+    """With the lock held: wait until the current group should be written, or the end is near.
+
+    An empty group is looked at again after the time that entries may wait, so that the first of
+    them need not wake anybody; only then this sleeps until it is woken.
+    """
+    cdef int64_t due = monotonic_ns() + journal.interval_ns
     cdef JournalGroup* group
-    journal.sleeping = 1
+    journal.sleeping = SLEEPS
     while not journal.stopping:
         group = &journal.groups[journal.current]
         if group.count == 0:
             journal.demand = 0
-            pthread_cond_wait(&journal.wanted, &journal.lock)
+            if journal.sleeping == SLEEPS_FOR_GOOD:
+                pthread_cond_wait(&journal.wanted, &journal.lock)
+            elif not wait_until(journal, due):
+                journal.sleeping = SLEEPS_FOR_GOOD
             continue
         due = group.opened_ns + journal.interval_ns
         if journal.demand or monotonic_ns() >= due:
             break
-        at.tv_sec = due // 1000000000
-        at.tv_nsec = due % 1000000000
-        pthread_cond_timedwait(&journal.wanted, &journal.lock, &at)
+        journal.sleeping = SLEEPS
+        wait_until(journal, due)
     journal.sleeping = 0
 
 

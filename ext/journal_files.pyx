@@ -280,12 +280,15 @@ cdef int files_next(Journal* journal) noexcept nogil:
 
 
 cdef void files_hint(Journal* journal) noexcept nogil:
-    """Flusher, after a group: wake the checkpointer when a spare file should be made."""
-    if journal.active.position * 2 > journal.active.bytes_max and not journal.spare_hinted:
-        pthread_mutex_lock(&journal.lock)
-        journal.spare_hinted = 1
-        pthread_cond_signal(&journal.sealed)
-        pthread_mutex_unlock(&journal.lock)
+    """Flusher, after a group: wake the checkpointer, once a file, to make a spare one."""
+    if journal.active.position * 2 <= journal.active.bytes_max \
+            or journal.hinted == journal.active.sequence:
+        return
+    pthread_mutex_lock(&journal.lock)
+    journal.hinted = journal.active.sequence
+    journal.spare_hinted = 1
+    pthread_cond_signal(&journal.sealed)
+    pthread_mutex_unlock(&journal.lock)
 
 
 cdef void file_note_owner(Journal* journal, JournalOwner* owner) noexcept nogil:
@@ -347,13 +350,19 @@ cdef void remove_file(Journal* journal, uint32_t i) noexcept nogil:
     journal.files[i] = journal.files[journal.files_count]
 
 
-cdef void drop_spares(Journal* journal) noexcept nogil:
-    """Lock held: give back the disk space of files that nobody needed for a while."""
+cdef void drop_spares(Journal* journal, bint in_use) noexcept nogil:
+    """Lock held: give back the disk space of files that nobody needed for a while; while groups
+    are written one stays that was made for the second half of the active file."""
+    cdef bint keep = in_use and journal.active != NULL \
+        and journal.hinted == journal.active.sequence
     cdef uint32_t i = 0
+    if not in_use:
+        journal.hinted = 0
     while i < journal.files_count:
-        if journal.files[i].is_free:
+        if journal.files[i].is_free and not keep:
             remove_file(journal, i)
         else:
+            keep = keep and not journal.files[i].is_free
             i += 1
 
 
@@ -372,9 +381,11 @@ cdef bint wait_for_work(Journal* journal) noexcept nogil:
 cdef void* journal_checkpointer(void* argument) noexcept nogil:
     cdef Journal* journal = <Journal*>argument
     cdef JournalFile* file
+    cdef int64_t groups
     thread_name("kbroker-chkpt")
     pthread_mutex_lock(&journal.lock)
     while journal.stopping < 2:
+        groups = journal.groups_written
         file = oldest(journal, False)
         if file != NULL and file.is_sealed and not journal.failed:
             pthread_mutex_unlock(&journal.lock)
@@ -385,7 +396,7 @@ cdef void* journal_checkpointer(void* argument) noexcept nogil:
             if oldest(journal, True) == NULL and may_grow(journal):
                 grow(journal, True)
         elif not wait_for_work(journal) and journal.stopping < 2:
-            drop_spares(journal)
+            drop_spares(journal, journal.groups_written != groups)
     pthread_mutex_unlock(&journal.lock)
     return NULL
 

@@ -72,7 +72,7 @@ ctypedef struct Journal:
     int32_t current                     # the group that takes entries
     uint64_t admitted               # bytes reserved and not yet placed: there is room for them
     int32_t demand                      # somebody waits: write the current group now
-    int32_t sleeping
+    int32_t sleeping                # the flusher: 1 within the interval, 2 until it is woken
     int32_t stalled                     # somebody was refused since the last group
     int32_t stopping
     int32_t failed                      # errno of the write or sync that failed
@@ -81,7 +81,8 @@ ctypedef struct Journal:
     uint32_t files_count
     JournalFile* active             # the flusher's
     int32_t preparing                   # a file is being made
-    int32_t spare_hinted                # the active file is half full
+    int32_t spare_hinted                # the active file is half full: a spare one is wanted
+    uint64_t hinted                 # sequence of the file for which that was told
     pthread_t flusher
     pthread_t checkpointer
     int32_t running

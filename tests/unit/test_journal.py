@@ -6,6 +6,7 @@ import itertools
 import shutil
 import struct
 import time
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,62 @@ def test_without_demand_the_interval_bounds_the_wait(owner, open_journal):
     journal.append(owner, batch_at(0), 1, demand=False)
     wait_until(lambda: owner.durable == 1)
     assert time.monotonic() - began >= 0.02
+
+
+@pytest.mark.parametrize("demand", [False, True])
+@pytest.mark.parametrize("pause_ms", [0, 2, 5, 8, 30])
+def test_the_first_batch_after_a_pause_is_written_in_time(owner, open_journal, demand, pause_ms):
+    """Whether the flusher has just gone to sleep, or sleeps until it is woken."""
+    journal = open_journal(interval_ms=5)
+    for offset in range(20):
+        begun = time.monotonic()
+        journal.append(owner, batch_at(offset), offset + 1, demand=demand)
+        wait_until(lambda end=offset + 1: owner.durable == end)
+        assert time.monotonic() - begun < 5
+        until = time.monotonic() + pause_ms / 1000
+        wait_until(lambda until=until: time.monotonic() >= until)
+
+
+def test_a_group_of_many_owners_tells_each(owner, open_journal):
+    owners = [testing.TestOwner(TOPIC, partition) for partition in range(300)]
+    journal = open_journal(interval_ms=2)
+    for end in range(1, 6):
+        for one in owners:
+            journal.append(one, batch_at(end - 1), end, demand=end % 2 == 0)
+    wait_until(lambda: all(one.durable == 5 for one in owners))
+    journal.close(unlink_files=True)
+    assert not any(one.refs for one in owners)
+
+
+def test_the_checkpointer_is_woken_once_a_file(owner, open_journal):
+    """Not with every group of the second half of a file, while there is a spare one."""
+    journal = open_journal(group_bytes=64 * KIB, file_bytes=4096 * KIB, bytes_max=16384 * KIB)
+    offset = 0
+    while journal.files_count < 2:
+        journal.append(owner, batch_at(offset), offset + 1)
+        offset += 1
+        wait_until(lambda end=offset: owner.durable == end)
+    before = journal.groups_written
+    (checkpointer,) = [one for one in threads() if one[1] == "kbroker-chkpt"]
+    woken = switches(checkpointer[0])
+    while journal.groups_written < before + 200:
+        journal.append(owner, batch_at(offset), offset + 1)
+        offset += 1
+        wait_until(lambda end=offset: owner.durable == end)
+    assert journal.files_count == 2
+    assert switches(checkpointer[0]) - woken < 20
+
+
+def threads():
+    """(id, name) of this process's threads."""
+    tasks = Path("/proc/self/task").iterdir()
+    return [(task.name, (task / "comm").read_text().strip()) for task in tasks]
+
+
+def switches(thread):
+    """How often a thread has gone to sleep."""
+    status = Path(f"/proc/self/task/{thread}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def test_files_are_used_in_turn_and_freed_after_a_sync(tmp_path, owner, open_journal):
