@@ -7,7 +7,7 @@ import pytest
 from tests.clients.test_groups_kills import COMMITS, Scene, scene
 from tests.support.members.team import Team
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 __all__ = ["scene"]
 
@@ -45,7 +45,7 @@ def test_one_after_another(scene: Scene, kinds: list[str], commit: str) -> None:
         team.add(mortal[(turn + 3) % len(mortal)], commit=commit)
         team.check_commits()
         if turn % 2:
-            team.wait_shared(90)
+            team.wait_shared()
             team.check_commits()
     scene.finish()
 
