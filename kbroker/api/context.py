@@ -34,6 +34,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from kbroker.api.answer import RequestAnswer
 from kbroker.api.coordinators import GroupHost
+from kbroker.api.hosts import Hosts
 from kbroker.api.topic_names import CONSUMER_OFFSETS, has_collision_chars, unified
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
@@ -106,6 +107,7 @@ class Services:
         self.clock = clock
         self.endpoints = endpoints
         self.post = post
+        self.hosts = Hosts(post)
         self._group_host = GroupHost(self)
         self.groups = GroupCoordinator(self._group_host)
         self.producer_ids = range(0)

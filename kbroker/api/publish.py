@@ -8,11 +8,11 @@ out, its partition answers KAFKA_STORAGE_ERROR until the next start.
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Iterable
 from typing import Final
 
 from kbroker.api.context import Services
+from kbroker.api.hosts import Found
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
@@ -20,7 +20,6 @@ from kbroker.metadata.image import Topic
 from kbroker.storage.manager import PartitionSpec
 
 _LOG: Final = logging.getLogger("kbroker.api")
-_MAPPED: Final = socket.AI_V4MAPPED | socket.AI_ALL
 
 
 def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
@@ -130,23 +129,18 @@ def limit_disk(services: Services) -> None:
     services.disk_limits.free_min = services.config.integer("kbroker.disk.free.bytes.min")
 
 
-def limit_connections(services: Services) -> None:
-    """Give the data plane its limits of connections; a host without an address has none."""
+def limit_connections(services: Services, found: Found | None = None) -> None:
+    """Give the data plane its limits of connections; a host without an address has none, and one
+    whose address takes long gets it later."""
     config = services.config
-    overrides = []
     try:
         wanted = config.connection_overrides()
     except ConfigError as error:  # written by another version
         _LOG.error("%s", error)
         wanted = {}
-    for host, count in wanted.items():
-        try:
-            found = socket.getaddrinfo(host, None, socket.AF_INET6, flags=_MAPPED)
-        except (OSError, UnicodeError) as error:
-            _LOG.error("max.connections.per.ip.overrides: no address of %s: %s", host, error)
-            continue
-        hosts = {str(address[0]).partition("%")[0] for *_, address in found}
-        overrides += [(socket.inet_pton(socket.AF_INET6, one), count) for one in hosts]
+    if found is None or not wanted.keys() <= found.keys():
+        found = services.hosts.look_up(wanted, lambda late: limit_connections(services, late))
+    overrides = [(one, count) for host, count in wanted.items() for one in found.get(host, ())]
     services.data_plane.limit_connections(
         config.integer("max.connections"), config.integer("max.connections.per.ip"), overrides
     )

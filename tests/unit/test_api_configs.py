@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
 
 import pytest
 
 from kbroker.protocol import ApiKey
+from tests.support.waits import wait_for
 
 DESCRIBE, REPLACE, CHANGE = (
     ApiKey.DESCRIBE_CONFIGS,
@@ -270,6 +273,40 @@ def test_broker_settings_that_cannot_change_at_run_time_are_refused(
     control, name, key, value, code
 ):
     assert change(control, BROKER, name, (key, SET, value)) == code
+
+
+def test_names_that_nobody_answers_for_hold_up_nothing(control, monkeypatch):
+    """Addresses count at once, and so do names that are soon found; others when they are found."""
+    answered = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(host, *arguments, flags=0):
+        numeric = bool(flags & socket.AI_NUMERICHOST)
+        if host == "slow" and not numeric:
+            answered.wait(30)
+        elif host == "none" and not numeric:
+            raise socket.gaierror("nobody knows")
+        return look_up(host if numeric else "10.0.0.2", *arguments, flags=flags)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    one, two = (bytes(10) + b"\xff\xff\x0a\0\0" + bytes([last]) for last in (1, 2))
+
+    def limits(hosts):
+        value = ",".join(f"{host}:7" for host in hosts)
+        set_to = ("max.connections.per.ip.overrides", SET, value)
+        assert change(control, BROKER, "1", set_to) == 0
+        return control.data_plane.limits[2]
+
+    assert limits(["10.0.0.1"]) == [(one, 7)]
+    assert limits(["10.0.0.1", "quick", "none"]) == [(one, 7), (two, 7)]
+    control.run_posted()
+    assert control.data_plane.limits[2] == [(one, 7), (two, 7)]
+    assert limits(["10.0.0.1", "slow"]) == [(one, 7)]
+    assert limits(["slow", "10.0.0.1"]) == [(one, 7)]  # while that is still looked up
+    answered.set()
+    wait_for("an answer", lambda: control.posted, 10)
+    control.run_posted()
+    assert control.data_plane.limits[2] == [(two, 7), (one, 7)]
 
 
 def test_min_insync_replicas_of_the_cluster_cannot_be_removed(control):
