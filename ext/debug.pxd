@@ -23,6 +23,8 @@ cdef enum:
     OBJECT_LINK
     OBJECT_ANSWER
     OBJECT_TLS
+    OBJECT_CLIENT_MEMORY
+    OBJECT_CLIENT_COLUMNS
     OBJECT_KINDS
 
 cdef void count_object(int kind, int delta) noexcept nogil

@@ -18,6 +18,8 @@ KINDS = (
     "link",
     "answer",
     "tls connection",
+    "client memory",
+    "client columns",
 )
 assert len(KINDS) == OBJECT_KINDS, "every kind of object has its name"
 

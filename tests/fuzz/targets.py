@@ -5,7 +5,8 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 
-from kbroker.ext import compression, crc32c, records, wire
+from kbroker.ext import compression, crc32c, records, testing_client, wire
+from kbroker.ext.client_record import FetchedBatchError
 from tests.fuzz.engine import Target
 
 NOW = 1_700_000_000_000
@@ -100,6 +101,37 @@ def read_run(data: memoryview) -> None:
     assert sum(batch.length for batch in batches) <= len(data)
 
 
+def consumed_corpus() -> Sequence[bytes]:
+    """Transactions as well: the consumer's reader drops the aborted ones."""
+    written = [(NOW, b"k", b"v" * 20)] * 3
+    open_one = records.build(written, producer_id=5, producer_epoch=0, transactional=True)
+    end = records.build([(NOW, b"\0\0\0\0", b"")], base_offset=3, producer_id=5, control=True)
+    behind = records.build(written, base_offset=4, producer_id=5, transactional=True)
+    return [*batch_corpus(), open_one + end + behind, behind]
+
+
+def consumed_run(data: memoryview) -> None:
+    """By records and by columns: the same ones, or the same error."""
+    told = []
+    for way in ("records", "columns"):
+        rules = {"aborted": ((5, 0), (9, 1)), "read_committed": True, "limit": LIMIT}
+        answer = testing_client.Answer(data, 1, **rules)
+        try:
+            if way == "records":
+                found = answer.records()
+                told.append([(r.offset, r.timestamp, r.key, r.value) for r in found])
+            else:
+                columns = answer.columns()
+                parts = columns.offsets, columns.timestamps, columns.keys, columns.values
+                told.append(list(zip(*parts, strict=True)))
+                assert sum(map(len, columns.headers)) <= LIMIT
+        except FetchedBatchError as error:
+            told.append(str(error))
+        assert answer.position >= 1
+    # Headers are looked at when a record is asked for them, and at once for columns.
+    assert told[0] == told[1] or isinstance(told[1], str)
+
+
 # ---- codecs
 
 
@@ -141,6 +173,9 @@ TARGETS = {
     "validate": batch_target("what is accepted reads back whole", validate_run),
     "records": batch_target("records stay inside their batch", records_run),
     "batches": batch_target("batches stay inside the buffer", read_run),
+    "consumed": Target(
+        "records and columns of an answer agree", consumed_corpus, consumed_run, batch_seal
+    ),
     **{name: codec_target(name) for name in compression.NAMES[1:]},
 }
 CANARIES = {

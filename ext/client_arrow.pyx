@@ -1,0 +1,183 @@
+"""Columns through Arrow's C data interface (see client_arrow.pxd)."""
+from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+from kbroker.ext.client_column_store cimport Binary, Store, store_ref, store_unref
+
+cdef enum:
+    NULLABLE = 2
+
+cdef struct ArrowSchema:
+    const char* format
+    const char* name
+    const char* metadata
+    int64_t flags
+    int64_t n_children
+    ArrowSchema** children
+    ArrowSchema* dictionary
+    void (*release)(ArrowSchema*) noexcept nogil
+    void* private_data
+
+cdef struct ArrowArray:
+    int64_t length
+    int64_t null_count
+    int64_t offset
+    int64_t n_buffers
+    int64_t n_children
+    const void** buffers
+    ArrowArray** children
+    ArrowArray* dictionary
+    void (*release)(ArrowArray*) noexcept nogil
+    void* private_data
+
+# What an absent buffer of ends or data points to.
+cdef int64_t nothing = 0
+
+
+# ---- schema
+
+cdef void schema_release(ArrowSchema* schema) noexcept nogil:
+    cdef int64_t i
+    for i in range(schema.n_children):
+        if schema.children[i] != NULL:
+            if schema.children[i].release != NULL:
+                schema.children[i].release(schema.children[i])
+            free(schema.children[i])
+    if schema.dictionary != NULL:
+        if schema.dictionary.release != NULL:
+            schema.dictionary.release(schema.dictionary)
+        free(schema.dictionary)
+    free(schema.children)
+    schema.release = NULL
+
+
+cdef ArrowSchema* schema_new(
+    const char* format, const char* name, int64_t flags, int64_t children
+) except NULL:
+    cdef ArrowSchema* schema = <ArrowSchema*> calloc(1, sizeof(ArrowSchema))
+    if schema == NULL:
+        raise MemoryError
+    schema.format = format
+    schema.name = name
+    schema.flags = flags
+    schema.release = schema_release
+    if children:
+        schema.children = <ArrowSchema**> calloc(children, sizeof(void*))
+        if schema.children == NULL:
+            free(schema)
+            raise MemoryError
+        schema.n_children = children
+    return schema
+
+
+cdef void schema_capsule_free(object capsule) noexcept:
+    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema")
+    if schema.release != NULL:
+        schema.release(schema)
+    free(schema)
+
+
+cdef object store_schema():
+    cdef ArrowSchema* top = schema_new(b"+s", b"", 0, 7)
+    cdef object capsule = PyCapsule_New(top, b"arrow_schema", schema_capsule_free)
+    cdef ArrowSchema* entry
+    top.children[0] = schema_new(b"i", b"topic", 0, 0)
+    top.children[0].dictionary = schema_new(b"u", b"", 0, 0)
+    top.children[1] = schema_new(b"i", b"partition", 0, 0)
+    top.children[2] = schema_new(b"l", b"offset", 0, 0)
+    top.children[3] = schema_new(b"tsm:UTC", b"timestamp", 0, 0)
+    top.children[4] = schema_new(b"z", b"key", NULLABLE, 0)
+    top.children[5] = schema_new(b"z", b"value", NULLABLE, 0)
+    top.children[6] = schema_new(b"+l", b"headers", 0, 1)
+    entry = schema_new(b"+s", b"header", 0, 2)
+    top.children[6].children[0] = entry
+    entry.children[0] = schema_new(b"u", b"key", 0, 0)
+    entry.children[1] = schema_new(b"z", b"value", NULLABLE, 0)
+    return capsule
+
+
+# ---- array
+
+cdef void array_release(ArrowArray* array) noexcept nogil:
+    cdef int64_t i
+    for i in range(array.n_children):
+        if array.children[i] != NULL:
+            if array.children[i].release != NULL:
+                array.children[i].release(array.children[i])
+            free(array.children[i])
+    if array.dictionary != NULL:
+        if array.dictionary.release != NULL:
+            array.dictionary.release(array.dictionary)
+        free(array.dictionary)
+    free(array.children)
+    free(array.buffers)
+    store_unref(<Store*> array.private_data)
+    array.release = NULL
+
+
+cdef ArrowArray* array_new(
+    Store* store, int64_t length, int64_t buffers, int64_t children
+) except NULL:
+    cdef ArrowArray* array = <ArrowArray*> calloc(1, sizeof(ArrowArray))
+    if array == NULL:
+        raise MemoryError
+    array.length = length
+    array.release = array_release
+    array.private_data = store_ref(store)
+    array.buffers = <const void**> calloc(buffers, sizeof(void*))
+    array.n_buffers = buffers
+    if children:
+        array.children = <ArrowArray**> calloc(children, sizeof(void*))
+        array.n_children = children if array.children != NULL else 0
+    if array.buffers == NULL or array.n_children != children:
+        array_release(array)
+        free(array)
+        raise MemoryError
+    return array
+
+
+cdef ArrowArray* numbers_new(Store* store, const void* p) except NULL:
+    cdef ArrowArray* array = array_new(store, store.rows, 2, 0)
+    array.buffers[1] = p if p != NULL else <const void*> &nothing
+    return array
+
+
+cdef ArrowArray* binary_new(Store* store, const Binary* binary) except NULL:
+    cdef ArrowArray* array = array_new(store, binary.count, 3, 0)
+    array.null_count = binary.nulls
+    array.buffers[0] = binary.validity
+    array.buffers[1] = binary.ends if binary.ends != NULL else <const void*> &nothing
+    array.buffers[2] = binary.data if binary.data != NULL else <const void*> &nothing
+    return array
+
+
+cdef void array_capsule_free(object capsule) noexcept:
+    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array")
+    if array.release != NULL:
+        array.release(array)
+    free(array)
+
+
+cdef object store_array(Store* store):
+    cdef ArrowArray* top = array_new(store, store.rows, 1, 7)
+    cdef object capsule = PyCapsule_New(top, b"arrow_array", array_capsule_free)
+    cdef ArrowArray* entry
+    if store.header_ends == NULL:
+        store.header_ends = <int32_t*> calloc(store.rows + 1, sizeof(int32_t))
+        if store.header_ends == NULL:
+            raise MemoryError
+    top.children[0] = numbers_new(store, store.topics)
+    top.children[0].dictionary = binary_new(store, &store.names)
+    top.children[1] = numbers_new(store, store.partitions)
+    top.children[2] = numbers_new(store, store.offsets)
+    top.children[3] = numbers_new(store, store.timestamps)
+    top.children[4] = binary_new(store, &store.key)
+    top.children[5] = binary_new(store, &store.value)
+    top.children[6] = array_new(store, store.rows, 2, 1)
+    top.children[6].buffers[1] = store.header_ends
+    entry = array_new(store, store.header_key.count, 1, 2)
+    top.children[6].children[0] = entry
+    entry.children[0] = binary_new(store, &store.header_key)
+    entry.children[1] = binary_new(store, &store.header_value)
+    return capsule

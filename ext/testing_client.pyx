@@ -1,0 +1,79 @@
+"""The client's reading of Fetch answers on bytes of a test."""
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+
+from kbroker.ext.borrowed cimport Borrowed
+from kbroker.ext.client_column_store cimport STORE_FULL, Store, store_new, store_take
+from kbroker.ext.client_columns cimport columns_of
+from kbroker.ext.client_memory cimport Memory, memory_make, memory_unref
+from kbroker.ext.client_record cimport Source, open_next, records_take, source_of
+from kbroker.ext.client_stream cimport (
+    STREAM_RECORDS, Stream, StreamRules, stream_close, stream_open,
+)
+from kbroker.ext.endian cimport store_be64
+
+from kbroker.ext.client_record import FetchedBatchError
+
+
+cdef void release(Memory* memory) noexcept nogil:
+    with gil:
+        Py_DECREF(<object> memory.owner)
+
+
+cdef class Answer:
+    """A Stream over the very bytes of a test, which every record holds."""
+    cdef Stream stream
+    cdef Borrowed view
+
+    def __cinit__(
+        self, data: bytes | bytearray | memoryview, position: int = 0, *, aborted: tuple = (),
+        read_committed: bool = False, check_crcs: bool = True, limit: int = 1 << 20,
+    ):
+        cdef StreamRules rules
+        cdef Memory* memory
+        cdef uint8_t[1600] pairs
+        cdef int32_t i
+        rules.read_committed = read_committed
+        rules.check_crcs = check_crcs
+        rules.limit = limit
+        for i in range(<int32_t> len(aborted)):
+            store_be64(pairs + 16 * i, aborted[i][0])
+            store_be64(pairs + 16 * i + 8, aborted[i][1])
+        self.view = Borrowed(data)
+        memory = memory_make(self.view.p, self.view.n, <void*> self.view, release)
+        Py_INCREF(self.view)
+        if memory == NULL or not stream_open(
+            &self.stream, memory, self.view.p, self.view.p + self.view.n, position,
+            pairs, <int32_t> len(aborted), 16, &rules,
+        ):
+            raise MemoryError
+        memory_unref(memory)
+
+    def __dealloc__(self):
+        stream_close(&self.stream)
+
+    @property
+    def position(self) -> int:
+        return self.stream.position
+
+    def records(self, most: int = INT32_MAX) -> list:
+        cdef list out = []
+        cdef Source source
+        while len(out) < most and open_next(&self.stream, "topic", 3) == STREAM_RECORDS:
+            source = source_of(&self.stream, "topic", 3)
+            records_take(&self.stream, source, out, most - len(out))
+        return out
+
+    def columns(self, most: int = INT32_MAX):
+        cdef Store* store = store_new()
+        cdef int64_t rows = most
+        cdef int code
+        made = columns_of(store, ["topic"])
+        while store.rows < rows and open_next(&self.stream, "topic", 3) == STREAM_RECORDS:
+            with nogil:
+                code = store_take(store, &self.stream, 0, 3, rows)
+            if code < 0:
+                raise FetchedBatchError(code, "topic", 3, self.stream.info.base_offset)
+            if code == STORE_FULL:
+                break
+        return made
