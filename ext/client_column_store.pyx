@@ -208,6 +208,7 @@ cdef int store_take(
     Store* store, Stream* s, int32_t topic, int32_t partition, int64_t most
 ) noexcept nogil:
     cdef Record r
+    cdef const uint8_t* at
     cdef int64_t row = store.rows
     cdef int64_t bytes = s.cursor.end - s.cursor.p
     cdef int code = 1
@@ -221,12 +222,16 @@ cdef int store_take(
     if not store_reserve(store, min(min(most - row, s.cursor.left), bytes // 7 + 1), bytes):
         return BATCH_NO_MEMORY
     while row < most:
+        at = s.cursor.p
         code = stream_record(s, &r)
         if code != 1:
             break
         if unlikely(r.header_count > 0):
             code = take_headers(store, &r, row)
-            if code != 1:
+            if code != 1:               # to be met again
+                s.cursor.p = at
+                s.cursor.left += 1
+                s.position = r.offset
                 break
         store.offsets[row] = r.offset
         store.timestamps[row] = r.timestamp

@@ -1,8 +1,7 @@
 from typing import Any, final
 
 @final
-class Span:
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+class Span: ...
 
 @final
 class BinaryColumn:

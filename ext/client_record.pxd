@@ -5,7 +5,7 @@ and headers become Python objects when somebody asks. Records of one batch share
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kbroker.ext.client_memory cimport Memory
+from kbroker.ext.client_counted cimport Memory
 from kbroker.ext.client_stream cimport Stream
 from kbroker.ext.record cimport Record as RecordStruct
 

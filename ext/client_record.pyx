@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, uint8_t
 
 from kbroker.ext.batch cimport BATCH_NO_CODEC, RECORDS_OFFSET
-from kbroker.ext.client_memory cimport memory_ref, memory_unref
+from kbroker.ext.client_counted cimport memory_ref, memory_unref
 from kbroker.ext.client_stream cimport (
     STREAM_CUT, Stream, stream_batch, stream_message, stream_plain, stream_record,
 )

@@ -16,7 +16,7 @@ that stay.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kbroker.ext.batch cimport BatchInfo, RecordCursor
-from kbroker.ext.client_memory cimport Memory
+from kbroker.ext.client_counted cimport Memory
 from kbroker.ext.record cimport Record
 
 cdef enum:                          # beside the BATCH_* codes, which are below 0

@@ -9,7 +9,7 @@ from kbroker.ext.batch cimport (
     batch_parse, next_record, records_init,
 )
 from kbroker.ext.batch_build cimport batch_decompress
-from kbroker.ext.client_memory cimport memory_make, memory_ref, memory_unref
+from kbroker.ext.client_counted cimport memory_make, memory_ref, memory_unref
 from kbroker.ext.compression cimport CODEC_NONE, Buffer, buffer_free
 from kbroker.ext.endian cimport load_i16, load_i64
 from kbroker.ext.record cimport Record

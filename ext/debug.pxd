@@ -25,6 +25,7 @@ cdef enum:
     OBJECT_TLS
     OBJECT_CLIENT_MEMORY
     OBJECT_CLIENT_COLUMNS
+    OBJECT_FETCH_CHUNK
     OBJECT_KINDS
 
 cdef void count_object(int kind, int delta) noexcept nogil

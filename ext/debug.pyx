@@ -20,6 +20,7 @@ KINDS = (
     "tls connection",
     "client memory",
     "client columns",
+    "fetch chunk",
 )
 assert len(KINDS) == OBJECT_KINDS, "every kind of object has its name"
 

@@ -5,7 +5,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.client_column_store cimport STORE_FULL, Store, store_new, store_take
 from kbroker.ext.client_columns cimport columns_of
-from kbroker.ext.client_memory cimport Memory, memory_make, memory_unref
+from kbroker.ext.client_counted cimport Memory, memory_make, memory_unref
 from kbroker.ext.client_record cimport Source, open_next, records_take, source_of
 from kbroker.ext.client_stream cimport (
     STREAM_RECORDS, Stream, StreamRules, stream_close, stream_open,

@@ -57,6 +57,7 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.RENEW_DELEGATION_TOKEN: (2, 2),
     ApiKey.EXPIRE_DELEGATION_TOKEN: (2, 2),
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (2, 3),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (4, 4),
     ApiKey.DELETE_GROUPS: (2, 2),
     ApiKey.ELECT_LEADERS: (2, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (1, 1),

@@ -1,4 +1,4 @@
-"""Memory with a count of its users (see client_memory.pxd)."""
+"""Memory with a count of its users (see client_counted.pxd)."""
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 

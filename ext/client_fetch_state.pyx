@@ -1,0 +1,170 @@
+"""What a consumer fetches (see client_fetch_state.pxd)."""
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp
+
+from kbroker.ext.client_stream cimport stream_close
+from kbroker.ext.debug cimport OBJECT_FETCH_CHUNK, object_born, object_died
+from kbroker.ext.posix cimport (
+    close, pthread_cond_broadcast, pthread_cond_destroy, pthread_mutex_destroy,
+    pthread_mutex_init, write,
+)
+from kbroker.ext.sockets cimport cond_init_monotonic
+
+
+cdef Fetch* fetch_new(const FetchRules* rules) noexcept nogil:
+    cdef Fetch* f = <Fetch*> calloc(1, sizeof(Fetch))
+    if f != NULL:
+        f.rules = rules[0]
+        f.signal_fd = -1
+        pthread_mutex_init(&f.lock, NULL)
+        cond_init_monotonic(&f.arrived)
+    return f
+
+
+cdef void fetch_free(Fetch* f) noexcept nogil:
+    cdef int i
+    cdef Topic* topic
+    if f == NULL:
+        return
+    while f.topics != NULL:
+        topic = f.topics
+        while topic.parts != NULL:
+            part_remove(f, topic.parts)
+        f.topics = topic.next
+        free(topic)
+    while f.first != NULL:
+        chunk_remove(f, f.first)
+    for i in range(SESSIONS_MAX):
+        if f.sessions[i] != NULL:
+            free(f.sessions[i].memory)
+            free(f.sessions[i])
+    if f.signal_fd >= 0:
+        close(f.signal_fd)
+    pthread_mutex_destroy(&f.lock)
+    pthread_cond_destroy(&f.arrived)
+    free(f)
+
+
+cdef Topic* topic_find(Fetch* f, const uint8_t* name, int32_t n) noexcept nogil:
+    cdef Topic* topic = f.topics
+    while topic != NULL and (topic.name_n != n or memcmp(topic.name, name, n) != 0):
+        topic = topic.next
+    return topic
+
+
+cdef Part* part_add(Fetch* f, Topic* topic, int32_t partition) noexcept nogil:
+    cdef Part* part = <Part*> calloc(1, sizeof(Part))
+    if part == NULL:
+        return NULL
+    part.topic = topic
+    part.partition = partition
+    part.link = part.node = part.epoch = part.told_link = part.flight_link = -1
+    part.position_epoch = part.hint_node = part.hint_epoch = -1
+    part.offset = part.position = -1
+    part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
+    part.next = topic.parts
+    topic.parts = part
+    topic.parts_count += 1
+    f.parts_count += 1
+    return part
+
+
+cdef void part_remove(Fetch* f, Part* part) noexcept nogil:
+    cdef Part** at = &part.topic.parts
+    cdef Session* s = f.sessions[part.told_link % SESSIONS_MAX] if part.told_link >= 0 else NULL
+    if s != NULL and s.link == part.told_link:
+        s.renew = True
+    part_reset(f, part, -1, -1)
+    while at[0] != part:
+        at = &at[0].next
+    at[0] = part.next
+    part.topic.hint = NULL
+    part.topic.parts_count -= 1
+    f.parts_count -= 1
+    free(part)
+
+
+cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil:
+    cdef Chunk* chunk = f.first
+    cdef Chunk* next
+    part.generation += 1
+    part.offset = part.position = offset
+    part.position_epoch = epoch
+    part.faulted = False
+    part.validating = False
+    if part.attention > 0 or part.attention == ATTEND_POSITION:
+        part.attention = 0
+    while chunk != NULL:
+        next = chunk.next
+        if chunk.part == part:
+            chunk_remove(f, chunk)
+        chunk = next
+
+
+cdef void part_move(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil:
+    part.generation += 1
+    part.offset = offset
+    if part.queued == 0:
+        part.position = offset
+        part.position_epoch = epoch
+
+
+cdef void part_attend(
+    Fetch* f, Part* part, int32_t why, int32_t node, int32_t epoch
+) noexcept nogil:
+    part.attention = why
+    part.attended = False
+    part.hint_node = node
+    part.hint_epoch = epoch
+    f.attention = True
+    f.untold = True
+
+
+cdef bint part_fetchable(const Fetch* f, const Part* part) noexcept nogil:
+    """One of many gets its share of the queue; who has nothing queued may always ask."""
+    return (
+        part.offset >= 0 and part.link >= 0 and not part.paused and not part.stopped
+        and not part.validating and not part.faulted and part.attention == 0
+        and (part.queued == 0 or part.queued < f.rules.queue_bytes // f.parts_count)
+    )
+
+
+cdef void chunk_append(Fetch* f, Part* part, Chunk* chunk) noexcept nogil:
+    object_born(OBJECT_FETCH_CHUNK)
+    chunk.part = part
+    chunk.next = NULL
+    if f.last == NULL:
+        f.first = chunk
+    else:
+        f.last.next = chunk
+    f.last = chunk
+    part.queued += chunk.bytes
+    f.queued += chunk.bytes
+
+
+cdef void chunk_remove(Fetch* f, Chunk* chunk) noexcept nogil:
+    cdef Chunk* before = NULL
+    cdef Chunk* at = f.first
+    while at != chunk:
+        before = at
+        at = at.next
+    if before == NULL:
+        f.first = chunk.next
+    else:
+        before.next = chunk.next
+    if f.last == chunk:
+        f.last = before
+    f.queued -= chunk.bytes
+    chunk.part.queued -= chunk.bytes
+    stream_close(&chunk.stream)
+    free(chunk)
+    object_died(OBJECT_FETCH_CHUNK)
+
+
+cdef void fetch_signal(Fetch* f) noexcept nogil:
+    cdef uint64_t one = 1
+    pthread_cond_broadcast(&f.arrived)
+    if f.watched and f.signal_fd >= 0:
+        f.watched = False
+        write(f.signal_fd, &one, sizeof(one))
