@@ -83,6 +83,7 @@ cdef class Fetcher(LoopDriver):
         self.parts = {}
         self.names = []
         self.convert = convert
+        self.fetch.driver = &self.driver
         self.driver.self = self.fetch
         self.driver.drive = fetch_drive
         self.driver.link_down = fetch_link_down

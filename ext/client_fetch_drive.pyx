@@ -134,7 +134,7 @@ cdef int16_t version_for(Fetch* f, int32_t link) noexcept nogil:
                 high = FETCH_BY_NAME_HIGH
             part = part.next
         topic = topic.next
-    return link_version(f.loop, link, FETCH_KEY, FETCH_LOW, high)
+    return link_version(f.driver.loop, link, FETCH_KEY, FETCH_LOW, high)
 
 
 cdef int32_t mark_wanted(Fetch* f, int32_t link) noexcept nogil:
@@ -186,7 +186,7 @@ cdef bint make_request(Fetch* f, Session* s, int64_t now_ns) noexcept nogil:
     call.deadline_ns = now_ns + f.rules.request_timeout_ns
     call.done = answered
     writer_init(&w, s.memory, s.room)
-    link_put_header(f.loop, &w, call)
+    link_put_header(f.driver.loop, &w, call)
     end = put_fetch(f, s, w.p, w.end)
     if end == NULL:
         return False
@@ -219,7 +219,7 @@ cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
     mark_flying(f, s)
     s.in_flight = True
     f.requests += 1
-    if link_submit(f.loop, link, &s.call) != LINK_OK:
+    if link_submit(f.driver.loop, link, &s.call) != LINK_OK:
         session_end(f, s)
         session_landed(f, s)
         return now_ns + UNTOLD_NS
@@ -241,7 +241,7 @@ cdef int64_t fetch_drive(void* self, int64_t now_ns) noexcept nogil:
             part = part.next
         topic = topic.next
     if f.untold:
-        f.untold = loop_post_event(f.loop, EVENT_FETCH, -1, -1, 0, NULL) != 0
+        f.untold = loop_post_event(f.driver.loop, EVENT_FETCH, -1, -1, 0, NULL) != 0
         if f.untold:
             next_ns = min(next_ns, now_ns + UNTOLD_NS)
     pthread_mutex_unlock(&f.lock)
@@ -435,7 +435,7 @@ cdef void answered(Call* call, int code, const uint8_t* p, size_t n) noexcept no
         f.answers += 1
         f.latency_ns_sum += took_ns
         f.latency_ns_max = max(f.latency_ns_max, took_ns)
-        frame = keep_answer(f.loop)
+        frame = keep_answer(f.driver.loop)
         if frame != NULL:
             take_answer(f, s, frame)
         else:

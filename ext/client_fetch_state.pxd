@@ -12,7 +12,7 @@ has `attention`; the control thread collects these after an event.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kbroker.ext.client_counted cimport Memory
-from kbroker.ext.client_link cimport Call, Loop
+from kbroker.ext.client_link cimport Call, Driver
 from kbroker.ext.client_stream cimport Stream, StreamRules
 from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t
 from kbroker.ext.sockets cimport iovec_t
@@ -110,7 +110,7 @@ cdef struct FetchRules:
 cdef struct Fetch:
     pthread_mutex_t lock
     pthread_cond_t arrived
-    Loop* loop
+    Driver* driver                  # its loop is there once it was added to one
     FetchRules rules
     Topic* topics
     int32_t parts_count

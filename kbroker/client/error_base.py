@@ -159,6 +159,16 @@ class NoOffsetError(KafkaError):
     """A partition has no committed offset, and `auto.offset.reset` is none."""
 
 
+class WakeupError(KafkaError):
+    """wakeup() was called while the consumer waited, or before it waits next."""
+
+    retriable = True
+
+
+class ConcurrentUseError(KafkaError):
+    """A consumer was used by two threads at once; only wakeup() may be called from another."""
+
+
 class BrokerError(KafkaError):
     """An error code in an answer.
 

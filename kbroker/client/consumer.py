@@ -1,0 +1,440 @@
+"""Consumer: reads records of topics, alone or as a member of a group.
+
+Fetching, decoding and prefetching are kbroker.ext's and go on while the application works on what
+it was given. One thread at a time may use a consumer; `wakeup` may be called from any.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
+from kbroker.client.config import consumer_config
+from kbroker.client.consumer_assignment import Assignment
+from kbroker.client.consumer_control import Control
+from kbroker.client.consumer_queries import OffsetAndTimestamp, Queries
+from kbroker.client.deserializers import converter, deserializer_of
+from kbroker.client.errors import (
+    ClosedError,
+    ConcurrentUseError,
+    CorruptDataError,
+    ForkError,
+    KafkaError,
+    RequestTimeoutError,
+    WakeupError,
+)
+from kbroker.client.group import ClusterBrokers, Group, GroupMetadata, RebalanceListener
+from kbroker.client.offsets import EARLIEST, LATEST
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.ext.client_columns import Columns
+from kbroker.ext.client_fetch import Fetcher
+from kbroker.ext.client_loop import ClientLoop
+from kbroker.ext.client_record import FetchedBatchError, Record
+
+__all__ = ["Consumer"]
+
+_COLUMNS_ROWS_MAX = 1_000_000  # of one poll_batch() unless told
+_DECOMPRESSED_BYTES_MAX = 256 << 20  # of one batch: what no broker takes plain either
+_CLOSE_S = 30.0
+_numbers = itertools.count(1)
+_log = logging.getLogger("kbroker.client.consumer")
+
+
+class _Turn:
+    """One thread at a time; within it calls may nest (a listener that commits)."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._depth = 0
+        self.pid = os.getpid()
+        self.closed = False
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self.pid != os.getpid():
+            raise ForkError("this consumer was made before fork(); make a new one in the child")
+        if self._owner != me:
+            if not self._lock.acquire(blocking=False):
+                raise ConcurrentUseError(
+                    "the consumer is in use by another thread; only wakeup() may be called from it"
+                )
+            self._owner = me
+        if self.closed:
+            self._leave()
+            raise ClosedError("the consumer was closed")
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._depth == 0:
+            self._owner = 0
+            self._lock.release()
+
+
+def _shut(
+    pid: int, loop: ClientLoop, control: Control, fetcher: Fetcher, cluster: Cluster
+) -> None:
+    """The end of a consumer's machinery; also of one that was dropped or left to the exit."""
+    if pid != os.getpid():
+        return
+    cluster.close()
+    loop.close()
+    control.join(_CLOSE_S)
+    fetcher.clear()
+
+
+class Consumer:
+    """Reads records of a cluster.
+
+    Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
+    `Consumer(bootstrap_servers="localhost:9092", group_id="g")`. A context manager; iterating over
+    it gives records without an end.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self.config = settings = consumer_config(config, more)
+        convert = converter(
+            deserializer_of(settings.key_deserializer, "key.deserializer"),
+            deserializer_of(settings.value_deserializer, "value.deserializer"),
+        )
+        self._interceptors = tuple(settings.interceptor_classes)
+        self._cluster = Cluster.of(settings)
+        self._fetcher = Fetcher(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            partition_bytes=settings.max_partition_fetch_bytes,
+            queue_bytes=settings.queued_max_messages_kbytes << 10,
+            request_timeout_ms=max(settings.request_timeout_ms, settings.fetch_max_wait_ms + 1000),
+            backoff_ms=settings.retry_backoff_ms,
+            check_crcs=settings.check_crcs,
+            read_committed=settings.isolation_level == "read_committed",
+            rack=settings.client_rack,
+            decompressed_bytes_max=_DECOMPRESSED_BYTES_MAX,
+            convert=convert,
+        )
+        name = f"kbroker-consumer-{next(_numbers)}"
+        self._loop = ClientLoop(self._fetcher, client_id=settings.client_id, name=name)
+        self._control = Control(settings, self._cluster, self._fetcher, self._loop)
+        grouped = settings.group_id is not None
+        self._assignment = Assignment(self._fetcher, self._control, grouped=grouped)
+        self._group: Group | None = None
+        if grouped:
+            brokers = ClusterBrokers(self._cluster)
+            told = [i.on_commit for i in self._interceptors if hasattr(i, "on_commit")]
+            on_commit = (lambda offsets: [tell(offsets) for tell in told]) if told else None
+            self._group = Group(settings, brokers, self._assignment, on_commit=on_commit)
+        self._queries = Queries(self._cluster, settings, self._fetcher)
+        self._turn = _Turn()
+        self._woken = threading.Event()
+        self._paused: set[TopicPartition] = set()
+        self._loop.start()
+        self._control.start()
+        self._end = weakref.finalize(
+            self, _shut, os.getpid(), self._loop, self._control, self._fetcher, self._cluster
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- what to read
+
+    def subscribe(self, topics: Any, listener: RebalanceListener | None = None) -> None:
+        """Names, a compiled pattern, or a SubscriptionPattern; replaces what was before."""
+        with self._turn:
+            self._control.quiet = True
+            self._need_group("subscribe").subscribe(topics, listener)
+
+    def unsubscribe(self) -> None:
+        """Leaves the group, or gives up what was assigned."""
+        with self._turn:
+            if self._group is not None:
+                self._group.unsubscribe()
+            self._assign(())
+
+    def subscription(self) -> frozenset[str]:
+        """Topics subscribed to; with a pattern those that match."""
+        return self._group.subscription if self._group is not None else frozenset()
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Reads these, without the group deciding; replaces what was before."""
+        with self._turn:
+            if self.subscription():
+                raise KafkaError("assign() and subscribe() exclude each other; unsubscribe() first")
+            self._assign(partitions)
+
+    def _assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        self._assignment.assign_from_group([TopicPartition(*where) for where in partitions])
+        self._paused &= self._assignment.assigned()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What is read now."""
+        return self._assignment.assigned()
+
+    def pause(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Gives out nothing of them, and keeps what was fetched, until `resume`."""
+        self._set_paused(partitions, True)
+
+    def resume(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Goes on with them."""
+        self._set_paused(partitions, False)
+
+    def _set_paused(self, partitions: Iterable[tuple[str, int]], paused: bool) -> None:
+        with self._turn:
+            for where in partitions:
+                self._fetcher.pause(*where, paused)
+                change = self._paused.add if paused else self._paused.discard
+                change(TopicPartition(*where))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Those of the assignment that are paused."""
+        return frozenset(self._paused & self._assignment.assigned())
+
+    # ---- records
+
+    def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[Record]:
+        """Records that have come, at most max.poll.records or max_records; none within timeout_s:
+        an empty list. Raises what has to be known: CorruptDataError, DeserializationError,
+        NoOffsetError, WakeupError and what brokers refuse."""
+        most = max_records or self.config.max_poll_records
+        with self._turn:
+            if not self._await(timeout_s):
+                return []
+            records = self._take(most)
+            return self._intercepted(records) if self._interceptors else records
+
+    def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
+        """Records that have come, as columns: for numpy and Arrow, without an object a record.
+        Deserializers and interceptors are not asked."""
+        with self._turn:
+            self._await(timeout_s)
+            try:
+                return self._fetcher.columns(max_records or _COLUMNS_ROWS_MAX)
+            except FetchedBatchError as error:
+                raise CorruptDataError(str(error)) from error
+
+    def __iter__(self) -> Iterator[Record]:
+        """Records without an end. The position moves with each record that is given out."""
+        most = self.config.max_poll_records
+        while True:
+            if self._interceptors:
+                yield from self.poll(1.0)
+                continue
+            with self._turn:
+                ready = self._await(1.0)
+            if ready:
+                try:
+                    yield from self._fetcher.allow(most)
+                except FetchedBatchError as error:
+                    raise CorruptDataError(str(error)) from error
+
+    def _take(self, most: int) -> list[Record]:
+        try:
+            return self._fetcher.records(most)
+        except FetchedBatchError as error:
+            raise CorruptDataError(str(error)) from error
+
+    def _intercepted(self, records: list[Record]) -> list[Record]:
+        for one in self._interceptors:
+            if hasattr(one, "on_consume"):
+                try:
+                    records = one.on_consume(records)
+                except Exception:  # an onlooker must not take records away
+                    _log.exception("an interceptor's on_consume failed")
+        return records
+
+    def _await(self, timeout_s: float) -> bool:
+        """Does what is due, and waits until there are records (True) or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            due_s = self._work()
+            left_s = deadline - time.monotonic()
+            if self._fetcher.wait(min(max(left_s, 0.0), due_s)):
+                return True
+            if self._woken.is_set():
+                continue
+            if left_s <= 0:
+                return False
+
+    def _work(self) -> float:
+        """What is due before records are given out; seconds until more is."""
+        if self._woken.is_set():
+            self._woken.clear()
+            raise WakeupError("wakeup() was called")
+        error = self._control.take_error()
+        if error is not None:
+            raise error
+        if self._group is None:
+            return float("inf")
+        asking = self._assignment.asking
+        if asking:
+            asked, self._assignment.asking = frozenset(asking), set()
+            assignment = self._assignment
+            self._group.fetch_committed(asked, lambda told: assignment.begin_at(asked, told))
+        return self._group.poll()
+
+    def wakeup(self) -> None:
+        """Has the wait of another thread, or the next one, end with WakeupError."""
+        self._woken.set()
+        self._fetcher.wake()
+
+    # ---- positions
+
+    def seek(self, where: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
+        """The next record read is the one at this offset, or the first one behind it."""
+        told = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        with self._turn:
+            self._assignment.seek(TopicPartition(*where), told.offset, told.leader_epoch)
+
+    def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
+        """To the first offset there is; no partitions: all that are assigned."""
+        self._seek_by(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
+        """Behind the last record; no partitions: all that are assigned."""
+        self._seek_by(partitions, LATEST)
+
+    def seek_to_timestamp(
+        self, timestamp_ms: int, partitions: Iterable[tuple[str, int]] = ()
+    ) -> None:
+        """To the first record of this time or later, the end where there is none."""
+        if timestamp_ms < 0:
+            raise ValueError(f"timestamp {timestamp_ms}; times are ms since 1970")
+        self._seek_by(partitions, timestamp_ms)
+
+    def _seek_by(self, partitions: Iterable[tuple[str, int]], strategy: int) -> None:
+        with self._turn:
+            for where in list(partitions) or sorted(self._assignment.assigned()):
+                self._assignment.seek_by(TopicPartition(*where), strategy)
+
+    def position(self, where: tuple[str, int], timeout_s: float | None = None) -> int:
+        """The offset of the next record that is given out. Waits until it is known."""
+        limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
+        deadline = time.monotonic() + limit_s
+        with self._turn:
+            while True:
+                found = self._fetcher.state(*where)["position"]
+                if found >= 0:
+                    return found
+                self._control.moved.clear()
+                due_s = self._work()
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    text = f"no position of {where[0]}-{where[1]} within {limit_s:g} s"
+                    raise RequestTimeoutError(text)
+                self._control.moved.wait(min(left_s, due_s, 0.05))
+
+    def lag(self, where: tuple[str, int]) -> int | None:
+        """Records between position and end, as the last answer told it; None: not known yet."""
+        return self._queries.lag(where)
+
+    # ---- questions
+
+    def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        return self._queries.offsets(partitions, EARLIEST, timeout_s)
+
+    def end_offsets(
+        self, partitions: Iterable[tuple[str, int]], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that this consumer may read, of each."""
+        return self._queries.offsets(partitions, LATEST, timeout_s)
+
+    def offsets_for_times(
+        self, times_ms: Mapping[tuple[str, int], int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each partition at or after a time; None: there is none."""
+        return self._queries.for_times(times_ms, timeout_s)
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a topic, with leaders and replicas."""
+        return self._queries.partitions_for(topic)
+
+    def list_topics(self) -> dict[str, TopicInfo]:
+        """All topics that may be seen."""
+        return self._queries.topics()
+
+    # ---- the group
+
+    def _need_group(self, what: str) -> Group:
+        if self._group is None:
+            raise KafkaError(f"{what}() needs a group.id")
+        return self._group
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commits offsets, or the positions, and waits for the answer."""
+        limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
+        with self._turn:
+            self._need_group("commit").commit(offsets, limit_s)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: Any = None,
+    ) -> None:
+        """Commits without waiting; callback(offsets, error) is called in a later poll, in order."""
+        with self._turn:
+            self._need_group("commit_async").commit_async(offsets, callback)
+
+    def committed(
+        self, partitions: Collection[tuple[str, int]], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None: nothing."""
+        limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
+        wanted = [TopicPartition(*where) for where in partitions]
+        with self._turn:
+            return self._need_group("committed").committed(wanted, limit_s)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this member is now."""
+        return self._need_group("group_metadata").metadata()
+
+    def enforce_rebalance(self, reason: str = "") -> None:
+        """The next poll joins again (classic protocol)."""
+        with self._turn:
+            self._need_group("enforce_rebalance").enforce_rebalance(reason)
+
+    # ---- metrics, end
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the beginning, and what is queued."""
+        return self._queries.metrics()
+
+    def close(self, timeout_s: float = _CLOSE_S) -> None:
+        """Commits where that is automatic, leaves the group, ends threads and connections. A
+        second time does nothing."""
+        if self._turn.closed:
+            return
+        try:
+            with self._turn:
+                if self._group is not None:
+                    self._group.close(timeout_s)
+        finally:
+            self._turn.closed = True
+            self._end()

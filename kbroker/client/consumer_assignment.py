@@ -1,0 +1,115 @@
+"""What a consumer is assigned and where it stands in it: the user's side of the fetcher.
+
+`Assignment` is also what the consumer's group sees of it (kbroker.client.group.port.Host). It knows
+the group only as somebody to ask for committed offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from kbroker.client.consumer_control import Control
+from kbroker.client.errors import KafkaError
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.ext.client_fetch import POSITION, Fetcher
+
+__all__ = ["Assignment"]
+
+Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
+
+
+class Assignment:
+    """Partitions and positions. grouped: partitions begin at their committed offsets.
+
+    asking: partitions whose committed offset has to be asked for.
+    """
+
+    def __init__(self, fetcher: Fetcher, control: Control, *, grouped: bool) -> None:
+        self.asking: set[TopicPartition] = set()
+        self._fetcher = fetcher
+        self._control = control
+        self._grouped = grouped
+        self._owned: frozenset[TopicPartition] = frozenset()
+        self._stopped: set[TopicPartition] = set()
+
+    # what the group asks
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        """What the consumer owns now."""
+        return self._owned
+
+    def assign_from_group(self, partitions: Collection[TopicPartition]) -> None:
+        """The whole new assignment; partitions that stay keep position and records."""
+        wanted = frozenset(TopicPartition(*where) for where in partitions)
+        for where in self._owned - wanted:
+            self._control.forget(where)
+            self._control.strategies.pop(where, None)
+            self.asking.discard(where)
+            self._fetcher.remove(*where)
+        for where in sorted(wanted - self._owned):
+            if self._grouped:
+                self._control.held.add(where)
+                self.asking.add(where)
+            self._fetcher.add(*where)
+        for where in self._stopped & wanted:
+            self._fetcher.stop(*where, False)
+        self._stopped.clear()
+        self._owned = wanted
+
+    def stop_fetching(self, partitions: Collection[TopicPartition]) -> None:
+        """They are about to be revoked: nothing of them is given out any more."""
+        for where in self._owned.intersection(partitions):
+            self._fetcher.stop(*where, True)
+            self._stopped.add(where)
+
+    def delivered(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Behind the last record given out, of each partition with a position."""
+        found = {}
+        for where in self._owned:
+            state = self._fetcher.state(*where)
+            if state["position"] >= 0:
+                epoch = state["position_epoch"]
+                found[where] = OffsetAndMetadata(state["position"], leader_epoch=epoch)
+        return found
+
+    def wake(self) -> None:
+        """Ends a wait in poll; any thread."""
+        self._fetcher.wake()
+
+    # committed offsets
+
+    def begin_at(self, asked: Iterable[TopicPartition], told: Committed | KafkaError) -> None:
+        """The group's answer for partitions in `asking`; an error has them asked for again."""
+        for where in asked:
+            if where not in self._control.held:
+                continue
+            if isinstance(told, KafkaError):
+                self.asking.add(where)
+                continue
+            found = told.get(where)
+            self._control.held.discard(where)
+            if found is not None:
+                self._fetcher.seek(*where, found.offset, found.leader_epoch)
+            else:
+                self._fetcher.attend(*where, POSITION)
+
+    # positions
+
+    def seek(self, where: TopicPartition, offset: int, epoch: int) -> None:
+        """Raises KeyError for what is not assigned, and ValueError for an offset below 0."""
+        if offset < 0:
+            raise ValueError(f"offset {offset} of {where}; offsets begin at 0")
+        self._fetcher.seek(*where, offset, epoch)
+        self._leave(where)
+
+    def seek_by(self, where: TopicPartition, strategy: int) -> None:
+        """EARLIEST, LATEST or a time in ms; found out when it is next needed."""
+        self._fetcher.state(*where)  # KeyError where it is not assigned
+        self._leave(where)
+        self._control.strategies[where] = strategy
+        self._fetcher.seek(*where, -1)
+
+    def _leave(self, where: TopicPartition) -> None:
+        self._control.forget(where)
+        self._control.strategies.pop(where, None)
+        self.asking.discard(where)

@@ -1,0 +1,377 @@
+"""The consumer's control thread: where each partition is read from, and from which offset on.
+
+The loop asks brokers and takes their answers (kbroker.ext.client_fetch_drive); whatever it cannot
+settle by itself waits as `Fetcher.attention`: no leader, no position, an error code. This thread
+asks the cluster and tells the fetcher. What the user has to know is kept as an error that the next
+poll raises; the partition is tried again meanwhile, so that it heals without another consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from typing import NamedTuple
+
+from kbroker.client.cluster import Cluster
+from kbroker.client.config import ConsumerConfig
+from kbroker.client.errors import (
+    BrokerError,
+    ClosedError,
+    ConnectError,
+    CorruptDataError,
+    KafkaError,
+    NoOffsetError,
+    RequestTimeoutError,
+)
+from kbroker.client.metadata import Leader, PartitionInfo
+from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
+from kbroker.client.offsets_for_epoch import end_of_epoch
+from kbroker.client.partitions import TopicPartition
+from kbroker.errors import ErrorCode
+from kbroker.ext.client_fetch import CORRUPT, LEADER, POSITION, REPLICA, Fetcher
+from kbroker.ext.client_loop import ClientLoop
+
+__all__ = ["Control", "duration_ms"]
+
+_CLOSED, _LINK_DOWN = 0, 1  # kinds of events
+_TURN_S = 1.0  # at least so often metadata and links are looked at
+_ATTEMPT_S = 5.0  # so long one partition may keep the others waiting
+_MOVED = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+})  # fmt: skip
+
+_log = logging.getLogger("kbroker.client.consumer")
+
+
+class _Told(NamedTuple):
+    """As Fetcher.attention tells it."""
+
+    topic: str
+    partition: int
+    why: int
+    generation: int
+    node: int
+    epoch: int
+    offset: int
+    link: int
+
+    @property
+    def where(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+def duration_ms(text: str) -> int:
+    """Of `by_duration:PnDTnHnMn.nS`, which the configuration has checked."""
+    found = re.fullmatch(
+        r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?", text
+    )
+    assert found is not None
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+class Control:
+    """See above. strategies: where a partition begins, a time in ms or EARLIEST, LATEST, set by
+    seeks; held: partitions whose committed offset is being asked for."""
+
+    def __init__(
+        self, config: ConsumerConfig, cluster: Cluster, fetcher: Fetcher, loop: ClientLoop
+    ) -> None:
+        self.strategies: dict[TopicPartition, int] = {}
+        self.held: set[TopicPartition] = set()
+        self.quiet = False  # a group assigns: topics may come and go
+        self.moved = threading.Event()
+        self._config = config
+        self._cluster = cluster
+        self._fetcher = fetcher
+        self._loop = loop
+        self._errors: dict[TopicPartition, KafkaError] = {}
+        self._links: dict[int, int] = {}  # node: link
+        self._renew_s: dict[int, float] = {}  # link: monotonic time
+        self._failures: dict[TopicPartition, int] = {}
+        self._due: dict[TopicPartition, tuple[float, _Told]] = {}
+        self._refreshed_s = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name=loop.name, daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread; it ends with the loop."""
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        """After the loop was closed."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def take_error(self) -> KafkaError | None:
+        """What the user has to know, once."""
+        if not self._errors:
+            return None
+        where = next(iter(self._errors))
+        return self._errors.pop(where)
+
+    def forget(self, where: TopicPartition) -> None:
+        """It is not assigned any more, or read from elsewhere."""
+        self._errors.pop(where, None)
+        self._due.pop(where, None)
+        self._failures.pop(where, None)
+        self.held.discard(where)
+
+    # the thread
+
+    def _run(self) -> None:
+        while True:
+            due = min((at for at, _ in list(self._due.values())), default=float("inf"))
+            wait_s = min(max(due - time.monotonic(), 0.0), _TURN_S)
+            for kind, link, _, _, _ in self._loop.events(wait_s):
+                if kind == _CLOSED:
+                    return
+                if kind == _LINK_DOWN:
+                    self._lost(link)
+            try:
+                self._turn()
+            except ClosedError:
+                return
+            except Exception:  # a fault of ours must not end the thread: partitions would hang
+                _log.exception("the consumer's control thread met an error")
+
+    def _turn(self) -> None:
+        for told in self._fetcher.attention():
+            self._attempt(_Told(*told))
+        now = time.monotonic()
+        for where, (at, told) in list(self._due.items()):
+            if at <= now and self._due.pop(where, None) is not None:
+                self._attempt(told)
+        self._renew(now)
+        if now - self._refreshed_s > self._cluster.settings.metadata_max_age_s:
+            self._refreshed_s = now
+            self._look_for_leaders()
+
+    def _attempt(self, told: _Told) -> None:
+        """Settles it, or has it tried again."""
+        try:
+            self._cluster.retry(lambda: self._settle(told), _ATTEMPT_S)
+        except ClosedError:
+            raise
+        except KafkaError as error:
+            if not error.retriable or (
+                error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.quiet
+            ):
+                self._fail(told.where, error)
+            else:
+                _log.info("%s: %s", told.where, error)
+            if error.stale_metadata:
+                self._cluster.forget(told.topic)
+            self._again(told)
+        else:
+            self.moved.set()
+
+    def _again(self, told: _Told) -> None:
+        failures = self._failures[told.where] = self._failures.get(told.where, 0) + 1
+        self._due[told.where] = (time.monotonic() + self._cluster.pause_s(failures), told)
+
+    def _fail(self, where: TopicPartition, error: KafkaError) -> None:
+        self._errors[where] = error
+        self._fetcher.wake()
+
+    def _settle(self, told: _Told) -> None:
+        if told.why == POSITION:
+            self._position(told)
+        elif told.why == LEADER:
+            self._lead(told)
+        elif told.why == REPLICA:
+            self._follow(told)
+        elif told.why == CORRUPT:
+            self._fail(told.where, self._corrupt(told))
+            self._loop.drop_link(told.link)
+            self._lost(told.link)
+            self._again(told._replace(why=LEADER))
+        elif told.why == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(told)
+        elif told.why in _MOVED:
+            self._has_moved(told)
+        else:
+            error = BrokerError(told.why, f"{told.topic}-{told.partition}")
+            if error.retriable or told.why == ErrorCode.UNKNOWN_SERVER_ERROR:
+                _log.warning("%s", error)
+            else:
+                self._fail(told.where, error)
+            self._again(told._replace(why=LEADER))
+
+    def _corrupt(self, told: _Told) -> KafkaError:
+        node = next((node for node, link in self._links.items() if link == told.link), -1)
+        return CorruptDataError(
+            f"broker {node} answered a fetch of {told.topic} with what is no Fetch answer"
+        )
+
+    # leaders and links
+
+    def _partition(self, told: _Told) -> PartitionInfo:
+        create = self._config.allow_auto_create_topics
+        info = self._cluster.topic(told.topic, create=create)
+        for part in info.partitions:
+            if part.index == told.partition:
+                if part.leader < 0:
+                    code = part.error_code or ErrorCode.LEADER_NOT_AVAILABLE
+                    raise BrokerError(code, str(told.where))
+                return part
+        raise BrokerError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            str(told.where),
+            f"the topic has {len(info.partitions)} partitions",
+        )
+
+    def _lead(self, told: _Told) -> None:
+        part = self._partition(told)
+        self._give(told, part, part.leader)
+
+    def _give(self, told: _Told, part: PartitionInfo, node: int) -> None:
+        """Reads it from a node, once its epoch is known to end behind the position."""
+        link = self._link(node)
+        state = self._state(told.where)
+        if state is None:
+            return
+        known = 0 <= state["position_epoch"] < part.leader_epoch
+        if known and state["position"] >= 0 and part.leader_epoch > state["leader_epoch"]:
+            self._validate(told, part, state["position"], state["position_epoch"])
+        topic_id = self._cluster.topic(told.topic).topic_id
+        self._failures.pop(told.where, None)
+        self._fetcher.lead(
+            told.topic,
+            told.partition,
+            link,
+            node,
+            part.leader_epoch,
+            topic_id.bytes if topic_id.int else None,
+        )
+
+    def _state(self, where: TopicPartition) -> dict[str, int] | None:
+        try:
+            return self._fetcher.state(*where)
+        except KeyError:
+            return None
+
+    def _validate(self, told: _Told, part: PartitionInfo, position: int, epoch: int) -> None:
+        """KIP-320: a new leader may lack what was read; then the log was truncated."""
+        end = end_of_epoch(self._cluster, told.where, part, epoch)
+        if end is None or end >= position:
+            return
+        text = f"{told.where}: the log was truncated to {end}, behind position {position}"
+        if self._config.auto_offset_reset == "none":
+            self._fail(told.where, NoOffsetError(text))
+        _log.warning("%s", text)
+        self._fetcher.move(told.topic, told.partition, told.generation, end, epoch)
+
+    def _link(self, node: int) -> int:
+        found = self._links.get(node)
+        if found is None:
+            connection = self._cluster.open(node)
+            found = self._links[node] = connection.hand_over(self._loop)
+            self._renew_s[found] = connection.renew_at
+        return found
+
+    def _lost(self, link: int) -> None:
+        self._renew_s.pop(link, None)
+        self._links = {node: at for node, at in self._links.items() if at != link}
+
+    def _renew(self, now: float) -> None:
+        """Links whose SASL session nears its end are replaced: dropped, and opened when needed."""
+        for link, at in list(self._renew_s.items()):
+            if now >= at:
+                self._lost(link)
+                self._loop.drop_link(link)
+
+    def _follow(self, told: _Told) -> None:
+        """The leader names a replica that is nearer (KIP-392)."""
+        part = self._partition(told)
+        if told.node not in part.replicas or told.node in part.offline:
+            raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE, str(told.where))
+        try:
+            self._give(told, part, told.node)
+        except (ConnectError, RequestTimeoutError) as error:
+            _log.info("%s: no way to the nearer replica: %s", told.where, error)
+            self._again(told._replace(why=LEADER))
+
+    def _has_moved(self, told: _Told) -> None:
+        """The node does not lead it; the answer may tell who does (KIP-951)."""
+        known = self._cluster.metadata.partition(told.topic, told.partition)
+        if known is not None and told.node >= 0 and told.epoch > known.leader_epoch:
+            self._cluster.learn_leaders(
+                [Leader(told.topic, told.partition, told.node, told.epoch)]
+            )
+            if told.node in self._cluster.nodes:
+                self._lead(told)
+                return
+        self._cluster.forget(told.topic)
+        self._again(told._replace(why=LEADER))
+
+    def _look_for_leaders(self) -> None:
+        """Metadata have grown old: leaders may have moved, and a nearer replica be gone."""
+        for topic, partition in self._fetcher.assigned():
+            self._cluster.forget(topic)
+            where = TopicPartition(topic, partition)
+            state = self._state(where)
+            told = _Told(topic, partition, LEADER, -1, -1, -1, -1, -1)
+            part = self._partition(told)
+            if state is not None and state["leader"] != part.leader:
+                self._fetcher.attend(topic, partition, LEADER)
+
+    # positions
+
+    def _position(self, told: _Told) -> None:
+        where = told.where
+        if where in self.held:
+            return
+        wanted = self.strategies.get(where)
+        if wanted is None:
+            wanted = self._reset_to(where, "has no position and no committed offset")
+        if wanted is not None:
+            self._move_to(told, wanted)
+
+    def _reset_to(self, where: TopicPartition, what: str) -> int | None:
+        """By auto.offset.reset; None: the user was told."""
+        policy = self._config.auto_offset_reset
+        if policy == "none":
+            text = f"{where} {what}, and auto.offset.reset is none; seek, or set a policy"
+            self._fail(where, NoOffsetError(text))
+            return None
+        if policy.startswith("by_duration:"):
+            return max(0, int(time.time() * 1000) - duration_ms(policy))
+        return EARLIEST if policy == "earliest" else LATEST
+
+    def _move_to(self, told: _Told, timestamp: int) -> None:
+        committed = self._config.isolation_level == "read_committed"
+        found = list_offsets(self._cluster, {told.where: timestamp}, read_committed=committed)
+        offset = found[told.where].offset
+        if offset < 0:  # nothing is as late as that
+            found = list_offsets(self._cluster, {told.where: LATEST}, read_committed=committed)
+            offset = found[told.where].offset
+        self._failures.pop(told.where, None)
+        if self._fetcher.move(told.topic, told.partition, told.generation, offset):
+            self.strategies.pop(told.where, None)
+            _log.debug("%s is read from offset %d on", told.where, offset)
+
+    def _out_of_range(self, told: _Told) -> None:
+        part = self._partition(told)
+        state = self._state(told.where)
+        if state is None:
+            return
+        if state["leader"] != part.leader:  # a replica that lags; the leader knows
+            self._give(told, part, part.leader)
+            return
+        wanted = self._reset_to(told.where, f"has no offset {told.offset}")
+        if wanted is not None:
+            _log.info("%s has no offset %d, begins anew", told.where, told.offset)
+            self._move_to(told, wanted)
+
+

@@ -1,0 +1,92 @@
+"""What a consumer can be asked about offsets, topics and itself, beside reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
+from kbroker.client.config import ConsumerConfig
+from kbroker.client.offsets import FoundOffset, list_offsets
+from kbroker.client.partitions import TopicPartition
+from kbroker.ext.client_fetch import Fetcher
+
+__all__ = ["OffsetAndTimestamp", "Queries"]
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record found by its time, in ms."""
+
+    offset: int
+    timestamp: int
+
+
+class Queries:
+    """Blocking calls on the calling thread's own connections, and counters."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, fetcher: Fetcher) -> None:
+        self._cluster = cluster
+        self._committed = config.isolation_level == "read_committed"
+        self._fetcher = fetcher
+
+    def _list(
+        self, wanted: Mapping[tuple[str, int], int], timeout_s: float | None
+    ) -> dict[tuple[str, int], FoundOffset]:
+        return self._cluster.retry(
+            lambda: list_offsets(self._cluster, wanted, read_committed=self._committed), timeout_s
+        )
+
+    def offsets(
+        self, partitions: Iterable[tuple[str, int]], timestamp: int, timeout_s: float | None
+    ) -> dict[TopicPartition, int]:
+        """EARLIEST or LATEST of each."""
+        found = self._list(dict.fromkeys(partitions, timestamp), timeout_s)
+        return {TopicPartition(*where): told.offset for where, told in found.items()}
+
+    def for_times(
+        self, times_ms: Mapping[tuple[str, int], int], timeout_s: float | None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at or after a time."""
+        for (topic, index), time_ms in times_ms.items():
+            if time_ms < 0:
+                raise ValueError(f"time {time_ms} of {topic}-{index}; times are ms since 1970")
+        wanted = {(topic, index): time_ms for (topic, index), time_ms in times_ms.items()}
+        return {
+            TopicPartition(*where): (
+                OffsetAndTimestamp(told.offset, told.timestamp_ms) if told.offset >= 0 else None
+            )
+            for where, told in self._list(wanted, timeout_s).items()
+        }
+
+    def lag(self, where: tuple[str, int]) -> int | None:
+        """As the last answer of the broker tells it."""
+        state = self._fetcher.state(*where)
+        end = state["last_stable_offset" if self._committed else "high_watermark"]
+        if end < 0 or state["position"] < 0:
+            return None
+        return max(0, end - state["position"])
+
+    def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """From what is known, or from a broker."""
+        return self._cluster.topic(topic).partitions
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """All of them."""
+        return {info.name: info for info in self._cluster.topics()}
+
+    def metrics(self) -> dict[str, float]:
+        """Names as Kafka's consumer has them, with underscores."""
+        stats = self._fetcher.stats()
+        answers = stats["answers"] or 1
+        lags = [self.lag(where) for where in self._fetcher.assigned()]
+        return {
+            "records_consumed_total": stats["records"],
+            "bytes_consumed_total": stats["fetched_bytes"],
+            "fetch_total": stats["answers"],
+            "fetch_latency_avg_ms": stats["latency_ns_sum"] / answers / 1e6,
+            "fetch_latency_max_ms": stats["latency_ns_max"] / 1e6,
+            "fetch_throttle_time_ms": stats["throttle_ms"],
+            "records_lag_max": max((lag for lag in lags if lag is not None), default=0),
+            "queued_bytes": stats["queued_bytes"],
+            "assigned_partitions": len(lags),
+        }
