@@ -9,7 +9,7 @@ from kbroker.ext.client_counted cimport Memory, memory_make, memory_unref
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_REPLICA, FETCH_BY_NAME_HIGH, FETCH_HIGH, FETCH_KEY,
     FETCH_LOW, SESSIONS_MAX, TOPIC_ID_BYTES, Chunk, Fetch, Part, Session, Topic, chunk_append,
-    fetch_signal, part_attend, part_fetchable, topic_find,
+    fetch_signal, part_attend, part_full, part_readable, topic_find,
 )
 from kbroker.ext.client_fetch_wire cimport (
     FetchHead, FetchPart, fetch_body_bytes, get_head, get_part, get_topic, put_fetch,
@@ -138,13 +138,17 @@ cdef int16_t version_for(Fetch* f, int32_t link) noexcept nogil:
 
 
 cdef int32_t mark_wanted(Fetch* f, int32_t link) noexcept nogil:
+    """How many; none while one of them is full. A request without it would wait for the others'
+    records, up to fetch.max.wait.ms, and leave the full one empty meanwhile (KAFKA-17182)."""
     cdef Topic* topic = f.topics
     cdef Part* part
     cdef int32_t wanted = 0
     while topic != NULL:
         part = topic.parts
         while part != NULL:
-            part.wanted = part.link == link and part_fetchable(f, part)
+            part.wanted = part.link == link and part_readable(part)
+            if part.wanted and part_full(f, part):
+                return 0
             wanted += part.wanted
             part = part.next
         topic = topic.next
@@ -201,8 +205,9 @@ cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
     cdef int16_t version
     if s == NULL:
         return now_ns + UNTOLD_NS
-    if s.in_flight or s.gone:
+    if s.in_flight or s.gone or s.looked == f.turn:
         return INT64_MAX
+    s.looked = f.turn
     if s.not_before_ns > now_ns:
         return s.not_before_ns
     if mark_wanted(f, link) == 0:
@@ -232,11 +237,12 @@ cdef int64_t fetch_drive(void* self, int64_t now_ns) noexcept nogil:
     cdef Part* part
     cdef int64_t next_ns = INT64_MAX
     pthread_mutex_lock(&f.lock)
+    f.turn += 1
     topic = f.topics
-    while topic != NULL and f.queued < f.rules.queue_bytes:
+    while topic != NULL and not f.corked and f.queued < f.rules.queue_bytes:
         part = topic.parts
         while part != NULL:
-            if part.flight_link < 0 and part_fetchable(f, part):
+            if part.flight_link < 0 and part_readable(part):
                 next_ns = min(next_ns, ask(f, part.link, now_ns))
             part = part.next
         topic = topic.next

@@ -86,6 +86,7 @@ cdef struct Session:
     int32_t session_id
     int32_t epoch
     int64_t not_before_ns
+    int64_t looked                  # the turn in which it was looked at
     uint8_t* memory
     int64_t room
 
@@ -121,9 +122,11 @@ cdef struct Fetch:
     bint attention                  # of some part; told by an event unless `untold`
     bint untold
     bint closed
+    bint corked                     # nothing is asked for
     int32_t signal_fd               # eventfd for asyncio, or -1
     bint watched                    # write to it when something arrives
     Session* sessions[SESSIONS_MAX]     # by link % SESSIONS_MAX
+    int64_t turn
     # metrics
     int64_t requests
     int64_t answers
@@ -141,7 +144,8 @@ cdef void part_remove(Fetch* f, Part* part) noexcept nogil
 # What is queued of it goes; what is in flight counts no more.
 cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
 cdef void part_attend(Fetch* f, Part* part, int32_t why, int32_t node, int32_t epoch) noexcept nogil
-cdef bint part_fetchable(const Fetch* f, const Part* part) noexcept nogil
+cdef bint part_readable(const Part* part) noexcept nogil
+cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil
 # By the control thread: goes on elsewhere, while what is queued stays.
 cdef void part_move(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
 cdef void chunk_append(Fetch* f, Part* part, Chunk* chunk) noexcept nogil

@@ -121,13 +121,16 @@ cdef void part_attend(
     f.untold = True
 
 
-cdef bint part_fetchable(const Fetch* f, const Part* part) noexcept nogil:
-    """One of many gets its share of the queue; who has nothing queued may always ask."""
+cdef bint part_readable(const Part* part) noexcept nogil:
     return (
         part.offset >= 0 and part.link >= 0 and not part.paused and not part.stopped
         and not part.validating and not part.faulted and part.attention == 0
-        and (part.queued == 0 or part.queued < f.rules.queue_bytes // f.parts_count)
     )
+
+
+cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil:
+    """One of many gets its share of the queue; who has nothing queued may always ask."""
+    return part.queued > 0 and part.queued >= f.rules.queue_bytes // f.parts_count
 
 
 cdef void chunk_append(Fetch* f, Part* part, Chunk* chunk) noexcept nogil:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -95,6 +95,16 @@ def _shut(
     fetcher.clear()
 
 
+def _teller(told: list[Any]) -> Callable[[Any], None] | None:
+    """Tells each of what was committed; None: nobody wants to know."""
+
+    def tell(offsets: Any) -> None:
+        for one in told:
+            one(offsets)
+
+    return tell if told else None
+
+
 class Consumer:
     """Reads records of a cluster.
 
@@ -133,9 +143,8 @@ class Consumer:
         self._group: Group | None = None
         if grouped:
             brokers = ClusterBrokers(self._cluster)
-            told = [i.on_commit for i in self._interceptors if hasattr(i, "on_commit")]
-            on_commit = (lambda offsets: [tell(offsets) for tell in told]) if told else None
-            self._group = Group(settings, brokers, self._assignment, on_commit=on_commit)
+            told = [one.on_commit for one in self._interceptors if hasattr(one, "on_commit")]
+            self._group = Group(settings, brokers, self._assignment, on_commit=_teller(told))
         self._queries = Queries(self._cluster, settings, self._fetcher)
         self._turn = _Turn()
         self._woken = threading.Event()

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from kbroker.client.consumer_control import Control
 from kbroker.client.errors import KafkaError
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
-from kbroker.ext.client_fetch import POSITION, Fetcher
+from kbroker.ext.client_fetch import Fetcher
+from kbroker.ext.client_fetch_parts import POSITION
 
 __all__ = ["Assignment"]
 
@@ -80,9 +81,8 @@ class Assignment:
 
     def begin_at(self, asked: Iterable[TopicPartition], told: Committed | KafkaError) -> None:
         """The group's answer for partitions in `asking`; an error has them asked for again."""
-        for where in asked:
-            if where not in self._control.held:
-                continue
+        self._fetcher.cork(True)
+        for where in self._control.held.intersection(asked):
             if isinstance(told, KafkaError):
                 self.asking.add(where)
                 continue
@@ -92,6 +92,7 @@ class Assignment:
                 self._fetcher.seek(*where, found.offset, found.leader_epoch)
             else:
                 self._fetcher.attend(*where, POSITION)
+        self._fetcher.cork(False)
 
     # positions
 

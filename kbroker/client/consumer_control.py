@@ -12,6 +12,7 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kbroker.client.cluster import Cluster
@@ -30,7 +31,8 @@ from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
 from kbroker.client.offsets_for_epoch import end_of_epoch
 from kbroker.client.partitions import TopicPartition
 from kbroker.errors import ErrorCode
-from kbroker.ext.client_fetch import CORRUPT, LEADER, POSITION, REPLICA, Fetcher
+from kbroker.ext.client_fetch import Fetcher
+from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
 from kbroker.ext.client_loop import ClientLoop
 
 __all__ = ["Control", "duration_ms"]
@@ -146,8 +148,11 @@ class Control:
                 _log.exception("the consumer's control thread met an error")
 
     def _turn(self) -> None:
-        for told in self._fetcher.attention():
-            self._attempt(_Told(*told))
+        while found := [_Told(*told) for told in self._fetcher.attention()]:
+            self._begin([told for told in found if told.why == POSITION])
+            for told in found:
+                if told.why != POSITION:
+                    self._attempt(told)
         now = time.monotonic()
         for where, (at, told) in list(self._due.items()):
             if at <= now and self._due.pop(where, None) is not None:
@@ -156,6 +161,31 @@ class Control:
         if now - self._refreshed_s > self._cluster.settings.metadata_max_age_s:
             self._refreshed_s = now
             self._look_for_leaders()
+
+    def _begin(self, found: list[_Told]) -> None:
+        """Positions of many: one question a broker, and one request that goes on from there."""
+        wanted = {}
+        for told in found:
+            if told.where not in self.held:
+                timestamp = self._beginning(told.where)
+                if timestamp is not None:
+                    wanted[told.where] = timestamp
+        try:
+            known = self._offsets(wanted) if len(wanted) > 1 else {}
+        except KafkaError as error:
+            _log.debug("positions, asked for together: %s", error)
+            known = {}  # one at a time tells which it is
+        self._fetcher.cork(True)
+        try:
+            for told in found:
+                if told.where in known:
+                    self._move(told, known[told.where])
+        finally:
+            self._fetcher.cork(False)
+        for told in found:
+            if told.where in wanted and told.where not in known:
+                self._attempt(told)
+        self.moved.set()
 
     def _attempt(self, told: _Told) -> None:
         """Settles it, or has it tried again."""
@@ -329,14 +359,32 @@ class Control:
     # positions
 
     def _position(self, told: _Told) -> None:
-        where = told.where
-        if where in self.held:
-            return
+        timestamp = None if told.where in self.held else self._beginning(told.where)
+        if timestamp is not None:
+            self._move(told, self._offsets({told.where: timestamp})[told.where])
+
+    def _beginning(self, where: TopicPartition) -> int | None:
+        """Where the user or the policy has it begin: a time, EARLIEST, LATEST; None: told."""
         wanted = self.strategies.get(where)
         if wanted is None:
             wanted = self._reset_to(where, "has no position and no committed offset")
-        if wanted is not None:
-            self._move_to(told, wanted)
+        return wanted
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The end where nothing is as late as a time."""
+        committed = self._config.isolation_level == "read_committed"
+        asked: dict[tuple[str, int], int] = dict(wanted.items())
+        found = list_offsets(self._cluster, asked, read_committed=committed)
+        late = {where: LATEST for where, told in found.items() if told.offset < 0}
+        if late:
+            found.update(list_offsets(self._cluster, late, read_committed=committed))
+        return {TopicPartition(*where): told.offset for where, told in found.items()}
+
+    def _move(self, told: _Told, offset: int) -> None:
+        self._failures.pop(told.where, None)
+        if self._fetcher.move(told.topic, told.partition, told.generation, offset):
+            self.strategies.pop(told.where, None)
+            _log.debug("%s is read from offset %d on", told.where, offset)
 
     def _reset_to(self, where: TopicPartition, what: str) -> int | None:
         """By auto.offset.reset; None: the user was told."""
@@ -349,18 +397,6 @@ class Control:
             return max(0, int(time.time() * 1000) - duration_ms(policy))
         return EARLIEST if policy == "earliest" else LATEST
 
-    def _move_to(self, told: _Told, timestamp: int) -> None:
-        committed = self._config.isolation_level == "read_committed"
-        found = list_offsets(self._cluster, {told.where: timestamp}, read_committed=committed)
-        offset = found[told.where].offset
-        if offset < 0:  # nothing is as late as that
-            found = list_offsets(self._cluster, {told.where: LATEST}, read_committed=committed)
-            offset = found[told.where].offset
-        self._failures.pop(told.where, None)
-        if self._fetcher.move(told.topic, told.partition, told.generation, offset):
-            self.strategies.pop(told.where, None)
-            _log.debug("%s is read from offset %d on", told.where, offset)
-
     def _out_of_range(self, told: _Told) -> None:
         part = self._partition(told)
         state = self._state(told.where)
@@ -372,6 +408,6 @@ class Control:
         wanted = self._reset_to(told.where, f"has no offset {told.offset}")
         if wanted is not None:
             _log.info("%s has no offset %d, begins anew", told.where, told.offset)
-            self._move_to(told, wanted)
+            self._move(told, self._offsets({told.where: wanted})[told.where])
 
 

@@ -128,6 +128,7 @@ LAYERS = (
     "kbroker.ext.client_fetch_state",
     "kbroker.ext.client_fetch_wire",
     "kbroker.ext.client_fetch_drive",
+    "kbroker.ext.client_fetch_parts",
     "kbroker.ext.client_fetch",
     "kbroker.ext.testing",
     "kbroker.ext.testing_client",

@@ -1,0 +1,23 @@
+"""What is assigned to a consumer (see client_fetch_parts.pyx), and the fields of its fetcher."""
+from libc.stdint cimport int64_t
+
+from kbroker.ext.client_fetch_state cimport Chunk, Fetch, Part, Topic
+from kbroker.ext.client_loop cimport LoopDriver
+from kbroker.ext.client_record cimport Source
+
+cdef class FetchParts(LoopDriver):
+    cdef Fetch* fetch
+    cdef dict parts                     # (topic, partition): address of its Part
+    cdef list names                     # of topics, by their index
+    cdef object convert
+    # The open batch, of the chunk that `source` is for.
+    cdef Chunk* open_chunk
+    cdef Source source
+    cdef int64_t budget                 # records that the iterator may still give
+    cdef int64_t given
+
+    cdef Part* part(self, object where) except NULL
+    cdef Topic* topic(self, str name) except NULL
+    cdef void leave(self, Part* part)
+    cdef void wake_loop(self)
+    cdef bint ready(self) noexcept nogil

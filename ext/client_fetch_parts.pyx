@@ -1,0 +1,351 @@
+"""FetchParts: what is assigned to a consumer, where it is read from, and waiting for it.
+
+Three threads meet here. The loop's asks and takes answers (client_fetch_drive). The user's, one at
+a time, assigns, seeks and takes records. The control thread looks at `attention` and says where a
+partition's leader is and where it is read from.
+"""
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
+from libc.stdlib cimport calloc
+from libc.string cimport memcpy, memset
+
+from cpython.exc cimport PyErr_CheckSignals
+
+from kbroker.ext.client_fetch_drive cimport fetch_drive, fetch_link_down, fetch_stopped
+from kbroker.ext.client_fetch_state cimport (
+    ATTEND_LEADER, ATTEND_POSITION, TOPIC_ID_BYTES, Chunk, Fetch, FetchRules, Part, Topic,
+    fetch_free, fetch_new, fetch_signal, part_add, part_attend, part_move, part_remove,
+    part_reset, topic_find,
+)
+from kbroker.ext.client_loop cimport LoopDriver
+from kbroker.ext.client_request cimport wait_a_while
+from kbroker.ext.client_thread cimport loop_wake
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.sockets cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
+from kbroker.ext.wire cimport TOPIC_NAME_BYTES_MAX
+
+EVENT_FETCH = 32
+LEADER = -2
+POSITION = -3
+REPLICA = -4
+CORRUPT = -5
+
+
+cdef class FetchParts(LoopDriver):
+    """See above. Partitions go by (topic, partition); sizes in bytes, times in ms.
+
+    convert: called with each Record that is to be given out, None: nothing to be done."""
+
+    def __cinit__(
+        self, *, max_wait_ms: int, min_bytes: int, max_bytes: int, partition_bytes: int,
+        queue_bytes: int, request_timeout_ms: int, backoff_ms: int, check_crcs: bool,
+        read_committed: bool, rack: str, decompressed_bytes_max: int, convert: object,
+    ):
+        cdef FetchRules rules
+        cdef bytes told = rack.encode()
+        memset(&rules, 0, sizeof(rules))
+        if len(told) > <Py_ssize_t> sizeof(rules.rack):
+            raise ValueError(f"a rack of {len(told)} bytes; at most {sizeof(rules.rack)}")
+        rules.max_wait_ms = max_wait_ms
+        rules.min_bytes = min_bytes
+        rules.max_bytes = max_bytes
+        rules.partition_bytes = partition_bytes
+        rules.queue_bytes = queue_bytes
+        rules.request_timeout_ns = request_timeout_ms * <int64_t> 1000000
+        rules.backoff_ns = backoff_ms * <int64_t> 1000000
+        rules.stream.check_crcs = check_crcs
+        rules.stream.read_committed = read_committed
+        rules.stream.limit = decompressed_bytes_max
+        rules.rack_n = <int32_t> len(told)
+        memcpy(rules.rack, <const char*> told, len(told))
+        self.fetch = fetch_new(&rules)
+        if self.fetch == NULL:
+            raise MemoryError
+        self.parts = {}
+        self.names = []
+        self.convert = convert
+        self.fetch.driver = &self.driver
+        self.driver.self = self.fetch
+        self.driver.drive = fetch_drive
+        self.driver.link_down = fetch_link_down
+        self.driver.stopped = fetch_stopped
+
+    def __dealloc__(self):
+        fetch_free(self.fetch)
+
+    # ---- the user's thread: assignment and positions
+
+    cdef Part* part(self, object where) except NULL:
+        found = self.parts.get(where)
+        if found is None:
+            raise KeyError(f"{where[0]}-{where[1]} is not assigned")
+        return <Part*> <size_t> found
+
+    cdef Topic* topic(self, str name) except NULL:
+        cdef bytes told = name.encode()
+        cdef Topic* topic
+        if not 0 < len(told) <= TOPIC_NAME_BYTES_MAX:
+            raise ValueError(f"{name!r} is no name of a topic")
+        topic = topic_find(self.fetch, told, <int32_t> len(told))
+        if topic == NULL:
+            topic = <Topic*> calloc(1, sizeof(Topic))
+            if topic == NULL:
+                raise MemoryError
+            memcpy(topic.name, <const char*> told, len(told))
+            topic.name_n = <int32_t> len(told)
+            topic.index = <int32_t> len(self.names)
+            self.names.append(name)
+            pthread_mutex_lock(&self.fetch.lock)
+            topic.next = self.fetch.topics
+            self.fetch.topics = topic
+            pthread_mutex_unlock(&self.fetch.lock)
+        return topic
+
+    def add(self, topic: str, partition: int) -> None:
+        """Assigned, without a position; does nothing where it is assigned already."""
+        cdef Topic* at
+        cdef Part* part
+        cdef int32_t index = partition
+        if (topic, partition) in self.parts:
+            return
+        at = self.topic(topic)
+        pthread_mutex_lock(&self.fetch.lock)
+        part = part_add(self.fetch, at, index)
+        if part != NULL:
+            part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
+        pthread_mutex_unlock(&self.fetch.lock)
+        if part == NULL:
+            raise MemoryError
+        self.parts[topic, partition] = <size_t> part
+        self.wake_loop()
+
+    def remove(self, topic: str, partition: int) -> None:
+        """With all that is queued of it."""
+        cdef Part* part
+        found = self.parts.pop((topic, partition), None)
+        if found is None:
+            return
+        part = <Part*> <size_t> found
+        self.leave(part)
+        pthread_mutex_lock(&self.fetch.lock)
+        part_remove(self.fetch, part)
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
+    def assigned(self) -> list[tuple[str, int]]:
+        return list(self.parts)
+
+    def seek(self, topic: str, partition: int, offset: int, epoch: int = -1) -> None:
+        """Read from `offset` on; what is queued goes. offset -1: to be found out."""
+        cdef Part* part = self.part((topic, partition))
+        cdef int64_t to = offset
+        cdef int32_t of = epoch
+        self.leave(part)
+        pthread_mutex_lock(&self.fetch.lock)
+        part_reset(self.fetch, part, to, of)
+        if to < 0 and part.attention == 0:
+            part_attend(self.fetch, part, ATTEND_POSITION, -1, -1)
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
+    def pause(self, topic: str, partition: int, paused: bool) -> None:
+        cdef Part* part = self.part((topic, partition))
+        pthread_mutex_lock(&self.fetch.lock)
+        part.paused = paused
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
+    def stop(self, topic: str, partition: int, stopped: bool) -> None:
+        """Nothing of it is given out or asked for."""
+        cdef Part* part = self.part((topic, partition))
+        pthread_mutex_lock(&self.fetch.lock)
+        part.stopped = stopped
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
+    def state(self, topic: str, partition: int) -> dict[str, int]:
+        """Offsets and the like; -1 where they are not known."""
+        cdef Part* part = self.part((topic, partition))
+        pthread_mutex_lock(&self.fetch.lock)
+        try:
+            return {
+                "position": part.position,
+                "position_epoch": part.position_epoch,
+                "high_watermark": part.high_watermark,
+                "last_stable_offset": part.last_stable_offset,
+                "log_start_offset": part.log_start_offset,
+                "leader": part.node,
+                "leader_epoch": part.epoch,
+                "queued_bytes": part.queued,
+                "paused": part.paused,
+                "stopped": part.stopped,
+            }
+        finally:
+            pthread_mutex_unlock(&self.fetch.lock)
+
+    # ---- the control thread
+
+    def attention(self) -> list[tuple]:
+        """What waits for the control thread, told once: (topic, partition, why, generation,
+        node, leader epoch as the answer tells it, offset, link). why: LEADER, POSITION, REPLICA,
+        CORRUPT, or an error code."""
+        cdef Part* part
+        found = []
+        pthread_mutex_lock(&self.fetch.lock)
+        try:
+            if not self.fetch.attention:
+                return found
+            self.fetch.attention = False
+            for (topic, partition), address in list(self.parts.items()):
+                part = <Part*> <size_t> address
+                if part.attention != 0 and not part.attended:
+                    part.attended = True
+                    found.append((
+                        topic, partition, part.attention, part.generation, part.hint_node,
+                        part.hint_epoch, part.offset, part.link,
+                    ))
+            return found
+        finally:
+            pthread_mutex_unlock(&self.fetch.lock)
+
+    def lead(
+        self, topic: str, partition: int, link: int, node: int, epoch: int,
+        topic_id: bytes | None,
+    ) -> None:
+        """Where it is read from. Does nothing where it is not assigned any more."""
+        cdef Part* part
+        cdef int32_t to = link, at = node, of = epoch
+        found = self.parts.get((topic, partition))
+        if found is None:
+            return
+        part = <Part*> <size_t> found
+        pthread_mutex_lock(&self.fetch.lock)
+        if topic_id is not None and len(topic_id) == TOPIC_ID_BYTES:
+            memcpy(part.topic.id, <const char*> topic_id, TOPIC_ID_BYTES)
+            part.topic.has_id = True
+        part.link = to
+        part.node = at
+        part.epoch = of
+        part.attention = 0
+        if part.offset < 0:
+            part_attend(self.fetch, part, ATTEND_POSITION, -1, -1)
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
+    def move(
+        self, topic: str, partition: int, generation: int, offset: int, epoch: int = -1
+    ) -> bool:
+        """Go on elsewhere, unless the user has gone elsewhere since (False)."""
+        cdef Part* part
+        cdef int64_t since = generation, to = offset
+        cdef int32_t of = epoch
+        cdef bint done = False
+        found = self.parts.get((topic, partition))
+        if found is None:
+            return False
+        part = <Part*> <size_t> found
+        pthread_mutex_lock(&self.fetch.lock)
+        if part.generation == since:
+            part_move(self.fetch, part, to, of)
+            part.attention = 0
+            part.validating = False
+            if part.link < 0:
+                part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
+            done = True
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+        return done
+
+    def validating(self, topic: str, partition: int, generation: int, on: bool) -> bool:
+        """Not fetched while the control thread asks where its leader epoch ends."""
+        cdef Part* part
+        found = self.parts.get((topic, partition))
+        if found is None or (<Part*> <size_t> found).generation != generation:
+            return False
+        part = <Part*> <size_t> found
+        pthread_mutex_lock(&self.fetch.lock)
+        part.validating = on
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+        return True
+
+    def attend(self, topic: str, partition: int, why: int) -> None:
+        """To be looked at (again) by the control thread."""
+        cdef int32_t because = why
+        found = self.parts.get((topic, partition))
+        if found is None:
+            return
+        pthread_mutex_lock(&self.fetch.lock)
+        part_attend(self.fetch, <Part*> <size_t> found, because, -1, -1)
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
+    def cork(self, corked: bool) -> None:
+        """While it is corked, no request is sent: what is told meanwhile goes into one."""
+        pthread_mutex_lock(&self.fetch.lock)
+        self.fetch.corked = corked
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
+    # ---- waiting
+
+    cdef void leave(self, Part* part):
+        """Its chunks are about to go."""
+        if self.open_chunk != NULL and self.open_chunk.part == part:
+            self.open_chunk = NULL
+            self.source = None
+
+    cdef void wake_loop(self):
+        if self.driver.loop != NULL:
+            loop_wake(self.driver.loop)
+
+    def wake(self) -> None:
+        """Ends a wait, now or the next one. Any thread."""
+        pthread_mutex_lock(&self.fetch.lock)
+        self.fetch.woken = True
+        fetch_signal(self.fetch)
+        pthread_mutex_unlock(&self.fetch.lock)
+
+    cdef bint ready(self) noexcept nogil:
+        cdef Chunk* chunk = self.fetch.first
+        while chunk != NULL:
+            if not chunk.part.paused and not chunk.part.stopped:
+                return True
+            chunk = chunk.next
+        return False
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until there is something to give out (True), wake() or the time. Raises what signals
+        raise, KeyboardInterrupt for one."""
+        cdef int64_t until_ns = INT64_MAX
+        cdef bint ready
+        cdef bint over
+        cdef Fetch* f = self.fetch
+        if timeout_s < 1e9:
+            until_ns = monotonic_ns() + <int64_t> (timeout_s * 1e9)
+        while True:
+            with nogil:
+                pthread_mutex_lock(&f.lock)
+                ready = self.ready()
+                if not ready and not f.woken and not f.closed and timeout_s > 0:
+                    wait_a_while(&f.arrived, &f.lock, until_ns)
+                    ready = self.ready()
+                over = ready or f.woken or f.closed or monotonic_ns() >= until_ns
+                if over:
+                    f.woken = False
+                pthread_mutex_unlock(&f.lock)
+            PyErr_CheckSignals()
+            if over:
+                return ready
+
+    def watch(self) -> int:
+        """A descriptor that can be read from once something arrives, or at once; -1: now there
+        is something."""
+        cdef bint ready
+        if self.fetch.signal_fd < 0:
+            self.fetch.signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        pthread_mutex_lock(&self.fetch.lock)
+        ready = self.ready() or self.fetch.woken or self.fetch.closed
+        self.fetch.watched = not ready
+        pthread_mutex_unlock(&self.fetch.lock)
+        return -1 if ready else self.fetch.signal_fd
