@@ -118,7 +118,6 @@ LAYERS = (
     "kbroker.ext.client_request",
     "kbroker.ext.client_loop",
     "kbroker.ext.client_heartbeat",
-    "kbroker.ext.client_memory",
     "kbroker.ext.client_counted",
     "kbroker.ext.client_stream",
     "kbroker.ext.client_record",
