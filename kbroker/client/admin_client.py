@@ -82,8 +82,12 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections; calls that wait for an answer end with an error."""
+        """Closes the connections; calls that wait for an answer end with ClosedError."""
         self._cluster.close()
+
+    def metrics(self) -> dict[str, float]:
+        """Connections, metadata and retries, by Kafka's names; totals since the start."""
+        return self._cluster.metrics()
 
     # Topics
 

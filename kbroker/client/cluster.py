@@ -38,7 +38,7 @@ from kbroker.client.errors import (
     check,
 )
 from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
-from kbroker.client.reach import ClusterSettings, Reach, bootstrap_addresses, growing
+from kbroker.client.reach import ClusterSettings, Own, Reach, bootstrap_addresses, growing
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -52,24 +52,15 @@ T = TypeVar("T")
 _UNKNOWN_TOPIC_S = 3.0  # a topic that brokers do not know for so long is not there
 _BROKEN = (ConnectError, RequestTimeoutError, CorruptDataError)
 
+_COUNTS = (
+    "connection-creation-total",
+    "failed-connection-total",
+    "metadata-request-total",
+    "rebootstrap-total",
+    "request-retry-total",
+)
+
 _log = logging.getLogger("kbroker.client.cluster")
-
-
-class _Connections(dict[Address, Connection]):
-    """Connections of one thread, closed with it."""
-
-    def __del__(self) -> None:
-        for connection in self.values():
-            connection.close()
-
-
-class _Own(threading.local):
-    """What belongs to one thread: its connections, and the limit of the call that it is in."""
-
-    def __init__(self) -> None:
-        self.connections = _Connections()
-        self.used_s: dict[Address, float] = {}
-        self.deadline_s: float | None = None
 
 
 class Cluster:
@@ -103,8 +94,9 @@ class Cluster:
         self._metadata = Metadata()
         self._learnt_s: dict[str, float] = {}
         self._failing_since_s: float | None = None
+        self._counts = dict.fromkeys(_COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
-        self._own = _Own()
+        self._own = Own()
         self._reach = Reach(self.settings)
         self._closed = threading.Event()
         self._pid = os.getpid()
@@ -127,12 +119,20 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections of all threads; those that wait for an answer get an error."""
+        """Closes this thread's connections and ends those of others; threads that wait for an
+        answer get ClosedError."""
         self._closed.set()
+        if os.getpid() != self._pid:
+            return
+        mine = self._own.connections
         with self._lock:
-            mine, self._open = list(self._open), weakref.WeakSet()
-        for connection in mine:
+            every, self._open = list(self._open), weakref.WeakSet()
+        for connection in every:
+            if connection not in mine.values():
+                connection.interrupt()
+        for connection in mine.values():
             connection.close()
+        mine.clear()
 
     # What is known
 
@@ -177,12 +177,14 @@ class Cluster:
         known = self._metadata.topics.get(name)
         if known is not None and not self.is_old(name):
             return known
-        try:
-            return self._described([name], create=create)[name]
-        except _BROKEN:
-            if known is not None and not self._closed.is_set():
-                return known  # old, but brokers may be back before it is needed
-            raise
+        if known is not None and name in self._learnt_s:  # older than metadata.max.age.ms, no more
+            try:
+                told = self._ask([name], create=False).get(name)
+            except _BROKEN:
+                return known  # nobody answers; it may still be right
+            if isinstance(told, TopicInfo):
+                return told
+        return self._described([name], create=create)[name]
 
     def topic_of_id(self, topic_id: uuid.UUID) -> TopicInfo | None:
         """The topic of this id, from what is known or from a broker; None: there is none."""
@@ -312,6 +314,7 @@ class Cluster:
             self._metadata = Metadata(self._metadata.cluster_id, topics=self._metadata.topics)
             self._learnt_s.clear()
             self._failing_since_s = None
+            self._counts["rebootstrap-total"] += 1
         for connection in self._mine().values():
             connection.close()
 
@@ -372,9 +375,11 @@ class Cluster:
                     raise
         except KafkaError as error:
             self._reach.failed(address)
+            self._count("failed-connection-total")
             _log.info("%s", error)
             raise
         self._reach.reached(address)
+        self._count("connection-creation-total")
         _log.debug("connected to %s", address)
         return made
 
@@ -415,8 +420,20 @@ class Cluster:
                 pause_s = self.pause_s(failures)
                 if now + pause_s > deadline_s:
                     raise
+                self._count("request-retry-total")
             if self._closed.wait(pause_s):
                 raise ClosedError("the client was closed")
+
+    def metrics(self) -> dict[str, float]:
+        """Counts since the cluster was made, and what holds now; names as Kafka's clients have."""
+        with self._lock:
+            live = sum(not connection.closed for connection in self._open)
+            age_s = time.monotonic() - max(self._learnt_s.values(), default=time.monotonic())
+            return {**self._counts, "connection-count": live, "metadata-age": age_s}
+
+    def _count(self, name: str) -> None:
+        with self._lock:
+            self._counts[name] += 1
 
     def pause_s(self, failures: int) -> float:
         """How long to wait before a request that failed so often is sent again."""
@@ -427,6 +444,7 @@ class Cluster:
     def _ask(self, names: list[str] | None, *, create: bool) -> dict[str, TopicInfo | BrokerError]:
         wanted = None if names is None else [{"name": name} for name in names]
         values = {"topics": wanted, "allow_auto_topic_creation": create}
+        self._count("metadata-request-total")
         try:
             body = self.any_connection().call(ApiKey.METADATA, values)
             code = int(getattr(body, "error_code", 0))

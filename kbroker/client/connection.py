@@ -8,6 +8,7 @@ any error on the way the connection is closed and stays so: what was in flight i
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
 import socket
 import struct
@@ -103,6 +104,12 @@ class Connection:
         if self._channel is not None:
             self._channel.close()
         self._socket.close()
+
+    def interrupt(self) -> None:
+        """Ends the connection under a thread that waits for an answer on it, from another one: the
+        wait ends with ConnectError, and the waiting thread closes."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def hand_over(self, loop: ClientLoop) -> int:
         """Makes it a link of the loop; the link's id. This connection ends here."""

@@ -7,6 +7,7 @@ less, as Kafka's clients do. Thread-safe: one lock, held for a few lines, never 
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import threading
@@ -15,13 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.client.address import Address, parse_address
+from kbroker.client.connection import Connection
 
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
-    from kbroker.client.connection import Connection
     from kbroker.client.tls import Tls
 
-__all__ = ["ClusterSettings", "Reach", "bootstrap_addresses", "growing"]
+__all__ = ["ClusterSettings", "Own", "Reach", "bootstrap_addresses", "growing"]
 
 _JITTER = 0.2
 
@@ -162,3 +163,25 @@ class Reach:
         """A connection stands."""
         with self._lock:
             self._attempts.pop(address, None)
+
+
+class Connections(dict[Address, Connection]):
+    """Connections of one thread, closed with it. After a fork they are the parent's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pid = os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() == self.pid:
+            for connection in self.values():
+                connection.close()
+
+
+class Own(threading.local):
+    """What belongs to one thread: its connections, and the limit of the call that it is in."""
+
+    def __init__(self) -> None:
+        self.connections = Connections()
+        self.used_s: dict[Address, float] = {}
+        self.deadline_s: float | None = None

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import re
+import socket
+import subprocess
+import sys
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,8 +57,13 @@ def test_topics(admin: Admin, topic: str):
     assert told[topic] == told[made[topic].topic_id]
     assert [part.index for part in told[topic].partitions] == [0, 1, 2]
     admin.create_partitions({topic: 5})
-    assert len(admin.describe_topics([topic])[topic].partitions) == 5
+    wait_for(
+        "the partitions to be told",
+        lambda: len(admin.describe_topics([topic])[topic].partitions) == 5,
+        10,
+    )
     admin.delete_topics([other, made[topic].topic_id])
+    wait_for("the topic to be gone", lambda: admin.describe_topics([topic]).errors, 10)
     with pytest.raises(UnknownTopicOrPartitionError, match=topic):
         admin.describe_topics([topic])[topic]
 
@@ -73,7 +83,11 @@ def test_what_fails_is_named_and_the_rest_is_done(admin: Admin, topic: str):
         made.checked()
     with pytest.raises(KafkaError, match="no-such"):
         admin.delete_topics([f"{topic}-2", "no-such"])
-    assert f"{topic}-2" not in {info.name for info in admin.list_topics()}
+    wait_for(
+        "the topic to be gone",
+        lambda: f"{topic}-2" not in {info.name for info in admin.list_topics()},
+        10,
+    )
     assert not admin.describe_topics([uuid.uuid4()]).succeeded
     dry = admin.create_topic(f"{topic}-dry", partitions=2, validate_only=True)
     assert dry.name == f"{topic}-dry"
@@ -156,12 +170,13 @@ def test_cluster(admin: Admin, topic: str):
     info = admin.describe_cluster(fenced=True)
     assert info.cluster_id and len(info.brokers) == 1 and info.fenced == ()
     admin.create_topic(topic, partitions=2)
-    (folders,) = admin.describe_log_dirs().values()
-    assert all(folder.error is None for folder in folders)
-    assert {(p.topic, p.partition) for f in folders for p in f.partitions} >= {
-        (topic, 0),
-        (topic, 1),
-    }
+
+    def logs() -> set[tuple[str, int]]:
+        (folders,) = admin.describe_log_dirs().values()
+        assert all(folder.error is None and folder.total_bytes > 0 for folder in folders)
+        return {(p.topic, p.partition) for folder in folders for p in folder.partitions}
+
+    wait_for("logs to be told", lambda: logs() >= {(topic, 0), (topic, 1)}, 10)
     features = admin.describe_features()
     assert features.features["metadata.version"].level > 0
     assert features.epoch >= 0
@@ -192,6 +207,96 @@ def test_a_closed_admin_says_so(kbroker: BrokerProcess):
     admin.close()
     with pytest.raises(ClosedError):
         admin.describe_cluster()
+
+
+def test_close_ends_the_calls_of_other_threads():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        admin = Admin(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}")
+        told: list[BaseException] = []
+
+        def call() -> None:
+            try:
+                admin.describe_cluster()
+            except BaseException as error:
+                told.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        asked = silent.accept()[0]
+        with asked:
+            assert asked.recv(100)  # its ApiVersions; nobody answers
+            admin.close()
+        thread.join(20)
+        assert isinstance(told[0], ClosedError)
+
+
+def test_a_child_of_fork_is_told_and_leaves_the_parent_alone(kbroker: BrokerProcess):
+    program = """
+import os, sys, gc
+from kbroker.client import Admin
+from kbroker.client.errors import ForkError
+admin = Admin(bootstrap_servers=sys.argv[1])
+admin.describe_cluster()
+child = os.fork()
+if child == 0:
+    try:
+        admin.describe_cluster()
+    except ForkError:
+        admin.close()
+        del admin
+        gc.collect()
+        os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+before = admin.metrics()["connection-creation-total"]
+admin.describe_cluster()
+assert admin.metrics()["connection-creation-total"] == before
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, kbroker.bootstrap],
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_admin_is_in_no_reference_cycle(kbroker: BrokerProcess):
+    gc.collect()
+    gc.disable()
+    try:
+        admin = Admin(bootstrap_servers=kbroker.bootstrap)
+        admin.list_topics()
+        cluster = weakref.ref(admin._cluster)
+        admin.close()
+        del admin
+        assert cluster() is None
+    finally:
+        gc.enable()
+
+
+def test_metrics(kbroker: BrokerProcess):
+    with Admin(bootstrap_servers=kbroker.bootstrap) as admin:
+        admin.list_topics()
+        told = admin.metrics()
+        assert told["connection-count"] == told["connection-creation-total"] == 1
+        assert told["metadata-request-total"] == 1 and told["failed-connection-total"] == 0
+
+
+def test_a_connection_that_idled_or_aged_is_replaced(kbroker: BrokerProcess, topic: str):
+    with Admin(
+        bootstrap_servers=kbroker.bootstrap, connections_max_idle_ms=1, metadata_max_age_ms=0
+    ) as admin:
+        admin.create_topic(topic)
+        cluster = admin._cluster
+        cluster.topic(topic)
+        before = admin.metrics()
+
+        def again() -> bool:
+            cluster.topic(topic)
+            return all(
+                admin.metrics()[name] > before[name]
+                for name in ("connection-creation-total", "metadata-request-total")
+            )
+
+        wait_for("another connection and request", again, 10)
 
 
 def test_what_a_broker_does_not_offer_is_told(kbroker: BrokerProcess):

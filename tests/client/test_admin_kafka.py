@@ -120,7 +120,7 @@ def test_oauthbearer(secured_kafka: SecuredKafka):
 
     with (
         Admin(base, sasl_oauthbearer_token_callback=callback) as admin,
-        pytest.raises(AuthenticationError, match="refused the token"),
+        pytest.raises(AuthenticationError, match="invalid_token"),
     ):
         admin.describe_cluster()
     assert len(calls) == 1
@@ -187,16 +187,14 @@ def test_quotas(admin: Admin):
 
 def test_delegation_tokens(secured_kafka: SecuredKafka):
     with as_user(secured_kafka, "PLAIN", "alice", PASSWORDS["alice"]) as alice:
-        for one in alice.describe_tokens():
-            alice.expire_token(one.hmac)
         token = alice.create_token(renewers=["User:bob"], max_lifetime_ms=100_000)
         assert (token.owner, token.renewers) == ("User:alice", ("User:bob",))
         assert token.issue_ms < token.expiry_ms <= token.max_ms == token.issue_ms + 100_000
 
-        def listed() -> bool:
-            return token.token_id in {one.token_id for one in alice.describe_tokens()}
+        def listed(wanted: str, *owners: str) -> bool:
+            return wanted in {one.token_id for one in alice.describe_tokens(owners or None)}
 
-        wait_for("the token to be known", listed, 10)
+        wait_for("the token to be known", lambda: listed(token.token_id), 10)
         jaas = (
             "org.apache.kafka.common.security.scram.ScramLoginModule required"
             f' username="{token.token_id}" password="{token.password}" tokenauth="true";'
@@ -209,11 +207,10 @@ def test_delegation_tokens(secured_kafka: SecuredKafka):
         assert alice.renew_token(token.hmac, 50_000) <= token.max_ms
         for_bob = alice.create_token(owner="User:bob")
         assert (for_bob.owner, for_bob.requester) == ("User:bob", "User:alice")
-        wait_for("bob's token to be known",
-                 lambda: [t.owner for t in alice.describe_tokens(["User:bob"])], 10)  # fmt: skip
+        wait_for("bob's token to be known", lambda: listed(for_bob.token_id, "User:bob"), 10)
         for one in (token, for_bob):
             alice.expire_token(one.hmac)
-        wait_for("the token to be gone", lambda: not listed(), 10)
+        wait_for("the token to be gone", lambda: not listed(token.token_id), 10)
         with pytest.raises(DelegationTokenNotFoundError):
             alice.renew_token(token.hmac)
 
