@@ -36,9 +36,22 @@ cdef int builder_append(
     const Header* headers, int32_t header_count,
 ) noexcept nogil
 
+# The same in the room that there is: BATCH_TOO_LARGE and nothing done where it does not fit.
+cdef int builder_append_within(
+    BatchBuilder* b, int64_t timestamp, Slice key, Slice value,
+    const Header* headers, int32_t header_count,
+) noexcept nogil
+
+# Build in `room` bytes (malloc's, of RECORDS_OFFSET at least) of the caller, who keeps them.
+cdef void builder_borrow(BatchBuilder* b, uint8_t* p, size_t room) noexcept nogil
+
 # Compress, header and CRC; afterwards b.buffer holds the batch. builder_reset to use it again.
 cdef int builder_finish(
     BatchBuilder* b, int codec, int level, const BatchStamp* stamp
+) noexcept nogil
+# Header and CRC of the n bytes at p, which hold the builder's records in this codec.
+cdef void builder_stamp(
+    const BatchBuilder* b, uint8_t* p, size_t n, int codec, const BatchStamp* stamp
 ) noexcept nogil
 cdef void builder_reset(BatchBuilder* b) noexcept nogil
 cdef void builder_free(BatchBuilder* b) noexcept nogil
@@ -61,3 +74,6 @@ cdef int batch_wrap(
 
 # Codec bits, length and checksum of a batch whose n bytes at p stand but for these.
 cdef void batch_seal(uint8_t* p, size_t n, int codec) noexcept nogil
+
+# BATCH_* for what a codec said.
+cdef int batch_code(int codec_code) noexcept nogil

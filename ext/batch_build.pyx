@@ -68,26 +68,28 @@ cdef inline uint8_t* put_slice(uint8_t* p, Slice s) noexcept nogil:
     return p
 
 
-cdef int builder_append(
-    BatchBuilder* b, int64_t timestamp, Slice key, Slice value,
+cdef inline uint64_t record_size(
+    const BatchBuilder* b, int64_t delta, Slice key, Slice value,
     const Header* headers, int32_t header_count,
 ) noexcept nogil:
-    cdef int64_t base = b.base_timestamp if b.count else timestamp
-    cdef int64_t delta = <int64_t> (<uint64_t> timestamp - <uint64_t> base)
+    """Bytes of the record behind its length."""
     cdef uint64_t size
-    cdef uint8_t* p
     cdef int32_t i
     size = 1 + varlong_size(delta) + varlong_size(b.count) + varlong_size(header_count)
     size += slice_size(key) + slice_size(value)
     for i in range(header_count):
         size += slice_size(headers[i].key) + slice_size(headers[i].value)
-    if size + b.buffer.n + RECORD_OVERHEAD_MAX > 0x7FFFFFFF:
-        return BATCH_TOO_LARGE
-    if buffer_reserve(&b.buffer, size + RECORD_OVERHEAD_MAX) != CODEC_OK:
-        return BATCH_NO_MEMORY
-    p = store_uvarlong(b.buffer.p + b.buffer.n, zigzag(<int64_t> size))
+    return size
+
+
+cdef inline void put_record(
+    BatchBuilder* b, uint64_t size, int64_t timestamp, int64_t base, Slice key, Slice value,
+    const Header* headers, int32_t header_count,
+) noexcept nogil:
+    cdef uint8_t* p = store_uvarlong(b.buffer.p + b.buffer.n, zigzag(<int64_t> size))
+    cdef int32_t i
     p[0] = 0
-    p = store_uvarlong(p + 1, zigzag(delta))
+    p = store_uvarlong(p + 1, zigzag(<int64_t> (<uint64_t> timestamp - <uint64_t> base)))
     p = store_uvarlong(p, zigzag(b.count))
     p = put_slice(put_slice(p, key), value)
     p = store_uvarlong(p, zigzag(header_count))
@@ -98,7 +100,42 @@ cdef int builder_append(
     if b.count == 0 or timestamp > b.max_timestamp:
         b.max_timestamp = timestamp
     b.count += 1
+
+
+cdef int builder_append(
+    BatchBuilder* b, int64_t timestamp, Slice key, Slice value,
+    const Header* headers, int32_t header_count,
+) noexcept nogil:
+    cdef int64_t base = b.base_timestamp if b.count else timestamp
+    cdef uint64_t size = record_size(
+        b, <int64_t> (<uint64_t> timestamp - <uint64_t> base), key, value, headers, header_count
+    )
+    if size + b.buffer.n + RECORD_OVERHEAD_MAX > 0x7FFFFFFF:
+        return BATCH_TOO_LARGE
+    if buffer_reserve(&b.buffer, size + RECORD_OVERHEAD_MAX) != CODEC_OK:
+        return BATCH_NO_MEMORY
+    put_record(b, size, timestamp, base, key, value, headers, header_count)
     return BATCH_OK
+
+
+cdef int builder_append_within(
+    BatchBuilder* b, int64_t timestamp, Slice key, Slice value,
+    const Header* headers, int32_t header_count,
+) noexcept nogil:
+    cdef int64_t base = b.base_timestamp if b.count else timestamp
+    cdef uint64_t size = record_size(
+        b, <int64_t> (<uint64_t> timestamp - <uint64_t> base), key, value, headers, header_count
+    )
+    if b.buffer.n + varlong_size(size) + size > b.buffer.room or b.count == 0x7FFFFFFF:
+        return BATCH_TOO_LARGE
+    put_record(b, size, timestamp, base, key, value, headers, header_count)
+    return BATCH_OK
+
+
+cdef void builder_borrow(BatchBuilder* b, uint8_t* p, size_t room) noexcept nogil:
+    b.buffer.p = p
+    b.buffer.room = room
+    builder_reset(b)
 
 
 cdef void batch_seal(uint8_t* p, size_t n, int codec) noexcept nogil:
@@ -131,8 +168,6 @@ cdef int builder_compress(BatchBuilder* b, int codec, int level) noexcept nogil:
 cdef int builder_finish(
     BatchBuilder* b, int codec, int level, const BatchStamp* stamp
 ) noexcept nogil:
-    cdef int16_t attributes = 0
-    cdef uint8_t* p
     cdef int code
     if b.count == 0:
         return BATCH_BAD_COUNT
@@ -140,11 +175,18 @@ cdef int builder_finish(
         code = builder_compress(b, codec, level)
         if code != BATCH_OK:
             return code
+    builder_stamp(b, b.buffer.p, b.buffer.n, codec, stamp)
+    return BATCH_OK
+
+
+cdef void builder_stamp(
+    const BatchBuilder* b, uint8_t* p, size_t n, int codec, const BatchStamp* stamp
+) noexcept nogil:
+    cdef int16_t attributes = 0
     if stamp.transactional:
         attributes |= TRANSACTIONAL_BIT
     if stamp.control:
         attributes |= CONTROL_BIT
-    p = b.buffer.p
     p[MAGIC_OFFSET] = 2
     store_i64(p + BASE_OFFSET_OFFSET, stamp.base_offset)
     store_i32(p + LEADER_EPOCH_OFFSET, stamp.leader_epoch)
@@ -156,8 +198,7 @@ cdef int builder_finish(
     store_i32(p + BASE_SEQUENCE_OFFSET, stamp.base_sequence)
     store_i32(p + COUNT_OFFSET, b.count)
     store_i16(p + ATTRIBUTES_OFFSET, attributes)
-    batch_seal(p, b.buffer.n, codec)
-    return BATCH_OK
+    batch_seal(p, n, codec)
 
 
 # ---- another codec

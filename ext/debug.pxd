@@ -26,6 +26,7 @@ cdef enum:
     OBJECT_CLIENT_MEMORY
     OBJECT_CLIENT_COLUMNS
     OBJECT_FETCH_CHUNK
+    OBJECT_CLIENT_BATCH
     OBJECT_KINDS
 
 cdef void count_object(int kind, int delta) noexcept nogil

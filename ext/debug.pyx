@@ -21,6 +21,7 @@ KINDS = (
     "client memory",
     "client columns",
     "fetch chunk",
+    "client batch",
 )
 assert len(KINDS) == OBJECT_KINDS, "every kind of object has its name"
 

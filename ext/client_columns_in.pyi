@@ -1,0 +1,4 @@
+TIME_SCALES: dict[bytes, int]
+BYTE_KINDS: dict[bytes, int]
+
+class ColumnIn: ...

@@ -1,0 +1,60 @@
+"""The headers of one record (see client_headers.pxd)."""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc
+
+
+@cython.final
+@cython.freelist(8)
+cdef class HeadersIn:
+    """given: pairs of a name and bytes or None, or a mapping of them."""
+
+    def __cinit__(self, given: object) -> None:
+        cdef int32_t i = 0
+        cdef list pairs
+        if isinstance(given, dict):
+            pairs = list(given.items())
+        elif isinstance(given, (list, tuple)):
+            pairs = list(given)
+        else:
+            raise TypeError(
+                f"headers: {type(given).__name__} is neither a dict nor a sequence of pairs"
+            )
+        self.held = []
+        self.headers = self.at_hand
+        if len(pairs) > HEADERS_AT_HAND:
+            self.headers = <Header*> malloc(sizeof(Header) * <size_t> len(pairs))
+            if self.headers == NULL:
+                raise MemoryError
+        for pair in pairs:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TypeError(f"headers: {pair!r} is no pair of a name and a value")
+            self.take(&self.headers[i], pair[0], pair[1])
+            i += 1
+        self.count = i
+
+    def __dealloc__(self) -> None:
+        if self.headers != self.at_hand:
+            free(self.headers)
+
+    cdef int take(self, Header* out, object name, object value) except -1:
+        if isinstance(name, str):
+            name = (<str> name).encode()
+        elif not isinstance(name, bytes):
+            raise TypeError(f"headers: the name {name!r} is not str")
+        if isinstance(value, str):
+            value = (<str> value).encode()
+        elif value is not None and not isinstance(value, bytes):
+            raise TypeError(
+                f"headers: the value of {name.decode()!r} is {type(value).__name__}, not bytes"
+            )
+        self.held.append((name, value))
+        out.key.p = <const uint8_t*> PyBytes_AS_STRING(name)
+        out.key.n = PyBytes_GET_SIZE(name)
+        out.value.p = NULL
+        out.value.n = -1
+        if value is not None:
+            out.value.p = <const uint8_t*> PyBytes_AS_STRING(value)
+            out.value.n = PyBytes_GET_SIZE(value)
+        return 0

@@ -1,0 +1,159 @@
+"""The producer's memory (see client_memory.pxd)."""
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from kbroker.ext.atomics cimport atomic_add_i32
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.posix cimport (
+    pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait, pthread_mutex_destroy,
+    pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, timespec_t,
+)
+from kbroker.ext.sockets cimport cond_init_monotonic
+
+
+cdef void memory_init(MemoryPool* pool, int64_t bytes_max, int64_t piece_bytes) noexcept nogil:
+    memset(pool, 0, sizeof(MemoryPool))
+    pthread_mutex_init(&pool.lock, NULL)
+    pool.bytes_max = bytes_max
+    pool.available = bytes_max
+    pool.piece_bytes = piece_bytes
+
+
+cdef void memory_destroy(MemoryPool* pool) noexcept nogil:
+    cdef void* piece
+    while pool.free != NULL:
+        piece = pool.free
+        pool.free = (<void**> piece)[0]
+        free(piece)
+    pthread_mutex_destroy(&pool.lock)
+
+
+cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexcept nogil:
+    """Until `size` bytes were put aside for us."""
+    cdef int64_t began_ns = monotonic_ns()
+    cdef MemoryWaiter waiter
+    cdef timespec_t until
+    cdef int code = MEMORY_OK
+    if deadline_ns <= began_ns:
+        return MEMORY_TIMEOUT
+    cond_init_monotonic(&waiter.granted)
+    waiter.next = NULL
+    waiter.size = size
+    waiter.done = False
+    if pool.tail != NULL:
+        pool.tail.next = &waiter
+    else:
+        pool.head = &waiter
+    pool.tail = &waiter
+    atomic_add_i32(&pool.waiting, 1)
+    pool.waits += 1
+    until.tv_sec = deadline_ns // 1000000000
+    until.tv_nsec = deadline_ns % 1000000000
+    while not waiter.done and not pool.closed and monotonic_ns() < deadline_ns:
+        pthread_cond_timedwait(&waiter.granted, &pool.lock, &until)
+    if not waiter.done:
+        code = MEMORY_CLOSED if pool.closed else MEMORY_TIMEOUT
+        forget_locked(pool, &waiter)
+    atomic_add_i32(&pool.waiting, -1)
+    pool.wait_ns += monotonic_ns() - began_ns
+    pthread_cond_destroy(&waiter.granted)
+    return code
+
+
+cdef void forget_locked(MemoryPool* pool, MemoryWaiter* waiter) noexcept nogil:
+    cdef MemoryWaiter** link = &pool.head
+    cdef MemoryWaiter* before = NULL
+    while link[0] != waiter:
+        before = link[0]
+        link = &before.next
+    link[0] = waiter.next
+    if pool.tail == waiter:
+        pool.tail = before
+    grant_locked(pool)              # who stood behind may ask for less
+
+
+cdef void grant_locked(MemoryPool* pool) noexcept nogil:
+    cdef MemoryWaiter* waiter
+    while pool.head != NULL and pool.head.size <= pool.available:
+        waiter = pool.head
+        pool.head = waiter.next
+        if pool.head == NULL:
+            pool.tail = NULL
+        pool.available -= waiter.size
+        waiter.done = True
+        pthread_cond_signal(&waiter.granted)
+
+
+cdef void trim_locked(MemoryPool* pool) noexcept nogil:
+    """What is kept is no more than what nobody has taken, so that the bound holds for both."""
+    cdef void* piece
+    while pool.free != NULL and pool.kept * pool.piece_bytes > pool.available:
+        piece = pool.free
+        pool.free = (<void**> piece)[0]
+        pool.kept -= 1
+        free(piece)
+
+
+cdef int memory_take(
+    MemoryPool* pool, int64_t size, int64_t deadline_ns, uint8_t** out
+) noexcept nogil:
+    cdef void* piece = NULL
+    cdef int code = MEMORY_OK
+    pthread_mutex_lock(&pool.lock)
+    if pool.closed:
+        code = MEMORY_CLOSED
+    elif pool.head == NULL and pool.available >= size:
+        pool.available -= size
+    else:
+        code = wait_locked(pool, size, deadline_ns)
+    if code == MEMORY_OK and size == pool.piece_bytes and pool.free != NULL:
+        piece = pool.free
+        pool.free = (<void**> piece)[0]
+        pool.kept -= 1
+    if code == MEMORY_OK:
+        trim_locked(pool)
+    pthread_mutex_unlock(&pool.lock)
+    if code != MEMORY_OK:
+        return code
+    if piece == NULL:
+        piece = malloc(size)
+        if piece == NULL:
+            memory_give(pool, NULL, size)
+            return MEMORY_NONE
+    out[0] = <uint8_t*> piece
+    return MEMORY_OK
+
+
+cdef void memory_give(MemoryPool* pool, uint8_t* p, int64_t size) noexcept nogil:
+    cdef bint kept = False
+    pthread_mutex_lock(&pool.lock)
+    pool.available += size
+    if p != NULL and size == pool.piece_bytes and size >= <int64_t> sizeof(void*) \
+            and not pool.closed:
+        (<void**> p)[0] = pool.free
+        pool.free = p
+        pool.kept += 1
+        kept = True
+    grant_locked(pool)
+    pthread_mutex_unlock(&pool.lock)
+    if not kept:
+        free(p)
+
+
+cdef void memory_trade(MemoryPool* pool, int64_t given, int64_t taken) noexcept nogil:
+    pthread_mutex_lock(&pool.lock)
+    pool.available += given - taken
+    trim_locked(pool)
+    grant_locked(pool)
+    pthread_mutex_unlock(&pool.lock)
+
+
+cdef void memory_close(MemoryPool* pool) noexcept nogil:
+    cdef MemoryWaiter* waiter
+    pthread_mutex_lock(&pool.lock)
+    pool.closed = True
+    waiter = pool.head
+    while waiter != NULL:
+        pthread_cond_signal(&waiter.granted)
+        waiter = waiter.next
+    pthread_mutex_unlock(&pool.lock)

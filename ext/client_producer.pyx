@@ -1,0 +1,448 @@
+"""The producer as Python sees it (see client_producer.pxd)."""
+import threading
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.string cimport memcpy, memset
+
+from kbroker.ext.atomics cimport (
+    atomic_exchange_i32, atomic_load_i32, atomic_load_relaxed_i64, atomic_store_i32,
+)
+from kbroker.ext.client_accumulator cimport (
+    APPEND_CLOSED, APPEND_OK, APPEND_TOO_LARGE, Settings, accumulator_append,
+    accumulator_destroy, accumulator_flush, accumulator_init, accumulator_kick,
+    accumulator_partition, accumulator_topic,
+)
+from kbroker.ext.client_topic cimport Part, topic_grow
+from kbroker.ext.client_batch cimport ClientBatch, ERROR_CLOSED, ERROR_PURGED, fork_generation
+from kbroker.ext.client_delivery cimport run_callbacks
+from kbroker.ext.client_headers cimport HeadersIn
+from kbroker.ext.client_thread cimport loop_wake
+from kbroker.ext.client_link cimport Loop
+from kbroker.ext.client_memory cimport (
+    MEMORY_CLOSED, MEMORY_TIMEOUT, memory_close, memory_init,
+)
+from kbroker.ext.client_peers cimport Peer, sender_destroy, sender_init, sender_peer
+from kbroker.ext.client_sender cimport sender_drive, sender_link_down, sender_stopped
+from kbroker.ext.clock cimport monotonic_ns, realtime_ms
+from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.wire cimport Slice
+
+cdef enum:
+    MS = 1000000                    # ns
+    REQUEST_FRAME_BYTES = 128       # of a request with one batch, besides it
+    RETRIABLE_CODES = 256
+
+REST_S = 0.01                       # a wait for callbacks looks again so often
+
+
+cdef void wake_loop(void* owner) noexcept nogil:
+    loop_wake((<Loop**> owner)[0])
+
+
+cdef class TopicRef:
+    pass
+
+
+cdef class SenderDriver(LoopDriver):
+    """settings: batch_bytes, linger_ms ... (see __cinit__); retriable: error codes."""
+
+    def __cinit__(
+        self, *, batch_bytes: int, buffer_bytes: int, linger_ms: int, delivery_ms: int,
+        request_timeout_ms: int, request_bytes_max: int, retry_ms: int, retry_max_ms: int,
+        retries: int, in_flight_max: int, acks: int, idempotent: bool, codec: int, level: int,
+        way: int, adaptive: bool, availability_ms: int, ignore_keys: bool, retriable: list[int],
+    ) -> None:
+        cdef Settings settings
+        memset(&settings, 0, sizeof(settings))
+        settings.batch_bytes = max(batch_bytes, 1)
+        settings.linger_ns = linger_ms * MS
+        settings.delivery_ns = delivery_ms * MS
+        settings.request_timeout_ns = request_timeout_ms * MS
+        settings.request_bytes_max = request_bytes_max
+        settings.retry_ns = retry_ms * MS
+        settings.retry_max_ns = retry_max_ms * MS
+        settings.retries = retries
+        settings.in_flight_max = in_flight_max
+        settings.acks = acks
+        settings.idempotent = idempotent
+        settings.codec = codec
+        settings.level = level
+        settings.way = way
+        settings.adaptive = adaptive
+        settings.availability_ns = availability_ms * MS
+        settings.ignore_keys = ignore_keys
+        self.topics = {}
+        self.rested = threading.Event()
+        accumulator_init(&self.a, &settings)
+        memory_init(&self.a.pool, buffer_bytes, settings.batch_bytes)
+        sender_init(&self.s, &self.a, &self.driver)
+        self.a.wake = wake_loop
+        self.a.wake_owner = &self.driver.loop
+        self.driver.self = &self.s
+        self.driver.drive = sender_drive
+        self.driver.link_down = sender_link_down
+        self.driver.stopped = sender_stopped
+        for code in retriable:
+            if 0 <= code < RETRIABLE_CODES:
+                self.s.retriable[<int> code] = 1
+
+    def __dealloc__(self) -> None:
+        cdef ClientBatch* b
+        while self.s.settled != NULL:
+            b = self.s.settled
+            self.s.settled = b.next
+            run_callbacks(b)
+        sender_destroy(&self.s)
+        accumulator_destroy(&self.a)
+
+    cdef Topic* topic(self, str name) except? NULL:
+        """NULL without an exception where Python has not told of it."""
+        cdef TopicRef found = self.topics.get(name)
+        return found.topic if found is not None else NULL
+
+    # ---- what the control thread tells
+
+    def set_topic(self, name: str, topic_id: bytes, leaders: list[tuple[int, int]]) -> None:
+        """leaders: (node id or -1, leader epoch or -1) of each partition in order."""
+        cdef Topic* t = self.topic(name)
+        cdef TopicRef made
+        cdef bytes text
+        cdef Part* part
+        cdef int32_t i, node, epoch
+        if t == NULL:
+            text = name.encode()
+            t = accumulator_topic(&self.a, <const uint8_t*> PyBytes_AS_STRING(text), len(text))
+            if t == NULL:
+                raise MemoryError
+            made = TopicRef.__new__(TopicRef)
+            made.topic = t
+            self.topics[name] = made
+        if not topic_grow(t, len(leaders)):
+            raise MemoryError
+        if len(topic_id) == 16 and any(topic_id):
+            pthread_mutex_lock(&self.a.lock)
+            memcpy(t.id, PyBytes_AS_STRING(topic_id), 16)
+            t.has_id = True
+            pthread_mutex_unlock(&self.a.lock)
+        for i in range(<int32_t> len(leaders)):
+            node, epoch = leaders[i]
+            part = t.parts[i]
+            # What a broker hinted at (KIP-951) may be newer than what another one tells.
+            if epoch < 0 or epoch >= atomic_load_i32(&part.leader_epoch):
+                atomic_store_i32(&part.leader, node)
+                atomic_store_i32(&part.leader_epoch, epoch)
+        accumulator_kick(&self.a, True)
+
+    def set_link(self, node: int, link: int, version: int) -> None:
+        """The link to a broker (-1: none) and the version of Produce on it."""
+        cdef Peer* peer = sender_peer(&self.s, node)
+        if peer == NULL:
+            raise MemoryError("too many brokers")
+        peer.version = version
+        peer.drop = False
+        atomic_store_i32(&peer.link, link)
+        accumulator_kick(&self.a, True)
+
+    def set_producer_id(self, producer_id: int, epoch: int, error: int = 0) -> None:
+        """What InitProducerId answered; error: a fatal code in its place."""
+        pthread_mutex_lock(&self.a.lock)
+        self.s.told_producer_id = producer_id
+        self.s.told_producer_epoch = epoch
+        self.s.told_error = error
+        self.s.told = True
+        pthread_mutex_unlock(&self.a.lock)
+        accumulator_kick(&self.a, True)
+
+    # ---- what it asks
+
+    def wishes(self) -> int:
+        """WISH_* that came since; the next one posts EVENT_SENDER again."""
+        atomic_store_i32(&self.s.event_posted, 0)
+        return atomic_exchange_i32(&self.s.wishes, 0)
+
+    def leaders_wanted(self) -> set[int]:
+        """Node ids of brokers that lead partitions of known topics."""
+        cdef TopicRef each
+        cdef int32_t i
+        found = set()
+        for each in self.topics.values():
+            for i in range(each.topic.count):
+                found.add(atomic_load_i32(&each.topic.parts[i].leader))
+        found.discard(-1)
+        return found
+
+    def links(self) -> dict[int, int]:
+        """Node id -> link of the brokers that have one."""
+        cdef int32_t i
+        return {
+            self.s.peers[i].node: atomic_load_i32(&self.s.peers[i].link)
+            for i in range(self.s.peers_count)
+            if atomic_load_i32(&self.s.peers[i].link) >= 0
+        }
+
+    def lying_links(self) -> list[int]:
+        """Links whose broker sent an answer that is none."""
+        cdef int32_t i
+        return [
+            atomic_load_i32(&self.s.peers[i].link)
+            for i in range(self.s.peers_count)
+            if self.s.peers[i].drop and atomic_load_i32(&self.s.peers[i].link) >= 0
+        ]
+
+    def run_callbacks(self) -> int:
+        """Of all whose outcome is known by now, in their order; how many batches."""
+        cdef ClientBatch* b
+        cdef ClientBatch* after
+        cdef int done = 0
+        self.running += 1
+        pthread_mutex_lock(&self.a.lock)
+        b = self.s.settled
+        self.s.settled = self.s.settled_tail = NULL
+        pthread_mutex_unlock(&self.a.lock)
+        try:
+            while b != NULL:
+                after = b.next
+                b.next = NULL
+                run_callbacks(b)
+                b = after
+                done += 1
+        finally:
+            self.running -= 1
+            self.rested.set()
+        return done
+
+    def wait_callbacks(self, deadline_ns: int) -> bool:
+        """Waits until those of all outcomes known by now have run; False: not by then."""
+        while self.running > 0 or self.s.settled != NULL:
+            if monotonic_ns() >= deadline_ns:
+                return False
+            self.rested.clear()
+            self.rested.wait(REST_S)
+        return True
+
+    def topic_names(self) -> list[str]:
+        """Topics that were sent to."""
+        return list(self.topics)
+
+    @property
+    def fatal_code(self) -> int:
+        """Kafka's error after which nothing can be sent any more; 0: none."""
+        return atomic_load_i32(&self.s.fatal_code)
+
+    def purge(self, queued: bool, in_flight: bool, closing: bool = False) -> None:
+        """Give up what waits, and what is on its way."""
+        pthread_mutex_lock(&self.a.lock)
+        self.s.purge_code = ERROR_CLOSED if closing else ERROR_PURGED
+        self.s.purge_queued = queued
+        self.s.purge_flying = in_flight
+        pthread_mutex_unlock(&self.a.lock)
+        accumulator_kick(&self.a, True)
+
+    def totals(self) -> dict[str, int]:
+        """Counters since the start, see `Totals`, and what is held now."""
+        cdef int64_t* values = <int64_t*> &self.a.totals
+        names = (
+            "records", "record_bytes", "batches", "requests", "request_bytes", "retries",
+            "errors", "splits", "throttle_ms", "latency_ns", "latency_ns_max", "acked",
+        )
+        cdef int i
+        found = {}
+        for i in range(<int> len(names)):
+            found[names[i]] = atomic_load_relaxed_i64(&values[i])
+        pthread_mutex_lock(&self.a.pool.lock)
+        found["memory_available"] = self.a.pool.available
+        found["memory_total"] = self.a.pool.bytes_max
+        found["memory_waits"] = self.a.pool.waits
+        found["memory_wait_ns"] = self.a.pool.wait_ns
+        pthread_mutex_unlock(&self.a.pool.lock)
+        pthread_mutex_lock(&self.a.lock)
+        found["batches_waiting"] = self.a.all_count
+        pthread_mutex_unlock(&self.a.lock)
+        found["memory_waiting"] = atomic_load_i32(&self.a.pool.waiting)
+        return found
+
+
+cdef inline int bytes_slice(object given, Slice* out, str field) except -1:
+    if given is None:
+        out.p = NULL
+        out.n = -1
+    elif type(given) is bytes:
+        if PyBytes_GET_SIZE(given) > 0x7FFFFFF0:
+            raise ValueError(f"{field}: {PyBytes_GET_SIZE(given)} bytes are too many")
+        out.p = <const uint8_t*> PyBytes_AS_STRING(given)
+        out.n = <int32_t> PyBytes_GET_SIZE(given)
+    else:
+        raise_not_bytes(given, field)
+    return 0
+
+
+cdef int raise_not_bytes(object given, str field) except -1:
+    raise TypeError(
+        f"{field}: {type(given).__name__} is not bytes; encode it, or give the producer a"
+        f" {field}_serializer"
+    )
+
+
+cdef class ProducerBase:
+    """What Producer is made of; kbroker.client.producer has the rest."""
+
+    def __cinit__(self, *_args: object, **_more: object) -> None:
+        self.ended = True
+
+    def _set_up(self, driver: SenderDriver, max_block_ms: int, plain: bool) -> None:
+        self.driver = driver
+        self.a = &driver.a
+        self.max_block_ns = max_block_ms * MS
+        self.generation = fork_generation()
+        self.plain = plain
+        self.ended = False
+
+    cdef int check(self) except -1:
+        if self.generation != fork_generation():
+            raise RuntimeError(
+                "this producer was made before fork(); make a new one in the child process"
+            )
+        if self.ended:
+            raise RuntimeError("this producer is closed")
+        if self.driver.s.fatal_code != 0:
+            raise self._error(self.driver.s.fatal_code, 0, None, "", -1)
+        return 0
+
+    cdef Topic* find_topic(self, object name) except NULL:
+        """Asks Python for one that is not known yet, which may take up to max.block.ms."""
+        cdef Topic* t
+        if type(name) is not str:
+            raise TypeError(f"topic: {type(name).__name__} is not str")
+        t = self.driver.topic(name)
+        if t == NULL or t.count == 0:
+            self._load_topic(name, self.max_block_ns / 1e9)
+            t = self.driver.topic(name)
+        self.last_name = name
+        self.last_topic = t
+        return t
+
+    @cython.binding(False)
+    def send(
+        self, topic: object, value: object = None, key: object = None, *,
+        partition: object = None, headers: object = None, timestamp_ms: object = None,
+        on_delivery: object = None,
+    ) -> Delivery:
+        """Takes a record; returns at once, unless memory or the topic's metadata have to be waited
+        for, at most max.block.ms.
+
+        headers: (name, bytes or None) pairs, or a dict. on_delivery(delivery) is called on the
+        producer's control thread. Raises TypeError, ValueError for what cannot be sent, KafkaError
+        for what the cluster says to the topic, BufferExhaustedError.
+        """
+        if not self.plain:
+            self.check()
+            topic, value, key, partition, headers, timestamp_ms, on_delivery = self._prepare(
+                topic, value, key, partition, headers, timestamp_ms, on_delivery
+            )
+        return self.append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
+
+    cdef Delivery append(
+        self, object topic, object value, object key, object partition, object headers,
+        object timestamp_ms, object on_delivery
+    ):
+        cdef Rec rec
+        cdef Topic* t
+        cdef int32_t at
+        cdef HeadersIn room
+        if self.ended or self.generation != fork_generation() or self.driver.s.fatal_code != 0:
+            self.check()
+        if topic is self.last_name:
+            t = self.last_topic
+        else:
+            t = self.find_topic(topic)
+        bytes_slice(value, &rec.value, "value")
+        bytes_slice(key, &rec.key, "key")
+        if timestamp_ms is None:
+            rec.timestamp = realtime_ms()
+        else:
+            rec.timestamp = timestamp_ms
+            if rec.timestamp < 0:
+                raise ValueError(f"timestamp_ms: {timestamp_ms} lies before 1970")
+        if partition is None:
+            at = accumulator_partition(self.a, t, rec.key.p, rec.key.n)
+        else:
+            at = self._checked_partition(topic, partition)
+        rec.headers = NULL
+        rec.header_count = 0
+        if headers is not None:
+            room = HeadersIn(headers)
+            rec.headers = room.headers
+            rec.header_count = room.count
+        return self.put(topic, t, at, &rec, on_delivery)
+
+    cdef Delivery put(
+        self, str name, Topic* t, int32_t partition, const Rec* rec, object on_delivery
+    ):
+        cdef ClientBatch* b
+        cdef int32_t index
+        cdef int64_t deadline_ns
+        cdef int code = accumulator_append(self.a, t, partition, rec, 0, &b, &index)
+        cdef Delivery delivery
+        if code != APPEND_OK:
+            if code == MEMORY_TIMEOUT:
+                deadline_ns = monotonic_ns() + self.max_block_ns
+                accumulator_kick(self.a, True)
+                with nogil:
+                    code = accumulator_append(
+                        self.a, t, partition, rec, deadline_ns, &b, &index
+                    )
+            if code != APPEND_OK:
+                self.append_failed(code, name, rec.value.n)
+        delivery = Delivery.__new__(Delivery)
+        delivery.batch = b
+        delivery.index = index
+        delivery.topic = name
+        delivery.time_ms = rec.timestamp
+        delivery.key_bytes = rec.key.n
+        delivery.value_bytes = rec.value.n
+        if on_delivery is not None:
+            delivery.add_callback(on_delivery)
+        return delivery
+
+    def append_failed(self, code: int, topic: str, value_bytes: int) -> None:
+        """Raises what became of a record that was not taken."""
+        if code in (APPEND_CLOSED, MEMORY_CLOSED):
+            raise RuntimeError("this producer is closed")
+        if code == APPEND_TOO_LARGE:
+            raise self._too_large(topic, value_bytes)
+        raise self._exhausted(topic)
+
+    def _checked_partition(self, topic: str, partition: int) -> int:
+        """A partition that there is, after asking the cluster if need be."""
+        cdef Topic* t = self.driver.topic(topic)
+        if type(partition) is not int or partition < 0:
+            raise ValueError(f"partition: {partition!r} is no partition")
+        if partition >= t.count:
+            self._load_partition(topic, partition, self.max_block_ns / 1e9)
+        return partition
+
+    def _partition_count(self, topic: str) -> int:
+        """Asks the cluster where the topic is not known."""
+        return self.find_topic(topic).count
+
+    def _flush(self, deadline_ns: int) -> bool:
+        """Waits without the GIL for the outcome of what was sent before; False: not by then."""
+        cdef int64_t until = deadline_ns
+        cdef bint done
+        with nogil:
+            done = accumulator_flush(self.a, until)
+        return done
+
+    def _end(self) -> None:
+        """Nothing more is taken; who waits for memory is told."""
+        self.ended = True
+        if self.a != NULL:
+            atomic_store_i32(&self.a.closed, 1)
+            memory_close(&self.a.pool)
+            accumulator_kick(self.a, True)
+
+    @property
+    def closed(self) -> bool:
+        """True once close() was called."""
+        return bool(self.ended)

@@ -1,0 +1,283 @@
+"""send_batch() (see client_send_batch.pxd)."""
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc, realloc
+
+from kbroker.ext.client_accumulator cimport (
+    accumulator_append_run, accumulator_kick, accumulator_partition,
+)
+from kbroker.ext.client_batch cimport ClientBatch
+from kbroker.ext.client_columns_in cimport (
+    COLUMN_OBJECTS, column_int, column_null, column_of_bytes, column_of_ints, column_slice,
+    columns_of_batch,
+)
+from kbroker.ext.client_memory cimport MEMORY_TIMEOUT
+from kbroker.ext.clock cimport monotonic_ns, realtime_ms
+from kbroker.ext.wire cimport Slice
+
+cdef class ColumnsIn:
+    def __cinit__(self) -> None:
+        self.held = []
+        self.partition = -1
+        self.count = -1
+
+    def __dealloc__(self) -> None:
+        free(self.room)
+
+    cdef int set(self, str field, object given) except -1:
+        cdef ColumnIn column
+        cdef bint ints = field in ("timestamp", "partition")
+        if given is None:
+            return 0
+        if isinstance(given, ColumnIn):
+            column = given
+        elif ints:
+            column = column_of_ints(given, field)
+        elif field == "headers" and isinstance(given, (list, tuple)):
+            column = ColumnIn.__new__(ColumnIn)
+            column.held = given
+            column.c.kind = COLUMN_OBJECTS
+            column.c.length = len(given)
+        elif field == "headers":
+            raise TypeError(f"headers: {type(given).__name__}; give a list, or a column of Arrow")
+        else:
+            column = column_of_bytes(given, field)
+        if self.count >= 0 and column.c.length != self.count:
+            raise ValueError(f"{field}: {column.c.length} where there are {self.count} values")
+        if field == "value":
+            self.values = column
+            self.count = column.c.length
+        elif field == "key":
+            self.keys = column
+        elif field == "headers":
+            self.headers = column
+        elif field == "timestamp":
+            self.times = column
+        else:
+            self.partitions = column
+        return 0
+
+    cdef int fill_bytes(self, ColumnIn column, int64_t start, int32_t n, bint keys) except -1:
+        cdef PyObject* item
+        cdef Slice s
+        cdef int32_t i
+        cdef bint objects = column.c.kind == COLUMN_OBJECTS
+        for i in range(n):
+            if objects:
+                item = column.item(start + i)
+                s.p = NULL
+                s.n = -1
+                if type(<object> item) is bytes and PyBytes_GET_SIZE(<object> item) < 0x7FFFFFFF:
+                    s.p = <const uint8_t*> PyBytes_AS_STRING(<object> item)
+                    s.n = <int32_t> PyBytes_GET_SIZE(<object> item)
+                    self.held.append(<object> item)
+                elif <object> item is not None:
+                    raise TypeError(
+                        f"{'key' if keys else 'value'} {start + i}:"
+                        f" {type(<object> item).__name__} is not bytes"
+                    )
+            else:
+                s = column_slice(&column.c, start + i)
+            if keys:
+                self.recs[i].key = s
+            else:
+                self.recs[i].value = s
+        return 0
+
+    cdef int fill_headers(self, int64_t start, int32_t n) except -1:
+        cdef HeadersIn each
+        cdef PyObject* item
+        cdef int32_t i
+        if self.headers.c.kind != COLUMN_OBJECTS or self.headers.keys is not None:
+            return self.fill_arrow_headers(start, n)
+        for i in range(n):
+            item = self.headers.item(start + i)
+            if <object> item is not None:
+                each = HeadersIn(<object> item)
+                self.held.append(each)
+                self.recs[i].headers = each.headers
+                self.recs[i].header_count = each.count
+        return 0
+
+    cdef int fill_arrow_headers(self, int64_t start, int32_t n) except -1:
+        cdef int64_t total = 0
+        cdef int64_t at = 0
+        cdef int64_t first = 0
+        cdef int32_t i, k
+        cdef void* grown
+        if self.headers.keys is None:
+            raise TypeError("headers: give map<utf8, binary> or list<struct<key, value>>")
+        for i in range(n):
+            total += self.headers.headers_of(start + i, &first)
+        if total > self.room_count:
+            grown = realloc(self.room, sizeof(Header) * total)
+            if grown == NULL:
+                raise MemoryError
+            self.room = <Header*> grown
+            self.room_count = total
+        for i in range(n):
+            self.recs[i].headers = self.room + at
+            self.recs[i].header_count = self.headers.headers_of(start + i, &first)
+            for k in range(self.recs[i].header_count):
+                self.room[at].key = column_slice(&self.headers.keys.c, first + k)
+                self.room[at].value = column_slice(&self.headers.values.c, first + k)
+                if self.room[at].key.n < 0:
+                    raise ValueError(f"headers {start + i}: a header needs a name")
+                at += 1
+        return 0
+
+    cdef int fill(self, int64_t start, int32_t n) except -1:
+        """The records start..start+n of the columns into the chunk."""
+        cdef int32_t i
+        cdef int64_t time
+        self.held.clear()
+        for i in range(n):
+            self.recs[i].headers = NULL
+            self.recs[i].header_count = 0
+            self.recs[i].key.p = NULL
+            self.recs[i].key.n = -1
+            self.recs[i].timestamp = self.now_ms
+        self.fill_bytes(self.values, start, n, False)
+        if self.keys is not None:
+            self.fill_bytes(self.keys, start, n, True)
+        if self.headers is not None:
+            self.fill_headers(start, n)
+        if self.times is not None:
+            for i in range(n):
+                if column_null(&self.times.c, start + i):
+                    continue
+                time = column_int(&self.times.c, start + i)
+                if time < 0:
+                    raise ValueError(f"timestamp {start + i}: {time} ms lies before 1970")
+                self.recs[i].timestamp = time
+        return 0
+
+
+cdef class ProducerCore(ProducerBase):
+    """ProducerBase with send_batch()."""
+
+    cdef int place(self, ColumnsIn columns, Topic* t, int32_t n) except -1:
+        """A partition for each record of the chunk, -1 for the sticky one."""
+        cdef int32_t i
+        for i in range(n):
+            columns.places[i] = columns.partition
+            if columns.partition < 0:
+                columns.places[i] = accumulator_partition(
+                    self.a, t, columns.recs[i].key.p, columns.recs[i].key.n
+                )
+        return 0
+
+    cdef int append_chunk(
+        self, ColumnsIn columns, Topic* t, int32_t n, BatchDelivery delivery, int32_t* last
+    ) except -1:
+        """APPEND_OK, or why it ended before the chunk did."""
+        cdef int64_t deadline_ns = monotonic_ns() + self.max_block_ns
+        cdef int32_t done = 0
+        cdef int32_t end, index, taken
+        cdef ClientBatch* b
+        with nogil:
+            while done < n:
+                end = done + 1
+                while end < n and columns.places[end] == columns.places[done]:
+                    end += 1
+                taken = accumulator_append_run(
+                    self.a, t, columns.places[done], &columns.recs[done], end - done, 0, &b,
+                    &index,
+                )
+                if taken == MEMORY_TIMEOUT:
+                    accumulator_kick(self.a, True)
+                    taken = accumulator_append_run(
+                        self.a, t, columns.places[done], &columns.recs[done], end - done,
+                        deadline_ns, &b, &index,
+                    )
+                if taken < 0:
+                    return taken
+                delivery.add(b, index, taken, &last[b.partition])
+                done += taken
+        return 0
+
+    @cython.binding(False)
+    def send_batch(
+        self, topic: object, values: object, keys: object = None, headers: object = None,
+        timestamps_ms: object = None, partition: object = None,
+    ) -> BatchDelivery:
+        """Takes many records of a topic; see client_columns_in for what columns may be.
+
+        values: bytes or None in a sequence, a numpy array, an Arrow array; or an Arrow RecordBatch
+        with the columns value and, where they are wanted, key, headers, timestamp, partition.
+        headers: a list of what send() takes, or an Arrow column. partition: one for all, or a
+        column. Waits for memory at most max.block.ms at a time. Where it raises in the middle,
+        what was taken before is sent; the exception's `delivery` is the future of that.
+        """
+        cdef ColumnsIn columns = ColumnsIn.__new__(ColumnsIn)
+        cdef BatchDelivery delivery = BatchDelivery.__new__(BatchDelivery)
+        cdef int32_t* last
+        cdef int64_t start = 0
+        cdef int32_t n, i
+        cdef Topic* t
+        cdef int code
+        self.check()
+        t = self.find_topic(topic)
+        for field, given in self._columns(topic, values, keys, headers, timestamps_ms, partition):
+            columns.set(field, given)
+        if type(partition) is int:
+            columns.partition = self._checked_partition(topic, partition)
+        columns.now_ms = realtime_ms()
+        delivery.topic = topic
+        last = <int32_t*> malloc(sizeof(int32_t) * (<size_t> t.count + 1))
+        if last == NULL:
+            raise MemoryError
+        for i in range(t.count):
+            last[i] = -1
+        try:
+            while start < columns.count:
+                n = <int32_t> min(columns.count - start, <int64_t> CHUNK_RECORDS)
+                columns.fill(start, n)
+                self.place_all(columns, topic, start, n)
+                code = self.append_chunk(columns, t, n, delivery, last)
+                if code < 0:
+                    self.append_failed(code, topic, -1)
+                start += n
+        except Exception as error:
+            error.delivery = delivery
+            raise
+        finally:
+            free(last)
+            columns.held.clear()
+        return delivery
+
+    def place_all(self, ColumnsIn columns, topic: str, start: int, n: int) -> None:
+        """Of a chunk, where a column or Python may say it."""
+        cdef Topic* t = self.driver.topic(topic)
+        cdef int32_t i
+        if columns.partitions is None:
+            self.place(columns, t, n)
+            return
+        for i in range(<int32_t> n):
+            columns.places[i] = -1
+            if not column_null(&columns.partitions.c, start + i):
+                columns.places[i] = self._checked_partition(
+                    topic, column_int(&columns.partitions.c, start + i)
+                )
+
+    def _columns(
+        self, topic: str, values: object, keys: object, headers: object, times: object,
+        partition: object,
+    ) -> list[tuple[str, object]]:
+        """(field, column or what makes one), the values first."""
+        cdef dict found = columns_of_batch(values)
+        if found is not None:
+            if "value" not in found:
+                raise ValueError("values: the batch has no column named value")
+            values = found.pop("value")
+            for name, given in (("key", keys), ("headers", headers), ("timestamp", times),
+                                ("partition", partition)):
+                if given is not None and name in found:
+                    raise ValueError(f"{name}: the batch has a column of that name as well")
+        given = {"key": keys, "headers": headers, "timestamp": times}
+        if type(partition) is not int:
+            given["partition"] = partition
+        given.update(found or {})
+        return [("value", values), *given.items()]

@@ -1,0 +1,298 @@
+"""Producer: the Python face of the native one.
+
+The caller's thread serialises, chooses the partition and appends to a batch; a native thread
+sends; a control thread (Python) does what is rare (see producer_control). Thread-safe.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+from kbroker.client.cluster import Cluster
+from kbroker.client.config_producer import ProducerConfig, producer_config
+from kbroker.client.errors import BrokerError, KafkaError
+from kbroker.client.partitioners import CALLABLE, partitioner_way
+from kbroker.client.producer_control import Control, tell_topic
+from kbroker.client.producer_errors import (
+    BufferExhaustedError,
+    RecordTooLargeError,
+    delivery_error,
+)
+from kbroker.client.serializers import serializer_of
+from kbroker.errors import ErrorCode
+from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
+from kbroker.ext.client_loop import ClientLoop
+from kbroker.ext.client_producer import SenderDriver
+from kbroker.ext.client_send_batch import ProducerCore
+
+__all__ = ["BatchDelivery", "Delivery", "OffsetRange", "Producer", "RecordMetadata"]
+
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_LEVEL_DEFAULT = -(2**31)
+_FOREVER_NS = 2**63 - 1
+
+_log = logging.getLogger("kbroker.client.producer")
+_numbers = itertools.count(1)
+
+
+class Producer(ProducerCore):
+    """Sends records to topics of a cluster.
+
+    Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
+    `Producer(bootstrap_servers="localhost:9092", linger_ms=5)`. A context manager: leaving it
+    delivers what was sent.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self.config = producer_config(config, more)
+        if self.config.transactional_id is not None:
+            raise KafkaError("transactional.id: this producer has no transactions yet")
+        self._key_serializer = serializer_of(self.config.key_serializer, "key.serializer")
+        self._value_serializer = serializer_of(self.config.value_serializer, "value.serializer")
+        self._interceptors = tuple(self.config.interceptor_classes)
+        way, self._partitioner = partitioner_way(self.config.partitioner_class)
+        name = f"kbroker-producer-{next(_numbers)}"
+        cluster = Cluster.of(self.config)
+        driver = _driver(self.config, way)
+        loop = ClientLoop(driver, client_id=self.config.client_id, name=name)
+        control = Control(loop, driver, cluster, self.config.metadata_max_age_ms / 1000)
+        thread = threading.Thread(target=control.run, name=name, daemon=True)
+        plain = way != CALLABLE and not (
+            self._key_serializer or self._value_serializer or self._interceptors
+        )
+        self._cluster = cluster
+        self._thread = thread
+        self._set_up(driver, self.config.max_block_ms, plain)
+        loop.start()
+        thread.start()
+        self._shut = weakref.finalize(self, _shut, loop, cluster, thread, driver)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self.close(None if kind is None else 0.0)
+
+    # ---- ends
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Waits until all that was sent before is delivered or has failed, and its callbacks have
+        run. TimeoutError after `timeout` seconds; KafkaError where called from a callback."""
+        if threading.current_thread() is self._thread:
+            raise KafkaError("flush() in a callback would wait for itself")
+        deadline_ns = _FOREVER_NS
+        if timeout is not None:
+            deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
+        while not self._flush(min(deadline_ns, time.monotonic_ns() + 100_000_000)):
+            if time.monotonic_ns() >= deadline_ns:
+                raise TimeoutError(f"records are not delivered after {timeout:g} s")
+        self.driver.wait_callbacks(deadline_ns)
+
+    def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
+        """Gives records up, with PurgedError: those that wait, those that are on their way (which
+        may be written all the same). Returns when they are."""
+        self.driver.purge(queued, in_flight)
+        if queued and in_flight:
+            self._flush(time.monotonic_ns() + 5_000_000_000)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Delivers what was sent, for at most `timeout` seconds (None: delivery.timeout.ms bounds
+        it); the rest fails with UndeliveredError. A second time does nothing."""
+        if not self._shut.alive:
+            return
+        in_callback = threading.current_thread() is self._thread
+        try:
+            if not in_callback and (timeout is None or timeout > 0):
+                self.flush(timeout)
+        except TimeoutError:
+            _log.warning("closed before all records were delivered")
+        finally:
+            self._end()
+            self._shut()
+        for each in self._interceptors:
+            _quietly(each, "close")
+
+    # ---- what the native half asks
+
+    def _load_topic(self, name: str, timeout_s: float) -> None:
+        """Metadata of a topic that nothing was sent to yet; brokers may create it."""
+        if not name:
+            raise ValueError("topic: the name is empty")
+        info = self._cluster.retry(
+            lambda: self._cluster.topic(name, create=True), timeout_s=timeout_s
+        )
+        if not info.partitions:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
+        tell_topic(self.driver, info)
+
+    def _load_partition(self, name: str, partition: int, timeout_s: float) -> None:
+        """A partition that is not known yet: the topic may have grown."""
+        self._cluster.retry(lambda: self._cluster.refresh([name]), timeout_s=timeout_s)
+        info = self._cluster.topic(name)
+        tell_topic(self.driver, info)
+        if partition >= len(info.partitions):
+            raise ValueError(
+                f"partition: topic {name!r} has {len(info.partitions)}, so none {partition}"
+            )
+
+    def _prepare(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        *rest: Any,
+    ) -> tuple[Any, ...]:
+        """send()'s arguments after interceptors, serializers and a callable partitioner."""
+        partition, headers, timestamp_ms, on_delivery = rest
+        for each in self._interceptors:
+            try:
+                changed = each.on_send(topic, value, key, partition, headers, timestamp_ms)
+                if changed is not None:
+                    topic, value, key, partition, headers, timestamp_ms = changed
+            except Exception:
+                _log.exception("on_send of %r raised; the record goes on without it", each)
+        if self._key_serializer is not None and key is not None:
+            key = _serialized(self._key_serializer, topic, key, "key")
+        if self._value_serializer is not None and value is not None:
+            value = _serialized(self._value_serializer, topic, value, "value")
+        if self._partitioner is not None and partition is None:
+            count = self._partition_count(topic)
+            partition = self._partitioner(topic, key, value, count)
+            if not isinstance(partition, int) or not 0 <= partition < count:
+                raise ValueError(
+                    f"partition: the partitioner chose {partition!r} of {count} partitions"
+                )
+        if self._interceptors:
+            on_delivery = self._acknowledging(on_delivery)
+        return topic, value, key, partition, headers, timestamp_ms, on_delivery
+
+    def _acknowledging(self, then: Any) -> Any:
+        interceptors = self._interceptors
+
+        def acknowledged(delivery: Delivery) -> None:
+            found = delivery.wait(0)
+            failed = isinstance(found, BaseException)
+            for each in interceptors:
+                try:
+                    each.on_acknowledgement(None if failed else found, found if failed else None)
+                except Exception:
+                    _log.exception("on_acknowledgement of %r raised", each)
+            if then is not None:
+                then(delivery)
+
+        return acknowledged
+
+    def _error(
+        self, code: int, local: int, message: str | None, topic: str, partition: int
+    ) -> Exception:
+        return delivery_error(code, local, message, topic, partition)
+
+    def _too_large(self, topic: str, value_bytes: int) -> Exception:
+        size = f" with a value of {value_bytes} bytes" if value_bytes >= 0 else ""
+        return RecordTooLargeError(
+            f"{topic}: a record{size} is larger than max.request.size"
+            f" ({self.config.max_request_size}) or buffer.memory ({self.config.buffer_memory})"
+        )
+
+    def _exhausted(self, topic: str) -> Exception:
+        return BufferExhaustedError(
+            f"{topic}: buffer.memory ({self.config.buffer_memory} bytes) was full for max.block.ms"
+            f" ({self.config.max_block_ms} ms); flush(), or send less than the cluster takes"
+        )
+
+    # ---- figures
+
+    def metrics(self) -> dict[str, float]:
+        """Counters since the start and what holds now, by names like Java's producer-metrics."""
+        told = self.driver.totals()
+        requests = max(told["requests"], 1)
+        return {
+            "record-send-total": told["acked"],
+            "record-error-total": told["errors"],
+            "record-retry-total": told["retries"],
+            "batch-split-total": told["splits"],
+            "batch-total": told["batches"],
+            "batches-waiting": told["batches_waiting"],
+            "request-total": told["requests"],
+            "outgoing-byte-total": told["request_bytes"],
+            "batch-size-avg": told["request_bytes"] / max(told["batches"], 1),
+            "request-latency-avg": told["latency_ns"] / requests / 1e6,
+            "request-latency-max": told["latency_ns_max"] / 1e6,
+            "produce-throttle-time-total": told["throttle_ms"],
+            "buffer-total-bytes": told["memory_total"],
+            "buffer-available-bytes": told["memory_available"],
+            "bufferpool-wait-total": told["memory_waits"],
+            "bufferpool-wait-time-ns-total": told["memory_wait_ns"],
+            "waiting-threads": told["memory_waiting"],
+        }
+
+
+def _driver(config: ProducerConfig, way: int) -> SenderDriver:
+    codec = _CODECS.index(config.compression_type)
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    return SenderDriver(
+        batch_bytes=config.batch_size,
+        buffer_bytes=config.buffer_memory,
+        linger_ms=config.linger_ms,
+        delivery_ms=config.delivery_timeout_ms,
+        request_timeout_ms=config.request_timeout_ms,
+        request_bytes_max=config.max_request_size,
+        retry_ms=config.retry_backoff_ms,
+        retry_max_ms=config.retry_backoff_max_ms,
+        retries=config.retries,
+        in_flight_max=config.max_in_flight_requests_per_connection,
+        acks=config.acks,
+        idempotent=config.enable_idempotence,
+        codec=codec,
+        level=levels.get(config.compression_type, _LEVEL_DEFAULT),
+        way=way,
+        adaptive=config.partitioner_adaptive_partitioning_enable,
+        availability_ms=config.partitioner_availability_timeout_ms,
+        ignore_keys=config.partitioner_ignore_keys,
+        retriable=[int(code) for code in ErrorCode if code.retriable],
+    )
+
+
+def _shut(
+    loop: ClientLoop, cluster: Cluster, thread: threading.Thread, driver: SenderDriver
+) -> None:
+    """Ends both threads; what was not delivered fails. Also when a producer that was not closed
+    is collected, or the interpreter ends."""
+    waiting = driver.totals()["batches_waiting"]
+    if waiting:
+        _log.warning("%d batches of records are given up; close() delivers them", waiting)
+    loop.close()
+    cluster.close()
+    if thread is not threading.current_thread():
+        thread.join(10.0)
+    driver.run_callbacks()
+
+
+def _serialized(serializer: Any, topic: str, given: Any, field: str) -> bytes | None:
+    try:
+        made = serializer(topic, given)
+    except Exception as error:
+        error.add_note(f"while the {field} of a record for topic {topic!r} was serialized")
+        raise
+    if made is not None and type(made) is not bytes:
+        raise TypeError(
+            f"{field}: its serializer made {type(made).__name__} of it, not bytes or None"
+        )
+    return made
+
+
+def _quietly(plugin: Any, method: str) -> None:
+    try:
+        getattr(plugin, method, lambda: None)()
+    except Exception:
+        _log.exception("%s of %r raised", method, plugin)

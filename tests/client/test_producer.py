@@ -1,0 +1,270 @@
+"""The producer against brokers: what was sent is there, once, in order; what fails says why."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from kbroker.client.errors import ConfigError, KafkaError
+from kbroker.client.producer import Producer
+from kbroker.client.producer_errors import (
+    BufferExhaustedError,
+    DeliveryTimeoutError,
+    PurgedError,
+    RecordTooLargeError,
+    UndeliveredError,
+)
+from kbroker.ext.debug import live_objects
+from tests.client.reading import read_all
+from tests.support import wire
+from tests.support.processes import BrokerProcess
+from tests.support.tree import ROOT
+from tests.support.waits import wait_for
+
+
+def producer_of(broker: BrokerProcess, **settings: Any) -> Producer:
+    return Producer(bootstrap_servers=broker.bootstrap, **settings)
+
+
+def test_a_record_is_there_as_it_was_sent(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 2)
+    headers = [("a", b"1"), ("b", None), ("a", b"")]
+    with producer_of(target) as producer:
+        sent = producer.send(
+            topic, b"value", b"key", partition=1, headers=headers, timestamp_ms=1_700_000_000_123
+        )
+        told = sent.result(20)
+        tombstone = producer.send(topic, None, b"key", partition=1)
+        assert tombstone.result(20).offset == 1
+    assert told == (topic, 1, 0, 1_700_000_000_123, 3, 5)
+    first, second = read_all(target.bootstrap, topic, 2, 2)
+    assert (first.partition, first.key, first.value) == (1, b"key", b"value")
+    assert first.headers == headers
+    assert first.timestamp_ms == 1_700_000_000_123
+    assert second.value is None
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read_by_others(target: BrokerProcess, topic: str, codec: str) -> None:
+    wire.create_topic(target.port, topic, 1)
+    values = [b"%d " % i * (i % 40) for i in range(5000)]
+    with producer_of(target, compression_type=codec, batch_size=4000) as producer:
+        sent = [producer.send(topic, value) for value in values]
+        producer.flush(60)
+        metrics = producer.metrics()
+    assert [delivery.result(0).offset for delivery in sent] == list(range(5000))
+    assert [record.value for record in read_all(target.bootstrap, topic, 5000)] == values
+    if codec != "none":
+        # Plain bytes of several batch.size go into a batch once it is seen how they shrink.
+        assert metrics["outgoing-byte-total"] < sum(map(len, values))
+
+
+@pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", False)])
+def test_acks(target: BrokerProcess, topic: str, acks: Any, idempotent: bool) -> None:
+    wire.create_topic(target.port, topic, 1)
+    with producer_of(target, acks=acks, enable_idempotence=idempotent) as producer:
+        sent = [producer.send(topic, b"%d" % i) for i in range(300)]
+        producer.flush(20)
+        offsets = [delivery.result(20).offset for delivery in sent]
+    assert offsets == ([-1] * 300 if acks == 0 else list(range(300)))
+    found = read_all(target.bootstrap, topic, 300)
+    assert [record.value for record in found] == [b"%d" % i for i in range(300)]
+
+
+def test_callbacks_come_in_order_and_hurt_nobody(
+    target: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wire.create_topic(target.port, topic, 1)
+    seen: list[int] = []
+
+    def note(delivery: Any) -> None:
+        seen.append(delivery.result(0).offset)
+        if len(seen) == 3:
+            raise RuntimeError("of the user's own making")
+
+    with producer_of(target) as producer, caplog.at_level(logging.ERROR):
+        for number in range(1000):
+            producer.send(topic, b"%d" % number, on_delivery=note)
+        producer.flush(20)
+        assert seen == list(range(1000))
+        late = producer.send(topic, b"late")
+        late.result(20)
+        late.add_done_callback(note)
+    assert len(seen) == 1001
+    assert "of the user's own making" in caplog.text
+
+
+def test_what_cannot_be_sent_is_told(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 1)
+    with producer_of(target, max_request_size=5000) as producer:
+        for arguments, error, text in (
+            (("x" * 3,), TypeError, "value: str is not bytes"),
+            ((b"", 5), TypeError, "key: int is not bytes"),
+        ):
+            with pytest.raises(error, match=text):
+                producer.send(topic, *arguments)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="topic: bytes is not str"):
+            producer.send(b"t", b"")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="headers: 'ab' is no pair"):
+            producer.send(topic, b"", headers=["ab"])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match=r"partition: topic .* has 1, so none 7"):
+            producer.send(topic, b"", partition=7)
+        with pytest.raises(ValueError, match="timestamp_ms: -5"):
+            producer.send(topic, b"", timestamp_ms=-5)
+        with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+            producer.send(topic, b"x" * 6000)
+        with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+            producer.send("no such/topic", b"")
+        assert producer.send(topic, b"still").result(20).offset == 0
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.send(topic, b"")
+    with pytest.raises(ConfigError, match=r"partitioner\.class"):
+        producer_of(target, partitioner_class="nonsense")
+
+
+def test_a_batch_that_is_too_large_is_split(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 1, {"max.message.bytes": "3000"})
+    values = [b"%04d" % i + b"." * 96 for i in range(2000)]
+    done: list[int] = []
+    with producer_of(target, batch_size=50_000, max_request_size=200_000) as producer:
+        sent = [
+            producer.send(topic, value, on_delivery=lambda d: done.append(d.result(0).offset))
+            for value in values
+        ]
+        producer.flush(60)
+        assert producer.metrics()["batch-split-total"] > 0
+        assert [delivery.result(0).offset for delivery in sent] == list(range(2000))
+        with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+            producer.send(topic, b"x" * 4000).result(20)
+        assert producer.send(topic, b"after").result(20).offset == 2000
+    assert done == list(range(2000))
+    assert [r.value for r in read_all(target.bootstrap, topic, 2001)] == [*values, b"after"]
+
+
+def test_many_threads_and_topics(target: BrokerProcess, topic: str) -> None:
+    for number in range(3):
+        wire.create_topic(target.port, f"{topic}-{number}", 4)
+
+    def work(name: int) -> None:
+        for number in range(2000):
+            producer.send(f"{topic}-{number % 3}", b"%d %d" % (name, number), b"%d" % name)
+
+    with producer_of(target, buffer_memory=200_000, batch_size=2000) as producer:
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        producer.flush(60)
+        assert producer.metrics()["buffer-available-bytes"] == 200_000
+    for number in range(3):
+        count = 4 * len(range(number, 2000, 3))
+        found = read_all(target.bootstrap, f"{topic}-{number}", count, 4)
+        for name in range(4):
+            mine = [r.value for r in found if r.key == b"%d" % name]
+            assert mine == [b"%d %d" % (name, i) for i in range(number, 2000, 3)]
+
+
+def test_nobody_there() -> None:
+    with (
+        Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=200) as producer,
+        pytest.raises(KafkaError, match="no broker listens"),
+    ):
+        producer.send("nowhere", b"")
+
+
+def test_what_waits_for_a_broker_that_died(start_kbroker: Any, topic: str) -> None:
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic, 1)
+    before = live_objects()
+    producer = producer_of(
+        broker, buffer_memory=40_000, batch_size=10_000, max_block_ms=300, linger_ms=0,
+        request_timeout_ms=500, delivery_timeout_ms=1500,
+    )  # fmt: skip
+    producer.send(topic, b"first").result(20)
+    broker.kill()
+    sent = []
+    with pytest.raises(BufferExhaustedError, match=r"buffer\.memory .*40000 bytes"):
+        for _ in range(1000):
+            sent.append(producer.send(topic, b"x" * 1000))
+    with pytest.raises(DeliveryTimeoutError, match="look whether its leader can be reached"):
+        sent[0].result(20)
+    producer.flush(20)
+    assert all(isinstance(d.exception(0), DeliveryTimeoutError) for d in sent)
+    purged = producer.send(topic, b"purged")
+    producer.purge()
+    with pytest.raises(PurgedError):
+        purged.result(20)
+    left = producer.send(topic, b"left")
+    producer.close(0)
+    with pytest.raises(UndeliveredError):
+        left.result(20)
+    del sent, purged, left, producer
+    wait_for("no batch left", lambda: live_objects() == before, 10)
+
+
+def test_order_and_exactly_once_over_kills(start_kbroker: Any, topic: str) -> None:
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic, 3)
+    with producer_of(broker, linger_ms=1, batch_size=2000, retry_backoff_ms=20) as producer:
+        sent = []
+        for round_ in range(4):
+            for number in range(3000):
+                value = b"%d" % (round_ * 3000 + number)
+                sent.append(producer.send(topic, value, partition=number % 3))
+                if number == 1500 and round_ > 0:
+                    broker.kill()
+                    broker.start()
+        producer.flush(60)
+        told = [delivery.result(0) for delivery in sent]
+    found = read_all(broker.bootstrap, topic, 12_000, 3)
+    for partition in range(3):
+        mine = [int(r.value or b"") for r in found if r.partition == partition]
+        assert mine == [i for i in range(12_000) if i % 3 == partition]
+        offsets = [t.offset for t in told if t.partition == partition]
+        # -1: a duplicate that the broker knows to be one, but no longer where it lies.
+        assert [o for o in offsets if o >= 0] == [i for i, o in enumerate(offsets) if o >= 0]
+
+
+def test_a_producer_that_is_dropped_leaves_nothing(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 1)
+    names = {thread.name for thread in threading.enumerate()}
+    producer = producer_of(target)
+    producer.send(topic, b"x").result(20)
+    del producer
+    wait_for("its thread ends", lambda: {t.name for t in threading.enumerate()} <= names, 10)
+
+
+PROGRAM = """
+import os, sys
+from kbroker.client.producer import Producer
+producer = Producer(bootstrap_servers=sys.argv[1])
+producer.send(sys.argv[2], b"x").result(20)
+pid = os.fork()
+if pid == 0:
+    try:
+        producer.send(sys.argv[2], b"y")
+    except RuntimeError as error:
+        os._exit(7 if "fork" in str(error) else 8)
+    os._exit(9)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+producer.send(sys.argv[2], b"z").result(20)
+producer.send(sys.argv[2], b"not waited for")
+"""
+
+
+def test_fork_and_exit(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 1)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", PROGRAM, target.bootstrap, topic],
+        capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - began < 30
