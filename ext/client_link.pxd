@@ -178,6 +178,8 @@ cdef void kept_free(Kept* kept) noexcept nogil
 
 # ---- for the loop ------------------------------------------------------------------------------
 
+# Loops of the process that are there; the last one to go takes what is kept warm along.
+cdef void loops_note(int32_t change) noexcept nogil
 cdef Link* link_new(Loop* loop, int32_t id, int32_t fd, Tls* tls) noexcept nogil
 # After link_fail, or before it was ever active; closes the socket and what it took over.
 cdef void link_free(Link* link) noexcept nogil

@@ -3,12 +3,13 @@ from libc.stdint cimport INT32_MAX, INT64_MAX
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
+from kbroker.ext.atomics cimport atomic_add_i32, atomic_load_i32
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.debug cimport (
     OBJECT_ANSWER, OBJECT_LINK, debug_assert, object_born, object_died,
 )
 from kbroker.ext.endian cimport load_be32, store_be32
-from kbroker.ext.memory cimport Pool, buffer_alloc, buffer_free, pool_init
+from kbroker.ext.memory cimport Pool, buffer_alloc, buffer_free, pool_init, pool_trim
 from kbroker.ext.posix cimport EAGAIN, EINTR, close, errno, ssize_t
 from kbroker.ext.sockets cimport MSG_NOSIGNAL, msghdr_t, read, sendmsg
 from kbroker.ext.tls cimport TLS_WANTS_READ, TLS_WANTS_WRITE, tls_free, tls_read, tls_write
@@ -27,6 +28,12 @@ cdef enum:
 # Memory of answers, of all loops of the process: what is kept outlives its loop.
 cdef Pool answers
 pool_init(&answers, 0, CACHE_BYTES_MAX)
+cdef int32_t loops = 0              # atomic
+
+
+cdef void loops_note(int32_t change) noexcept nogil:
+    if atomic_add_i32(&loops, change) == 0:
+        pool_trim(&answers)
 
 
 cdef Link* link_new(Loop* loop, int32_t id, int32_t fd, Tls* tls) noexcept nogil:
@@ -340,6 +347,8 @@ cdef void kept_free(Kept* kept) noexcept nogil:
     buffer_free(&answers, kept.buffer, kept.capacity)
     kept.buffer = NULL
     object_died(OBJECT_ANSWER)
+    if atomic_load_i32(&loops) == 0:
+        pool_trim(&answers)
 
 
 cdef bint is_length_good(Link* link, uint32_t length) noexcept nogil:

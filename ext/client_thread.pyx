@@ -13,7 +13,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.client_link cimport (
     Driver, LINKS_MAX, LINK_BROKEN, LINK_TIMEOUT, LOOP_BUFFER_BYTES, Link, LoopEvent,
-    link_deadline_ns, link_fail, link_flush, link_free, link_receive,
+    link_deadline_ns, link_fail, link_flush, link_free, link_receive, loops_note,
 )
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.posix cimport (
@@ -114,6 +114,7 @@ cdef Loop* loop_new() noexcept nogil:
         free(shared)
         return NULL
     loop.shared = shared
+    loops_note(1)
     pthread_mutex_init(&shared.lock, NULL)
     cond_init_monotonic(&shared.arrived)
     loop.call_deadline_ns = INT64_MAX
@@ -141,6 +142,7 @@ cdef void loop_free(Loop* loop) noexcept nogil:
     free(shared)
     free(loop.buffer)
     free(loop)
+    loops_note(-1)
 
 
 cdef void run_posts(Loop* loop) noexcept nogil:

@@ -29,6 +29,8 @@ cdef struct Pool:
 
 cdef void pool_init(Pool* pool, int64_t bytes_max, int64_t cache_bytes_max) noexcept nogil
 cdef void pool_destroy(Pool* pool) noexcept nogil
+# Gives back to the system what is kept warm.
+cdef void pool_trim(Pool* pool) noexcept nogil
 cdef bint pool_reserve(Pool* pool, int64_t size) noexcept nogil
 cdef void pool_force(Pool* pool, int64_t size) noexcept nogil
 # True when somebody may wait for what came free: call net_unstall_all then.

@@ -24,14 +24,21 @@ cdef void pool_init(Pool* pool, int64_t bytes_max, int64_t cache_bytes_max) noex
     pthread_mutex_init(&pool.lock, NULL)
 
 
-cdef void pool_destroy(Pool* pool) noexcept nogil:
+cdef void pool_trim(Pool* pool) noexcept nogil:
     cdef int index
     cdef void* buffer
+    pthread_mutex_lock(&pool.lock)
     for index in range(BUFFER_CLASSES):
         while pool.free[index] != NULL:
             buffer = pool.free[index]
             pool.free[index] = (<void**> buffer)[0]
             munmap(buffer, <uint64_t> 1 << (BUFFER_CLASS_FIRST + index))
+    pool.cached_bytes = 0
+    pthread_mutex_unlock(&pool.lock)
+
+
+cdef void pool_destroy(Pool* pool) noexcept nogil:
+    pool_trim(pool)
     pthread_mutex_destroy(&pool.lock)
 
 
