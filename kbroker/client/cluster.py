@@ -94,6 +94,7 @@ class Cluster:
         self._metadata = Metadata()
         self._learnt_s: dict[str, float] = {}
         self._failing_since_s: float | None = None
+        self._was_told = False  # True once a broker has answered for metadata
         self._counts = dict.fromkeys(_COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._own = Own()
@@ -407,7 +408,7 @@ class Cluster:
                 return call()
             except KafkaError as error:
                 now = time.monotonic()
-                refused = isinstance(error, _BROKEN) and not self.nodes
+                refused = isinstance(error, _BROKEN) and not self._was_told
                 if not error.retriable or (refused and not self.settings.patient):
                     raise
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -458,6 +459,7 @@ class Cluster:
         now = time.monotonic()
         with self._lock:
             self._failing_since_s = None
+            self._was_told = True
             self._metadata = self._metadata.after_answer(body)
             if names is None:
                 self._learnt_s.clear()

@@ -253,9 +253,7 @@ class Connection:
         return bytes(into)
 
 
-def _connect(
-    address: Address, timeout_s: float, buffers: Mapping[int, int]
-) -> socket.socket:
+def _connect(address: Address, timeout_s: float, buffers: Mapping[int, int]) -> socket.socket:
     try:
         made = socket.create_connection((address.host, address.port), timeout_s)
     except TimeoutError as error:
@@ -264,6 +262,8 @@ def _connect(
         raise ConnectError(f"no broker listens on {address}; `kbroker start` runs one") from error
     except OSError as error:
         raise ConnectError(f"cannot reach {address}: {_why(error)}") from error
+    except (OverflowError, ValueError) as error:  # no port, or no name, of those that brokers tell
+        raise ConnectError(f"cannot reach {address}: {error}") from error
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, size in buffers.items():
         if size >= 0:

@@ -88,15 +88,25 @@ def decode_answer(schema: Any, frame: bytes, position: int = 0) -> tuple[Any, in
 
     Times stay numbers. An element takes a byte at least, which bounds what arrays may claim.
     """
-    cursor = Cursor(frame, len(frame))
+    cursor = Cursor(frame, len(frame), nulls_told=True)
     cursor.position = position
     return struct_reader(schema)(cursor), cursor.position
 
 
 class Cursor:
-    """Reads forward over a body; every read is checked against its end."""
+    """Reads forward over a body; every read is checked against its end.
 
-    def __init__(self, data: bytes, elements_max: int = ARRAY_ELEMENTS_MAX_COUNT) -> None:
+    nulls_told: a null array where the schema has none is an error, not None.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        elements_max: int = ARRAY_ELEMENTS_MAX_COUNT,
+        *,
+        nulls_told: bool = False,
+    ) -> None:
+        self.nulls_told = nulls_told
         self.data = data
         self.position = 0
         self._elements_left = elements_max
@@ -187,7 +197,7 @@ def _field_reader(field: Field, flexible: bool) -> Reader:
         def read_numbers(cursor: Cursor) -> Any:
             count = cursor.count(flexible)
             if count is None:
-                return None
+                return _null(cursor, field)
             data = cursor.take(count * number.size)
             return tuple([value for value, in number.iter_unpack(data)])
 
@@ -195,9 +205,16 @@ def _field_reader(field: Field, flexible: bool) -> Reader:
 
     def read_array(cursor: Cursor) -> Any:
         count = cursor.count(flexible)
-        return None if count is None else tuple([read_value(cursor) for _ in range(count)])
+        if count is None:
+            return _null(cursor, field)
+        return tuple([read_value(cursor) for _ in range(count)])
 
     return read_array
+
+
+def _null(cursor: Cursor, field: Field) -> None:
+    if cursor.nulls_told and not field.is_nullable:
+        raise ValueError(f"{field.name} is null")
 
 
 def _value_reader(field: Field, flexible: bool) -> Reader:

@@ -22,7 +22,10 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     UnsupportedApiError,
 )
+from kbroker.client.reach import ClusterSettings
 from kbroker.protocol import ApiKey
+from kbroker.protocol.encode import struct_writer
+from kbroker.protocol.schemas import response_schema
 from tests.support.waits import free_ports
 
 ASKED_VERSIONS = 18
@@ -176,3 +179,60 @@ def test_an_advertised_address_that_is_none_is_told_as_such() -> None:
         with pytest.raises(ConnectError, match="the broker advertises this address"):
             cluster.connection(7)
         cluster.close()
+
+
+def metadata_v13(correlation_id: int, error: int, node: Address) -> bytes:
+    out = bytearray(struct.pack(">ib", correlation_id, 0))
+    brokers = [{"node_id": 1, "host": node.host, "port": node.port}]
+    answer = {"brokers": brokers, "controller_id": 1, "error_code": error}
+    struct_writer(response_schema(ApiKey.METADATA, 13))(out, answer)
+    return framed(bytes(out))
+
+
+def told_by(made: list[bytes], known: Answer) -> Answer:
+    """A broker that answers Metadata with these in turn; b"": not at all."""
+
+    def answer(key: int, version: int, correlation_id: int) -> bytes | None:
+        if key != ApiKey.METADATA:
+            return known(key, version, correlation_id)
+        frame = bytearray(made.pop(0))
+        frame[4:8] = struct.pack(">i", correlation_id)
+        return bytes(frame)
+
+    return answer
+
+
+def test_a_broker_may_demand_to_bootstrap_again() -> None:
+    known = old_broker({ApiKey.METADATA: (9, 13)})
+    told: list[bytes] = []
+    with broker(told_by(told, known)) as address:
+        told += [metadata_v13(0, code, address) for code in (0, 129, 0)]
+        with Cluster(str(address), timeout_s=10) as cluster:
+            cluster.refresh([])
+            cluster.refresh([])
+            assert not told and set(cluster.nodes) == {1}
+            assert cluster.metrics()["rebootstrap-total"] == 1
+
+
+def test_brokers_that_give_no_metadata_for_long_are_given_up() -> None:
+    known = old_broker({ApiKey.METADATA: (9, 13)})
+    told: list[bytes] = []
+    with broker(known) as silent, broker(told_by(told, known)) as address:
+        told += [metadata_v13(0, 0, silent), metadata_v13(0, 0, address)]
+        settings = ClusterSettings(timeout_s=0.1, call_timeout_s=20, rebootstrap_trigger_s=0.05)
+        with Cluster(str(address), settings=settings) as cluster:
+            cluster.refresh([])
+            assert cluster.nodes[1].address == silent
+            cluster.any_connection().close()
+            cluster.refresh([])
+            assert cluster.nodes[1].address == address
+            assert cluster.metrics()["rebootstrap-total"] == 1
+
+
+@pytest.mark.parametrize("address", [
+    Address("127.0.0.1", 65536), Address("127.0.0.1", -1), Address("a" * 64, 1),
+    Address("a\0b", 1), Address("", 1), Address("..", 1), Address("\udcff", 1),
+])  # fmt: skip
+def test_addresses_that_no_broker_can_have(address: Address) -> None:
+    with pytest.raises(ConnectError):
+        Connection(address, timeout_s=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import io
+import random
 import uuid
 from typing import Any
 
@@ -16,6 +18,7 @@ from kbroker.client.errors import CorruptDataError
 from kbroker.client.messages import VERSIONS, decode_response, encode_request
 from kbroker.protocol import ApiKey
 from kbroker.protocol.encode import struct_writer
+from kbroker.protocol.schemas import fields_of
 
 
 def read_request(api: ApiKey, version: int, data: bytes) -> tuple[Any, Any]:
@@ -108,3 +111,28 @@ def test_a_tagged_field_that_is_not_known_is_skipped() -> None:
                     throttle_time=datetime.timedelta())  # fmt: skip
     _, body = decode_response(ApiKey.API_VERSIONS, 3, good[:-1] + b"\x01\x63\x02hi")
     assert body.api_keys == ()
+
+
+@pytest.mark.parametrize("api", VERSIONS, ids=lambda api: api.name)
+def test_answers_of_a_broker_gone_mad_are_read_or_refused(api: ApiKey) -> None:
+    """Invariant tested: any bytes give an answer or CorruptDataError, and nothing else."""
+    version = VERSIONS[api][1]
+    schema: Any = load_response_schema(api, version)
+    values = {name: [{}, {}] for name, nested in nested_of(schema) if nested}
+    out = bytearray(b"\0\0\0\7" + b"\0" * schema.__header_schema__.__flexible__)
+    struct_writer(schema)(out, values)
+    decode_response(api, version, bytes(out))
+    chance = random.Random(int(api))
+    for _ in range(200):
+        broken = bytearray(out)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(4, len(broken) + 1)
+            broken[at : at + chance.randint(0, 2)] = chance.choice(
+                (b"", b"\xff", b"\0", b"\x80", b"\x7f", chance.randbytes(4))
+            )
+        with contextlib.suppress(CorruptDataError):
+            decode_response(api, version, bytes(broken))
+
+
+def nested_of(schema: Any) -> list[tuple[str, bool]]:
+    return [(f.name, f.is_array and f.kind == "struct") for f in fields_of(schema)]
