@@ -357,6 +357,10 @@ cdef struct Net:
     int32_t threads_count           # atomic: grows while the engine runs
     int32_t threads_wanted          # atomic: new connections go to so many of them
     pthread_mutex_t threads_lock    # threads are being added, or no more of them
+    # What the acceptor is to do for another thread, with threads_lock held; NULL: nothing.
+    int32_t (*errand)(Net* net) noexcept nogil
+    int32_t errand_code             # of the last one
+    pthread_cond_t errand_done
     int32_t stopping                # atomic
     Listener listeners[LISTENERS_MAX]
     int32_t listeners_count

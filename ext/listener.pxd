@@ -1,6 +1,6 @@
 """The acceptor: one thread that accepts for all listeners and hands connections to the network
 threads. It keeps max.connections and max.connections.per.ip."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from kbroker.ext.connection cimport Net
 
@@ -9,3 +9,6 @@ cdef int acceptor_start(Net* net) noexcept nogil
 cdef void acceptor_limit(Net* net, int64_t connections_max) noexcept nogil
 # Closes the listening sockets.
 cdef void acceptor_stop(Net* net) noexcept nogil
+# Have the acceptor do something that others wait for, or do it here when it does not run. With
+# threads_lock held, which is given up while this waits; what `errand` returns.
+cdef int acceptor_errand(Net* net, int32_t (*errand)(Net* net) noexcept nogil) noexcept nogil

@@ -16,7 +16,8 @@ from kbroker.ext.connection cimport Connection, LISTENERS_MAX
 from kbroker.ext.connections cimport connection_discard, connection_new, connection_place
 from kbroker.ext.log_ring cimport LOG_ERROR, LOG_WARNING, net_log
 from kbroker.ext.posix cimport (
-    EAGAIN, EMFILE, ENFILE, ENOMEM, close, errno, pthread_create, pthread_join,
+    EAGAIN, EMFILE, ENFILE, ENOMEM, close, errno, pthread_cond_broadcast, pthread_cond_wait,
+    pthread_create, pthread_join, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from kbroker.ext.sockets cimport (
     ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4, poll, pollfd_t, read,
@@ -81,6 +82,15 @@ cdef void drain_event(Net* net) noexcept nogil:
     read(net.acceptor_event_fd, &count, sizeof(count))
 
 
+cdef void run_errand(Net* net) noexcept nogil:
+    pthread_mutex_lock(&net.threads_lock)
+    if net.errand != NULL:
+        net.errand_code = net.errand(net)
+        net.errand = NULL
+        pthread_cond_broadcast(&net.errand_done)
+    pthread_mutex_unlock(&net.threads_lock)
+
+
 cdef int accept_round(Net* net, pollfd_t* polled) noexcept nogil:
     cdef int32_t index
     cdef int result
@@ -120,7 +130,20 @@ cdef void* acceptor_main(void* argument) noexcept nogil:
         if polled[0].revents:
             drain_event(net)
             polled[0].revents = 0
+            run_errand(net)
+    run_errand(net)             # of somebody who saw this run a moment ago
     return NULL
+
+
+cdef int acceptor_errand(Net* net, int32_t (*errand)(Net* net) noexcept nogil) noexcept nogil:
+    cdef uint64_t one = 1
+    if not atomic_load_i32(&net.acceptor_running):
+        return errand(net)
+    net.errand = errand
+    write(net.acceptor_event_fd, &one, sizeof(one))
+    while net.errand != NULL:
+        pthread_cond_wait(&net.errand_done, &net.threads_lock)
+    return net.errand_code
 
 
 cdef void acceptor_limit(Net* net, int64_t connections_max) noexcept nogil:

@@ -13,7 +13,7 @@ from kbroker.ext.connection cimport (
     NetThread, STOP_DRAIN, STOP_NOW,
 )
 from kbroker.ext.io_pool cimport io_pool_resize, io_pool_stop
-from kbroker.ext.listener cimport acceptor_start, acceptor_stop
+from kbroker.ext.listener cimport acceptor_errand, acceptor_start, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_init
 from kbroker.ext.loop cimport thread_free, thread_main, thread_new
 from kbroker.ext.memory cimport pool_destroy, pool_init
@@ -43,6 +43,7 @@ cdef Net* net_create(const NetSettings* settings) noexcept nogil:
     pthread_mutex_init(&net.addresses_lock, NULL)
     pthread_mutex_init(&net.threads_lock, NULL)
     pthread_cond_init(&net.io_parked, NULL)
+    pthread_cond_init(&net.errand_done, NULL)
     log_ring_init(&net.log)
     net.acceptor_event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     return net
@@ -79,17 +80,27 @@ cdef int add_network_threads(Net* net, int count) noexcept nogil:
     return 0
 
 
-cdef int net_resize(Net* net, int64_t network_threads, int64_t io_threads) noexcept nogil:
+cdef int32_t resize(Net* net) noexcept nogil:
     """Signals are the control plane's: the threads are born with all of them blocked."""
     cdef char before[SIGNAL_SET_BYTES]
+    cdef int code
+    signals_block(before)
+    code = add_network_threads(net, <int> net.settings.network_threads)
+    if code == 0:
+        code = io_pool_resize(net, <int32_t> net.settings.io_threads)
+    signals_restore(before)
+    return code
+
+
+cdef int net_resize(Net* net, int64_t network_threads, int64_t io_threads) noexcept nogil:
+    """By the acceptor, once it runs: threads inherit the nice value of who makes them, and the
+    control thread's is not theirs."""
     cdef int code = 0
     pthread_mutex_lock(&net.threads_lock)
     if not atomic_load_i32(&net.stopping):
-        signals_block(before)
-        code = add_network_threads(net, <int> network_threads)
-        if code == 0:
-            code = io_pool_resize(net, <int32_t> io_threads)
-        signals_restore(before)
+        net.settings.network_threads = network_threads
+        net.settings.io_threads = io_threads
+        code = acceptor_errand(net, resize)
     pthread_mutex_unlock(&net.threads_lock)
     return code
 
@@ -173,5 +184,6 @@ cdef void net_destroy(Net* net) noexcept nogil:
     pthread_mutex_destroy(&net.addresses_lock)
     pthread_mutex_destroy(&net.threads_lock)
     pthread_cond_destroy(&net.io_parked)
+    pthread_cond_destroy(&net.errand_done)
     close(net.acceptor_event_fd)
     free(net)

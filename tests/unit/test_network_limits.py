@@ -7,7 +7,6 @@ import struct
 import threading
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -308,37 +307,6 @@ def test_limits_of_connections_change_while_the_engine_runs():
         assert engine.connections() == 3
         engine.limit_connections(4, MANY, [])
         assert waiting.receive() == (5, b"")
-
-
-def names_of_threads() -> set[str]:
-    return {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
-
-
-def test_threads_are_added_and_left_idle_while_the_engine_runs():
-    """More: they get connections and jobs. Fewer: new ones go to the first, old ones are served."""
-    with running_engine({"num.network.threads": 1, "num.io.threads": 1}) as engine:
-        assert not {"kbroker-net-1", "kbroker-io-1"} & names_of_threads()
-        with ExitStack() as clients:
-
-            def connect(count: int) -> list[Client]:
-                made = [clients.enter_context(Client(engine_port(engine))) for _ in range(count)]
-                for client in made:
-                    assert client.call(handlers.ECHO, 1, b"net") == b"net"
-                    assert client.call(handlers.ON_IO, 2, b"io") == b"io"
-                return made
-
-            first = connect(3)
-            for network, io in ((4, 5), (1, 1), (2, 3), (4, 5), (1, 1)):
-                engine.resize(network, io)
-                first += connect(6)
-                for client in first:
-                    assert client.call(handlers.ECHO, 3, b"net") == b"net"
-                    assert client.call(handlers.ON_IO, 4, b"io") == b"io"
-            wanted = {f"kbroker-net-{n}" for n in range(4)} | {f"kbroker-io-{n}" for n in range(5)}
-            wait_for("their names", lambda: wanted <= names_of_threads(), 10)
-        engine.stop(2000)
-        engine.resize(8, 8)
-        assert not wanted & names_of_threads(), "nothing is started after a stop"
 
 
 def test_without_descriptors_the_acceptor_waits_and_recovers():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -232,9 +233,15 @@ def test_threads_have_names_for_top_and_follow_their_settings(
 ) -> None:
     broker = start_kbroker({"num.network.threads": "2", "num.io.threads": "1"})
 
+    def nice() -> dict[str, int]:
+        tasks = Path(f"/proc/{broker.pid}/task").iterdir()
+        return {
+            (task / "comm").read_text().strip(): os.getpriority(os.PRIO_PROCESS, int(task.name))
+            for task in tasks
+        }
+
     def names() -> set[str]:
-        tasks = Path(f"/proc/{broker.pid}/task").glob("*/comm")
-        return {path.read_text().strip() for path in tasks}
+        return set(nice())
 
     assert names() >= {
         "kbroker-accept", "kbroker-net-0", "kbroker-net-1", "kbroker-io-0", "kbroker-flush",
@@ -247,6 +254,10 @@ def test_threads_have_names_for_top_and_follow_their_settings(
     resource = {"resource_type": 4, "resource_name": "", "configs": configs}
     wire.call_once(broker.port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
     wait_for("more of them", lambda: names() >= {"kbroker-net-2", "kbroker-io-1"}, 10)
+    stood_back = nice()
+    own = stood_back["kbroker-accept"]
+    assert stood_back.pop("kbroker-control") == min(own + 10, 19)
+    assert set(stood_back.values()) == {own}
 
 
 def test_a_signal_stops_the_process_with_everything_flushed(
