@@ -37,6 +37,7 @@ GROUP, GROUP_SETTINGS = 32, {"consumer.session.timeout.ms": str(SEAT_MS)}
 #: told before it listened.
 LEFT = (0, 143, -15)
 PROGRAMS = {
+    "kbroker": "tests.support.members.kbroker",
     "confluent": "tests.support.members.confluent",
     "kafka-python": "tests.support.members.kafka_python",
     "aiokafka": "tests.support.members.aio",
