@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from kbroker.client import Consumer
+from kbroker.client.consumer import Consumer
 from kbroker.client.errors import KafkaError
 from kbroker.client.group import RebalanceListener
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
