@@ -36,6 +36,7 @@ from kbroker.client.offsets import EARLIEST, LATEST
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_fetch import Fetcher
+from kbroker.ext.client_heartbeat import HeartbeatDriver
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.ext.client_record import FetchedBatchError, Record
 
@@ -89,6 +90,8 @@ def _shut(
     """The end of a consumer's machinery; also of one that was dropped or left to the exit."""
     if pid != os.getpid():
         return
+    if control.group is not None:
+        control.group.stop()
     cluster.close()
     loop.close()
     control.join(_CLOSE_S)
@@ -142,9 +145,14 @@ class Consumer:
         self._assignment = Assignment(self._fetcher, self._control, grouped=grouped)
         self._group: Group | None = None
         if grouped:
-            brokers = ClusterBrokers(self._cluster)
+            heartbeat = HeartbeatDriver()
+            self._loop.add_driver(heartbeat)
+            brokers = ClusterBrokers(self._cluster, self._loop)
             told = [one.on_commit for one in self._interceptors if hasattr(one, "on_commit")]
-            self._group = Group(settings, brokers, self._assignment, on_commit=_teller(told))
+            self._group = Group(
+                settings, brokers, self._assignment, heartbeat=heartbeat, on_commit=_teller(told)
+            )
+            self._control.group = self._group
         self._queries = Queries(self._cluster, settings, self._fetcher)
         self._turn = _Turn()
         self._woken = threading.Event()

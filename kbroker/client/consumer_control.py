@@ -26,6 +26,7 @@ from kbroker.client.errors import (
     NoOffsetError,
     RequestTimeoutError,
 )
+from kbroker.client.group import Group
 from kbroker.client.metadata import Leader, PartitionInfo
 from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
 from kbroker.client.offsets_for_epoch import end_of_epoch
@@ -33,6 +34,7 @@ from kbroker.client.partitions import TopicPartition
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
+from kbroker.ext.client_heartbeat import EVENT_HEARTBEAT
 from kbroker.ext.client_loop import ClientLoop
 
 __all__ = ["Control", "duration_ms"]
@@ -94,6 +96,7 @@ class Control:
         self.held: set[TopicPartition] = set()
         self.quiet = False  # a group assigns: topics may come and go
         self.moved = threading.Event()
+        self.group: Group | None = None
         self._config = config
         self._cluster = cluster
         self._fetcher = fetcher
@@ -140,6 +143,8 @@ class Control:
                     return
                 if kind == _LINK_DOWN:
                     self._lost(link)
+                if kind == EVENT_HEARTBEAT and self.group is not None:
+                    self.group.on_event()
             try:
                 self._turn()
             except ClosedError:

@@ -50,6 +50,7 @@ def test_a_seat_is_taken_from_who_sits_there(team: Team, kind: str) -> None:
     finish(team)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("commit", ["auto", "sync", "async"])
 @pytest.mark.parametrize(
     "kinds",

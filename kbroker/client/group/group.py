@@ -145,6 +145,8 @@ class Group:
         Does not wait for answers. Raises what the application has to see.
         """
         self._room.wire.inbox.drain()
+        # Before anything is sent: who was fenced does not join again by itself.
+        self._room.raise_first()
         now = self._room.clock()
         due = math.inf
         if self._room.subscribed.active:
@@ -219,6 +221,11 @@ class Group:
             self._room.wire.finish(left_s)
             self._room.wire.close(min(left_s, _CLOSE_LAPSE_S))
         self._room.raise_first()
+
+    def stop(self) -> None:
+        """Ends the group's thread, without a word to the coordinator; what close() leaves to do."""
+        self._closed = True
+        self._room.wire.close(_CLOSE_LAPSE_S)
 
 
 def _listed(target: Any) -> Any:
