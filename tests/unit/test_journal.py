@@ -1,5 +1,6 @@
 """The shared journal: group commit, files in turn, and what a reader makes of a crash."""
 
+import contextlib
 import errno
 import functools
 import itertools
@@ -135,9 +136,12 @@ def test_the_checkpointer_is_woken_once_a_file(owner, open_journal):
 
 
 def threads():
-    """(id, name) of this process's threads."""
-    tasks = Path("/proc/self/task").iterdir()
-    return [(task.name, (task / "comm").read_text().strip()) for task in tasks]
+    """(id, name) of this process's threads; some may end while they are looked at."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found.append((task.name, (task / "comm").read_text().strip()))
+    return found
 
 
 def switches(thread):

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from kbroker.ext import testing_network as handlers
@@ -11,8 +11,18 @@ from tests.support.engine import Client, engine_port, running_engine
 from tests.support.waits import wait_for
 
 
+def nice_by_name() -> dict[str, int]:
+    """Of this process's threads; some may end while they are looked at."""
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            name = (task / "comm").read_text().strip()
+            found[name] = os.getpriority(os.PRIO_PROCESS, int(task.name))
+    return found
+
+
 def names_of_threads() -> set[str]:
-    return {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+    return set(nice_by_name())
 
 
 def test_threads_are_added_and_left_idle_while_the_engine_runs():
@@ -40,14 +50,6 @@ def test_threads_are_added_and_left_idle_while_the_engine_runs():
         engine.stop(2000)
         engine.resize(8, 8)
         assert not wanted & names_of_threads(), "nothing is started after a stop"
-
-
-def nice_by_name() -> dict[str, int]:
-    tasks = Path("/proc/self/task").iterdir()
-    return {
-        (task / "comm").read_text().strip(): os.getpriority(os.PRIO_PROCESS, int(task.name))
-        for task in tasks
-    }
 
 
 def test_threads_that_are_added_do_not_stand_back_with_the_control_thread():
