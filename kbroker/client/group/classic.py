@@ -26,10 +26,9 @@ from kbroker.client.errors import (
 from kbroker.client.group.assignors import COOPERATIVE, EAGER, Assignor, Subscription
 from kbroker.client.group.commits import Commits
 from kbroker.client.group.embedded import read_assignment, write_subscription
-from kbroker.client.group.heart import GOING_ON, Heart
+from kbroker.client.group.heart import GOING_ON, LOST, Heart
 from kbroker.client.group.leader import Leader
 from kbroker.client.group.room import NO_MEMBER, GroupMetadata, Room, log
-from kbroker.client.group.wire import LOST
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 

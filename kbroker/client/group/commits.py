@@ -21,8 +21,8 @@ from kbroker.client.errors import (
     TopicAuthorizationFailedError,
     error_name,
 )
+from kbroker.client.group.heart import LOST
 from kbroker.client.group.room import GroupMetadata, Member, Room, log
-from kbroker.client.group.wire import LOST
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey

@@ -25,9 +25,8 @@ from kbroker.client.errors import (
     error_name,
 )
 from kbroker.client.group.commits import Commits
-from kbroker.client.group.heart import GOING_ON, Heart
+from kbroker.client.group.heart import GOING_ON, LOST, Heart
 from kbroker.client.group.room import GroupMetadata, Room, log
-from kbroker.client.group.wire import LOST
 from kbroker.client.partitions import TopicPartition
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -222,9 +221,6 @@ class ConsumerMember:
         self._busy = True
         self._round += 1
         at = self._round
-        heart = self._room.heart
-        if heart is not None and not joins:
-            heart.put_off(self._room.clock())
 
         def made(version: int) -> Mapping[str, Any]:
             if version < 1 and values["subscribed_topic_regex"]:
@@ -254,16 +250,17 @@ class ConsumerMember:
         if joins:
             log.info("Group %s: joined", self._room.settings.group_id)
         self.state = State.MEMBER
-        self._taken(answer)
+        self._taken(answer, own=True)
 
-    def _taken(self, answer: Any) -> None:
+    def _taken(self, answer: Any, *, own: bool) -> None:
         """An answer without an error: epoch, interval, and perhaps an assignment."""
         self._epoch = int(answer.member_epoch)
         heart = self._room.heart
+        interval_s = answer.heartbeat_interval.total_seconds()
         if heart is None:
-            self._start_heart(answer.heartbeat_interval.total_seconds())
-        else:
-            heart.takes(answer, self._room.clock())
+            self._start_heart(interval_s)
+        elif own:
+            heart.went_out(self._epoch, interval_s)
         if answer.assignment is not None:
             self._target = {
                 one.topic_id: frozenset(int(index) for index in one.partitions)
@@ -287,13 +284,13 @@ class ConsumerMember:
         self._room.beat(heart)
 
     def _beaten(self, answer: Any, heart: Heart) -> None:
-        """A heartbeat of the wire's was answered with more than "go on"."""
+        """A heartbeat of the loop's was answered with more than "go on"."""
         if heart is not self._room.heart:
             return
         if isinstance(answer, KafkaError) or answer.error_code != 0:
             self._failed(answer)
-        else:
-            self._taken(answer)
+        elif answer.member_epoch >= self._epoch:  # else overtaken by an answer to one of ours
+            self._taken(answer, own=False)
 
     def _poll_expired(self, heart: Heart) -> None:
         if heart is self._room.heart:

@@ -16,6 +16,7 @@ from kbroker.client.group.assignors import make_assignors
 from kbroker.client.group.classic import ClassicMember
 from kbroker.client.group.commits import CommitCallback, Commits, Committed, Offsets
 from kbroker.client.group.consumer_member import ConsumerMember
+from kbroker.client.group.native import NativePulse
 from kbroker.client.group.port import Host, RebalanceListener
 from kbroker.client.group.room import GroupMetadata, GroupSettings, Member, Room, log
 from kbroker.client.group.subscribed import Subscribed, SubscriptionPattern, Target
@@ -37,9 +38,8 @@ class Group:
     """Membership, subscription and commits of one consumer.
 
     brokers: the way to the cluster (`ClusterBrokers`). heartbeat: hangs in the loop that brokers
-    hand connections to; without one the group's own thread sends heartbeats. on_commit: told of
-    commits that succeeded. Raises ConfigError where there is no group.id, or for assignors that do
-    not go together.
+    hand connections to. on_commit: told of commits that succeeded. Raises ConfigError where there
+    is no group.id, or for assignors that do not go together.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Group:
         brokers: Brokers,
         host: Host,
         *,
-        heartbeat: HeartbeatDriver | None = None,
+        heartbeat: HeartbeatDriver,
         on_commit: Callable[[Offsets], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -60,10 +60,7 @@ class Group:
             backoff_s=settings.retry_s[0],
             name=f"kbroker-group-{next(_numbers)}",
         )
-        if heartbeat is not None:
-            from kbroker.client.group.native import NativePulse
-
-            wire.pulse = NativePulse(heartbeat, wire)
+        wire.pulse = NativePulse(heartbeat, wire)
         topics = TopicsWatch(
             wire,
             max_age_s=config.metadata_max_age_ms / 1000,

@@ -31,10 +31,9 @@ class _Driver(Protocol):
 class Heart:
     """Heartbeats of one generation of a member.
 
-    Sent by the wire's thread, which calls `due_s` to `stops_at`, or by the loop once it is
-    attached to its driver; `polled` is the polling thread's. leave: what is sent when the
-    application does not poll in time. Answers that only say "go on" are taken here (`takes`); the
-    others go to `on_answer`, on the polling thread.
+    The loop sends them once it is attached to its driver. leave: what is sent when the application
+    does not poll in time. Answers that say more than "go on" go to `on_answer`, on the polling
+    thread.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class Heart:
         self.poll_deadline_s = now + poll_interval_s
         self._values = dict(values)
         self._poll_interval_s = poll_interval_s
-        self._due = now + interval_s
         self._driver: _Driver | None = None
 
     def attach(self, driver: _Driver) -> None:
@@ -74,39 +72,21 @@ class Heart:
             return self._driver.epoch
         return int(self._values.get("member_epoch", -1))
 
-    def put_off(self, now: float) -> None:
-        """A heartbeat goes out another way: the next one is a whole interval away."""
-        self._due = now + self.interval_s
-
     def polled(self, now: float) -> None:
         """The application has called poll."""
         self.poll_deadline_s = now + self._poll_interval_s
         if self._driver is not None:
             self._driver.polled(self.poll_deadline_s)
 
-    def due_s(self, now: float) -> float:
-        """Seconds until something is to be done."""
-        return min(self._due, self.poll_deadline_s) - now
-
-    def poll_expired(self, now: float) -> bool:
-        return now >= self.poll_deadline_s
-
     def values(self) -> Mapping[str, Any]:
         return self._values
 
-    def takes(self, answer: Any, now: float) -> bool:
-        """The answer says no more than "go on"; of KIP-848 the epoch and the interval are noted."""
-        if isinstance(answer, KafkaError) or answer.error_code != 0:
-            return False
-        if self.api is not ApiKey.CONSUMER_GROUP_HEARTBEAT:
-            return True
-        same = answer.member_epoch == self.epoch
-        self.interval_s = answer.heartbeat_interval.total_seconds()
-        self.put_off(now)
-        self._values["member_epoch"] = int(answer.member_epoch)
+    def went_out(self, epoch: int, interval_s: float) -> None:
+        """A heartbeat of the member's own was answered (KIP-848): epoch and interval hold."""
+        self.interval_s = interval_s
+        self._values["member_epoch"] = epoch
         if self._driver is not None:
-            self._driver.went_out(int(answer.member_epoch), self.interval_s)
-        return same and answer.assignment is None
+            self._driver.went_out(epoch, interval_s)
 
     def stops_at(self, answer: Any) -> bool:
         """Whether heartbeats end with this answer."""

@@ -6,6 +6,7 @@ With these one connection serves the group, and heartbeats leave on time whateve
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -97,6 +98,7 @@ class NativePulse:
         self._serials = itertools.count(1)
         self._now: tuple[int, Heart] | None = None
         self._version = 0
+        self._lock = threading.Lock()  # of taking and posting: what comes first is told first
 
     def beat(self, heart: Heart | None) -> None:
         """Heartbeats of this kind, or none. The polling thread."""
@@ -136,18 +138,20 @@ class NativePulse:
 
     def on_event(self) -> None:
         """The control thread: the loop has something to tell of heartbeats."""
-        for kind, serial, body in self._driver.take():
-            now = self._now
-            if now is None or now[0] != serial:
-                continue
-            heart = now[1]
-            if kind == POLL_EXPIRED:
-                self._way.run(lambda heart=heart: self._way.give_up(heart))  # type: ignore[misc]
-                self._way.post(heart.on_poll_expired)
-            elif kind == BROKEN:
-                self._way.run(lambda serial=serial: self._relink(serial))  # type: ignore[misc]
-            else:
-                self._answered(serial, heart, body)
+        with self._lock:
+            for kind, serial, body in self._driver.take():
+                now = self._now
+                if now is not None and now[0] == serial:
+                    self._told(kind, serial, now[1], body)
+
+    def _told(self, kind: int, serial: int, heart: Heart, body: bytes) -> None:
+        if kind == POLL_EXPIRED:
+            self._way.run(lambda: self._way.give_up(heart))
+            self._way.post(heart.on_poll_expired)
+        elif kind == BROKEN:
+            self._way.run(lambda: self._relink(serial))
+        else:
+            self._answered(serial, heart, body)
 
     def _answered(self, serial: int, heart: Heart, body: bytes) -> None:
         try:
@@ -170,8 +174,10 @@ class NativePulse:
             self._way.post(lambda: now[1].on_answer(failure))
 
     def hold(self, timeout_s: float) -> None:
-        """Waits for a heartbeat in flight and keeps the next one back, until `release`."""
+        """Waits for a heartbeat in flight and keeps the next one back, until `release`. What its
+        answer told is in the inbox then, before anything that is answered later."""
         self._driver.hold(timeout_s)
+        self.on_event()
 
     def release(self) -> None:
         self._driver.release()

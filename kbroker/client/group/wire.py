@@ -5,7 +5,7 @@ would have it anyway: a coordinator answers a connection in order, and a JoinGro
 minutes. Answers are put into the inbox as functions to be called; the thread that polls the
 consumer empties it, so that all state of the membership belongs to that thread alone.
 
-Between requests the same thread sends heartbeats where no loop does (`pulse`).
+Heartbeats are the loop's (`pulse`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     check,
 )
-from kbroker.client.group.heart import LOST, Heart
+from kbroker.client.group.heart import Heart
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
     from kbroker.client.group.native import NativePulse
 
-__all__ = ["LOST", "Answer", "Brokers", "Channel", "Inbox", "Wire"]
+__all__ = ["Answer", "Brokers", "Channel", "Inbox", "Wire"]
 
 _log = logging.getLogger("kbroker.client.group")
 
@@ -119,7 +119,6 @@ class Wire:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._channel: Channel | None = None
-        self._heart: Heart | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._started = False
@@ -160,9 +159,6 @@ class Wire:
         """Heartbeats from now on, or none any more."""
         if self.pulse is not None:
             self.pulse.beat(heart)
-            return
-        self._heart = heart
-        self._jobs.put(_nothing)
 
     def forget(self) -> None:
         """The coordinator is not the coordinator any more: looked for before the next request."""
@@ -197,25 +193,14 @@ class Wire:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            heart = self._heart
-            wait_s = None if heart is None else max(0.0, heart.due_s(time.monotonic()))
-            job = self._next(wait_s)
+            job = self._jobs.get()
             try:
-                if job is not None:
-                    job()
-                elif heart is not None and heart is self._heart:
-                    self._beat(heart)
+                job()
             except Exception as error:  # the thread must go on, whatever is wrong with one request
                 _log.exception("Group %s: %s", self._group_id, error)
-        while (left := self._next(0.0)) is not None:
-            left()
+        while not self._jobs.empty():
+            self._jobs.get()()
         self.forget()
-
-    def _next(self, wait_s: float | None) -> Callable[[], None] | None:
-        try:
-            return self._jobs.get(timeout=wait_s) if wait_s != 0.0 else self._jobs.get(False)
-        except queue.Empty:
-            return None
 
     def _serve(self, job: _Job) -> None:
         try:
@@ -284,26 +269,6 @@ class Wire:
         check(answer.error_code, f"group {self._group_id!r}", answer.error_message)
         _log.info("Group %s: coordinator is broker %d", self._group_id, answer.node_id)
         return self._brokers.open(int(answer.node_id))
-
-    def _beat(self, heart: Heart) -> None:
-        if heart.poll_expired(time.monotonic()):
-            self._heart = None
-            self.give_up(heart)
-            self.inbox.put(heart.on_poll_expired)
-            return
-        heart.put_off(time.monotonic())
-        try:
-            answer: Answer = self._call(heart.api, heart.values(), None, time.monotonic())
-        except KafkaError as error:
-            if isinstance(error, ConnectError | RequestTimeoutError):
-                self.forget()
-            answer = error
-        if getattr(answer, "error_code", 0) in LOST:
-            self.forget()
-        if not heart.takes(answer, time.monotonic()):
-            if self._heart is heart and heart.stops_at(answer):
-                self._heart = None
-            self.inbox.put(lambda: heart.on_answer(answer))
 
     def give_up(self, heart: Heart) -> None:
         """The application has not polled for max.poll.interval.ms."""
