@@ -1,4 +1,4 @@
-"""The client: Admin and AsyncAdmin, and the rooms that the command line stands on.
+"""The Python client: Producer, Consumer, Admin, AsyncAdmin and what they take and give.
 
 Names are imported at first use, so that who needs one does not load the others. Works against any
 broker of Kafka 2.5 and later, kbroker among them.
@@ -13,30 +13,51 @@ if TYPE_CHECKING:
     from kbroker.client.admin import NewTopic
     from kbroker.client.admin_client import Admin
     from kbroker.client.async_admin import AsyncAdmin
+    from kbroker.client.consumer import Consumer
     from kbroker.client.errors import ConfigError, KafkaError
+    from kbroker.client.group import RebalanceListener, SubscriptionPattern
     from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+    from kbroker.client.producer import Delivery, Producer, RecordMetadata
     from kbroker.client.results import Results
+    from kbroker.ext.client_columns import Columns
+    from kbroker.ext.client_record import Record
 
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "Columns",
     "ConfigError",
+    "Consumer",
+    "Delivery",
     "KafkaError",
     "NewTopic",
     "OffsetAndMetadata",
+    "Producer",
+    "RebalanceListener",
+    "Record",
+    "RecordMetadata",
     "Results",
+    "SubscriptionPattern",
     "TopicPartition",
 ]
 
 _ROOMS = {
-    "Admin": "admin_client",
-    "AsyncAdmin": "async_admin",
-    "ConfigError": "errors",
-    "KafkaError": "errors",
-    "NewTopic": "admin",
-    "OffsetAndMetadata": "partitions",
-    "Results": "results",
-    "TopicPartition": "partitions",
+    "Admin": "kbroker.client.admin_client",
+    "AsyncAdmin": "kbroker.client.async_admin",
+    "Columns": "kbroker.ext.client_columns",
+    "ConfigError": "kbroker.client.errors",
+    "Consumer": "kbroker.client.consumer",
+    "Delivery": "kbroker.client.producer",
+    "KafkaError": "kbroker.client.errors",
+    "NewTopic": "kbroker.client.admin",
+    "OffsetAndMetadata": "kbroker.client.partitions",
+    "Producer": "kbroker.client.producer",
+    "RebalanceListener": "kbroker.client.group",
+    "Record": "kbroker.ext.client_record",
+    "RecordMetadata": "kbroker.client.producer",
+    "Results": "kbroker.client.results",
+    "SubscriptionPattern": "kbroker.client.group",
+    "TopicPartition": "kbroker.client.partitions",
 }
 
 
@@ -44,4 +65,4 @@ def __getattr__(name: str) -> Any:
     """A name of the public interface, from its room."""
     if name not in _ROOMS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_ROOMS[name]}"), name)
+    return getattr(importlib.import_module(_ROOMS[name]), name)

@@ -133,7 +133,7 @@ class DeserializationError(KafkaError, ValueError):
 
 
 class BufferExhaustedError(KafkaError):
-    """No room in `buffer.memory` within `max.block.ms`."""
+    """`buffer.memory` was full for `max.block.ms`: the cluster takes less than is sent."""
 
     retriable = True
 
@@ -147,12 +147,18 @@ class CommitFailedError(KafkaError):
     polling; what was not committed comes again, here or at another member."""
 
 
-class DeliveryTimeoutError(KafkaError):
-    """A record was not acknowledged within `delivery.timeout.ms`."""
+class DeliveryTimeoutError(KafkaError, TimeoutError):
+    """`delivery.timeout.ms` passed before a batch was acknowledged; it may have been written."""
+
+    retriable = True
 
 
 class PurgedError(KafkaError):
-    """A record was thrown away by purge() or close() before it was sent."""
+    """purge() gave a record up."""
+
+
+class UndeliveredError(KafkaError):
+    """The producer was closed before a record was acknowledged."""
 
 
 class NoOffsetError(KafkaError):

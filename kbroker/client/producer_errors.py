@@ -1,8 +1,16 @@
-"""What a producer finds out by itself, and the exception for a record that was not delivered."""
+"""The exception for a record that was not delivered."""
 
 from __future__ import annotations
 
-from kbroker.client.errors import BrokerError, KafkaError
+from kbroker.client.errors import (
+    BrokerError,
+    BufferExhaustedError,
+    DeliveryTimeoutError,
+    KafkaError,
+    PurgedError,
+    RecordTooLargeError,
+    UndeliveredError,
+)
 from kbroker.ext import client_delivery
 
 __all__ = [
@@ -13,30 +21,6 @@ __all__ = [
     "UndeliveredError",
     "delivery_error",
 ]
-
-
-class BufferExhaustedError(KafkaError):
-    """buffer.memory was full for max.block.ms: the cluster takes less than is sent."""
-
-    retriable = True
-
-
-class RecordTooLargeError(KafkaError, ValueError):
-    """A record larger than max.request.size or buffer.memory."""
-
-
-class DeliveryTimeoutError(KafkaError, TimeoutError):
-    """delivery.timeout.ms passed before a batch was acknowledged; it may have been written."""
-
-    retriable = True
-
-
-class PurgedError(KafkaError):
-    """purge() gave the record up."""
-
-
-class UndeliveredError(KafkaError):
-    """The producer was closed before the record was acknowledged."""
 
 
 def delivery_error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 
@@ -11,6 +12,7 @@ from kbroker.client.errors import BrokerError, KafkaError, check
 from kbroker.errors import ErrorCode
 from tests.support import error_classes
 from tests.support.error_classes import class_name
+from tests.support.tree import ROOT
 
 CODES = [code for code in ErrorCode if code is not ErrorCode.NONE]
 
@@ -62,3 +64,24 @@ def test_errors_of_the_client_are_in_the_same_tree():
         if name.endswith("Error"):
             assert issubclass(getattr(errors, name), KafkaError), name
     assert KafkaError.code is None
+
+
+def test_the_public_names_are_there():
+    from kbroker import client
+
+    for name in client.__all__:
+        assert getattr(client, name).__name__ == name
+    with pytest.raises(AttributeError):
+        client.NoSuchName  # noqa: B018
+
+
+def test_there_is_one_tree_of_errors():
+    """A class of the same name beside the tree would slip through `except`."""
+    rooms = (path for path in (ROOT / "kbroker" / "client").rglob("*.py"))
+    beside = [
+        (path.name, found[1])
+        for path in rooms
+        if path.name not in ("errors.py", "error_base.py")
+        for found in re.finditer(r"^class ([A-Z]\w*Error)\b", path.read_text(), re.MULTILINE)
+    ]
+    assert not beside, "move them to error_base.py"
