@@ -12,7 +12,7 @@ from kbroker.ext.client_batch cimport (
 )
 from kbroker.ext.client_produce cimport produce_fault
 from kbroker.ext.client_peers cimport (
-    NO_PRODUCER_ID, WISH_CALLBACKS, WISH_METADATA, WISH_PRODUCER_ID, sender_wish,
+    NO_PRODUCER_ID, RETRIABLE_CODES, WISH_CALLBACKS, WISH_METADATA, WISH_PRODUCER_ID, sender_wish,
 )
 from kbroker.ext.client_topic cimport chance_of
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -298,7 +298,7 @@ cdef void put_back(Part* part, ClientBatch* b) noexcept nogil:
 
 
 cdef bint is_retriable(const Sender* s, int16_t code) noexcept nogil:
-    return 0 <= code < sizeof(s.retriable) and s.retriable[code] != 0
+    return 0 <= code < RETRIABLE_CODES and s.retriable[code] != 0
 
 
 cdef bint may_retry(

@@ -43,8 +43,9 @@ cdef class ProducerBase:
     cdef Topic* find_topic(self, object name) except NULL
     cdef Delivery append(
         self, object topic, object value, object key, object partition, object headers,
-        object timestamp_ms, object on_delivery
+        object timestamp_ms, object on_delivery, bint wait
     )
     cdef Delivery put(
-        self, str name, Topic* t, int32_t partition, const Rec* rec, object on_delivery
+        self, str name, Topic* t, int32_t partition, const Rec* rec, object on_delivery,
+        bint wait
     )

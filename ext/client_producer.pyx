@@ -340,11 +340,27 @@ cdef class ProducerBase:
             topic, value, key, partition, headers, timestamp_ms, on_delivery = self._prepare(
                 topic, value, key, partition, headers, timestamp_ms, on_delivery
             )
-        return self.append(topic, value, key, partition, headers, timestamp_ms, on_delivery)
+        return self.append(
+            topic, value, key, partition, headers, timestamp_ms, on_delivery, True
+        )
+
+    def _try_send(
+        self, topic: str, value: object, key: object, partition: object, headers: object,
+        timestamp_ms: object, on_delivery: object,
+    ) -> Delivery | None:
+        """send() of what is prepared; None where it would have to wait for memory."""
+        return self.append(
+            topic, value, key, partition, headers, timestamp_ms, on_delivery, False
+        )
+
+    def _knows(self, topic: str) -> bool:
+        """True where the topic's partitions are known, so that no send of it asks the cluster."""
+        cdef Topic* t = self.driver.topic(topic)
+        return t != NULL and t.count > 0
 
     cdef Delivery append(
         self, object topic, object value, object key, object partition, object headers,
-        object timestamp_ms, object on_delivery
+        object timestamp_ms, object on_delivery, bint wait
     ):
         cdef Rec rec
         cdef Topic* t
@@ -374,10 +390,11 @@ cdef class ProducerBase:
             room = HeadersIn(headers)
             rec.headers = room.headers
             rec.header_count = room.count
-        return self.put(topic, t, at, &rec, on_delivery)
+        return self.put(topic, t, at, &rec, on_delivery, wait)
 
     cdef Delivery put(
-        self, str name, Topic* t, int32_t partition, const Rec* rec, object on_delivery
+        self, str name, Topic* t, int32_t partition, const Rec* rec, object on_delivery,
+        bint wait
     ):
         cdef ClientBatch* b
         cdef int32_t index
@@ -385,6 +402,9 @@ cdef class ProducerBase:
         cdef int code = accumulator_append(self.a, t, partition, rec, 0, &b, &index)
         cdef Delivery delivery
         if code != APPEND_OK:
+            if code == MEMORY_TIMEOUT and not wait:
+                accumulator_kick(self.a, True)
+                return None
             if code == MEMORY_TIMEOUT:
                 deadline_ns = monotonic_ns() + self.max_block_ns
                 accumulator_kick(self.a, True)

@@ -66,6 +66,7 @@ class Producer(ProducerCore):
         plain = way != CALLABLE and not (
             self._key_serializer or self._value_serializer or self._interceptors
         )
+        self._plain = plain
         self._cluster = cluster
         self._thread = thread
         self._set_up(driver, self.config.max_block_ms, plain)
@@ -78,6 +79,20 @@ class Producer(ProducerCore):
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.close(None if kind is None else 0.0)
+
+    # ---- for who may not wait
+
+    def can_try(self, topic: str, partition: int | None) -> bool:
+        """True where try_send() asks no cluster."""
+        return (
+            isinstance(topic, str)
+            and self._knows(topic)
+            and (partition is None or 0 <= partition < self._partition_count(topic))
+        )
+
+    def try_send(self, *given: Any) -> Delivery | None:
+        """send() with all of its arguments in their order; None where it would have to wait."""
+        return self._try_send(*(given if self._plain else self._prepare(*given)))
 
     # ---- ends
 

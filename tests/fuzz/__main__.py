@@ -2,9 +2,11 @@
 
 import sys
 
-from tests.fuzz import files, offsets
+from tests.fuzz import files, offsets, produce_answers
 from tests.fuzz.engine import fuzz
 from tests.fuzz.targets import CANARIES, TARGETS
 
 name, seed, iterations = sys.argv[1:]
-fuzz({**TARGETS, **files.TARGETS, **offsets.TARGETS, **CANARIES}[name], int(seed), int(iterations))
+rooms = (files, offsets, produce_answers)
+known = {**TARGETS, **{k: v for room in rooms for k, v in room.TARGETS.items()}, **CANARIES}
+fuzz(known[name], int(seed), int(iterations))

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from tests.fuzz import files, offsets, targets
+from tests.fuzz import files, offsets, produce_answers, targets
 from tests.fuzz.targets import CANARIES
 from tests.support.tree import ROOT
 
-TARGETS = {**targets.TARGETS, **files.TARGETS, **offsets.TARGETS}
+TARGETS = {**targets.TARGETS, **files.TARGETS, **offsets.TARGETS, **produce_answers.TARGETS}
 
 
 def run(name: str, seed: int, iterations: int) -> subprocess.CompletedProcess[str]:

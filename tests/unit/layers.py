@@ -149,6 +149,7 @@ LAYERS = (
     "kbroker.ext.testing_journal",
     "kbroker.ext.testing_log",
     "kbroker.ext.testing_network",
+    "kbroker.ext.testing_producer",
     # 2: control-plane messages and settings
     "kbroker.protocol",
     "kbroker.metrics",

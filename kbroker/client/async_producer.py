@@ -1,0 +1,148 @@
+"""AsyncProducer: the producer under asyncio.
+
+The same native producer; a coroutine waits only where send() would: for a topic that is not known
+yet, and for memory. The event loop is woken once for each batch, not for each record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
+
+from kbroker.client.producer import Producer
+from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
+
+__all__ = ["AsyncBatchDelivery", "AsyncDelivery", "AsyncProducer"]
+
+T = TypeVar("T")
+
+
+class AsyncDelivery:
+    """The future of one record; `await` gives RecordMetadata or raises what became of it."""
+
+    __slots__ = ("_producer", "delivery")
+
+    def __init__(self, producer: AsyncProducer, delivery: Delivery) -> None:
+        self._producer = producer
+        self.delivery = delivery
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        if not self.delivery.done():
+            yield from self._producer.settled(self.delivery).__await__()
+        return self.delivery.result(0)
+
+    def done(self) -> bool:
+        """True once the record is delivered or has failed."""
+        return self.delivery.done()
+
+
+class AsyncBatchDelivery:
+    """The future of one send_batch(); `await` gives the offset ranges."""
+
+    __slots__ = ("delivery",)
+
+    def __init__(self, delivery: BatchDelivery) -> None:
+        self.delivery = delivery
+
+    def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
+        if not self.delivery.done():
+            future = asyncio.get_running_loop().create_future()
+            self.delivery.add_done_callback(lambda _: _settle_from_outside(future))
+            yield from future.__await__()
+        return self.delivery.result(0)
+
+    def done(self) -> bool:
+        """True once every record is delivered or has failed."""
+        return self.delivery.done()
+
+
+class AsyncProducer:
+    """Sends records to topics of a cluster; takes the settings of Producer. An asynchronous
+    context manager: leaving it delivers what was sent. Callbacks run on the control thread."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self._producer = Producer(config, **more)
+        self._batches: dict[int, asyncio.Future[None]] = {}
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close(None if kind is None else 0.0)
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        headers: Any = None,
+        timestamp_ms: int | None = None,
+        on_delivery: Callable[[Delivery], object] | None = None,
+    ) -> AsyncDelivery:
+        """Takes a record, as Producer.send(); awaiting what it returns waits for the outcome."""
+        given = (topic, value, key, partition, headers, timestamp_ms, on_delivery)
+        delivery = None
+        if self._producer.can_try(topic, partition):
+            delivery = self._producer.try_send(*given)
+        if delivery is None:
+            delivery = await _elsewhere(lambda: self._producer.send(
+                topic, value, key, partition=partition, headers=headers,
+                timestamp_ms=timestamp_ms, on_delivery=on_delivery,
+            ))  # fmt: skip
+        return AsyncDelivery(self, delivery)
+
+    async def send_and_wait(self, topic: str, *given: Any, **more: Any) -> RecordMetadata:
+        """send() and its outcome."""
+        return await (await self.send(topic, *given, **more))
+
+    async def send_batch(self, topic: str, values: Any, *given: Any, **more: Any
+                         ) -> AsyncBatchDelivery:  # fmt: skip
+        """Producer.send_batch(), on another thread: it may wait for memory in the middle."""
+        sent = await _elsewhere(lambda: self._producer.send_batch(topic, values, *given, **more))
+        return AsyncBatchDelivery(sent)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Waits until all that was sent before has its outcome."""
+        await _elsewhere(lambda: self._producer.flush(timeout))
+
+    async def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
+        """Gives records up, with PurgedError."""
+        await _elsewhere(lambda: self._producer.purge(queued=queued, in_flight=in_flight))
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Delivers what was sent, for at most `timeout` seconds; the rest fails."""
+        await _elsewhere(lambda: self._producer.close(timeout))
+
+    def metrics(self) -> dict[str, float]:
+        """As Producer.metrics()."""
+        return self._producer.metrics()
+
+    def settled(self, delivery: Delivery) -> asyncio.Future[None]:
+        """Done when the delivery's batch has its outcome; one future for all of that batch."""
+        batch = delivery.batch_id
+        future = self._batches.get(batch)
+        if future is None:
+            future = self._batches[batch] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(lambda _: self._batches.pop(batch, None))
+            made = future
+            delivery.add_done_callback(lambda _: _settle_from_outside(made))
+        return asyncio.shield(future)
+
+
+def _settle_from_outside(future: asyncio.Future[None]) -> None:
+    """On the control thread, or on the loop's own."""
+    with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        future.get_loop().call_soon_threadsafe(_settle, future)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _elsewhere(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, work)

@@ -1,0 +1,78 @@
+"""The producer under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kbroker.client.async_producer import AsyncProducer
+from kbroker.client.errors import KafkaError
+from tests.client.reading import read_all
+from tests.support import wire
+from tests.support.kbroker import KbrokerProcess
+
+
+def test_records_in_order_and_one_wake_up_for_a_batch(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 1)
+
+    async def work() -> None:
+        woken = 0
+        loop = asyncio.get_running_loop()
+        wake = loop.call_soon_threadsafe
+
+        def counted(*arguments: object) -> asyncio.Handle:
+            nonlocal woken
+            woken += 1
+            return wake(*arguments)  # type: ignore[arg-type]
+
+        async with AsyncProducer(bootstrap_servers=kbroker.bootstrap) as producer:
+            await producer.send_and_wait(topic, b"first")
+            sent = [await producer.send(topic, b"%d" % i) for i in range(1000)]
+            loop.call_soon_threadsafe = counted  # type: ignore[assignment, method-assign]
+            told = await asyncio.gather(*sent)
+            del loop.call_soon_threadsafe  # type: ignore[method-assign]
+            assert [t.offset for t in told] == list(range(1, 1001))
+            assert all(each.done() for each in sent)
+            assert woken <= producer.metrics()["batch-total"]
+            batch = await producer.send_batch(topic, [b"x"] * 100)
+            assert sum(each.records for each in await batch) == 100
+
+    asyncio.run(work())
+    assert len(read_all(kbroker.bootstrap, topic, 1101)) == 1101
+
+
+def test_memory_is_waited_for_elsewhere(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 1)
+
+    async def work() -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0)
+                ticks += 1
+
+        async with AsyncProducer(
+            bootstrap_servers=kbroker.bootstrap, buffer_memory=20_000, batch_size=5000
+        ) as producer:
+            ticking = asyncio.create_task(tick())
+            sent = [await producer.send(topic, b"." * 1000) for _ in range(500)]
+            await producer.flush()
+            ticking.cancel()
+            assert [(await each).offset for each in sent] == list(range(500))
+            # The others of its batch do not go with one who is not waited for any more.
+            pair = [await producer.send(topic, b"."), await producer.send(topic, b".")]
+            first, second = (asyncio.ensure_future(_outcome(each)) for each in pair)
+            await asyncio.sleep(0)
+            first.cancel()
+            assert await second == 501
+            with pytest.raises(KafkaError):
+                await producer.send("no such/topic", b"")
+        assert ticks > 0
+
+    async def _outcome(each: object) -> int:
+        return (await each).offset  # type: ignore[misc, no-any-return]
+
+    asyncio.run(work())

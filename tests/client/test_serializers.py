@@ -1,0 +1,144 @@
+"""Serializers: by name, by callable, and with schemas that a registry keeps."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from kbroker.client.errors import ConfigError
+from kbroker.client.producer import Producer
+from kbroker.client.schema_registry import (
+    AvroDeserializer,
+    AvroSerializer,
+    JsonSchemaDeserializer,
+    JsonSchemaSerializer,
+    SchemaRegistry,
+    SchemaRegistryError,
+)
+from kbroker.client.serializers import serializer_of
+from tests.client.reading import read_all
+from tests.support import wire
+from tests.support.kbroker import KbrokerProcess
+
+
+def test_by_name_and_by_callable() -> None:
+    def of(given: Any) -> Any:
+        made = serializer_of(given, "value.serializer")
+        assert made is not None
+        return made
+
+    assert of("str")("t", "é") == "é".encode()
+    assert of("json")("t", {"a": [1, None]}) == b'{"a":[1,null]}'
+    assert of("bytes")("t", bytearray(b"x")) == b"x"
+    assert of(lambda value: b"%d" % value)("t", 5) == b"5"
+    assert of(lambda topic, value: f"{topic} {value}".encode())("t", 5) == b"t 5"
+    for wrong in ("xml", 5):
+        with pytest.raises(ConfigError, match=r"value\.serializer"):
+            serializer_of(wrong, "value.serializer")
+
+
+class Interceptor:
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, Any]] = []
+
+    def on_send(self, topic: str, value: Any, key: Any, *rest: Any) -> Any:
+        if value == "bad":
+            raise RuntimeError("an interceptor's own fault")
+        return (topic, f"{value}!", key, *rest)
+
+    def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+        self.told.append((metadata, error))
+
+    def close(self) -> None:
+        self.told.append((None, None))
+
+
+def test_a_producer_with_both(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 1)
+    seen = Interceptor()
+    with Producer(
+        bootstrap_servers=kbroker.bootstrap, key_serializer="json", value_serializer="str",
+        interceptor_classes=[seen],
+    ) as producer:  # fmt: skip
+        producer.send(topic, "one", {"k": 1})
+        producer.send(topic, "bad")
+        with pytest.raises(TypeError, match="not JSON serializable") as raised:
+            producer.send(topic, "x", key=b"bytes are no JSON")
+        assert "the key of a record" in raised.value.__notes__[0]
+    found = read_all(kbroker.bootstrap, topic, 2)
+    assert [(r.key, r.value) for r in found] == [(b'{"k":1}', b"one!"), (None, b"bad")]
+    assert [m and m.offset for m, _ in seen.told] == [0, 1, None]
+    assert all(error is None for _, error in seen.told)
+
+
+class _Registry(BaseHTTPRequestHandler):
+    """As much of a registry as is asked here; refuses the subject `forbidden-value`."""
+
+    schemas: list[str]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "forbidden" in self.path:
+            self._answer(422, {"error_code": 42201, "message": "not like that"})
+            return
+        schemas = self.server.schemas  # type: ignore[attr-defined]
+        if body["schema"] not in schemas:
+            schemas.append(body["schema"])
+        self._answer(200, {"id": schemas.index(body["schema"]) + 1})
+
+    def do_GET(self) -> None:
+        schemas = self.server.schemas  # type: ignore[attr-defined]
+        self._answer(200, {"schema": schemas[int(self.path.rsplit("/", 1)[1]) - 1]})
+
+    def _answer(self, status: int, told: Any) -> None:
+        data = json.dumps(told).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Registry)
+    server.schemas = []  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield SchemaRegistry(f"http://127.0.0.1:{server.server_address[1]}")
+    server.shutdown()
+    server.server_close()
+
+
+AVRO = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+JSON = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_avro(registry: SchemaRegistry) -> None:
+    pytest.importorskip("fastavro")
+    serialize = AvroSerializer(registry, AVRO)
+    data = serialize("topic", {"n": 5})
+    assert data == b"\0\0\0\0\x01\x0a"
+    assert AvroDeserializer(registry)("topic", data) == {"n": 5}
+    with pytest.raises(ValueError, match="'n'|'m'|record"):
+        serialize("topic", {"m": 5})
+    with pytest.raises(SchemaRegistryError, match=r"422 .*not like that"):
+        serialize("forbidden", {"n": 5})
+    with pytest.raises(SchemaRegistryError, match="does not begin with a schema's id"):
+        AvroDeserializer(registry)("topic", b"\x05abcd")
+
+
+def test_json_schema(registry: SchemaRegistry) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    serialize = JsonSchemaSerializer(registry, JSON)
+    data = serialize("topic", {"n": 5})
+    assert data == b'\0\0\0\0\x01{"n":5}'
+    assert JsonSchemaDeserializer(registry)("topic", data) == {"n": 5}
+    with pytest.raises(jsonschema.ValidationError):
+        serialize("topic", {"n": "five"})
