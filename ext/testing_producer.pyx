@@ -3,7 +3,7 @@ from libc.stdint cimport int16_t, int32_t
 from libc.string cimport memcpy
 
 from kbroker.ext.borrowed cimport Borrowed
-from kbroker.ext.client_batch cimport ClientBatch, batch_new, batch_unref
+from kbroker.ext.client_batch cimport batch_new, batch_unref
 from kbroker.ext.client_produce cimport (
     ProduceCall, produce_decode, produce_fault, produce_free, produce_new,
 )

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from kbroker.client.admin import NewTopic
     from kbroker.client.admin_client import Admin
     from kbroker.client.async_admin import AsyncAdmin
+    from kbroker.client.async_producer import AsyncProducer
     from kbroker.client.consumer import Consumer
     from kbroker.client.errors import ConfigError, KafkaError
     from kbroker.client.group import RebalanceListener, SubscriptionPattern
     from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
-    from kbroker.client.producer import Delivery, Producer, RecordMetadata
+    from kbroker.client.producer import BatchDelivery, Delivery, Producer, RecordMetadata
     from kbroker.client.results import Results
     from kbroker.ext.client_columns import Columns
     from kbroker.ext.client_record import Record
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "AsyncProducer",
+    "BatchDelivery",
     "Columns",
     "ConfigError",
     "Consumer",
@@ -44,6 +47,8 @@ __all__ = [
 _ROOMS = {
     "Admin": "kbroker.client.admin_client",
     "AsyncAdmin": "kbroker.client.async_admin",
+    "AsyncProducer": "kbroker.client.async_producer",
+    "BatchDelivery": "kbroker.client.producer",
     "Columns": "kbroker.ext.client_columns",
     "ConfigError": "kbroker.client.errors",
     "Consumer": "kbroker.client.consumer",

@@ -126,7 +126,7 @@ def test_avro(registry: SchemaRegistry) -> None:
     data = serialize("topic", {"n": 5})
     assert data == b"\0\0\0\0\x01\x0a"
     assert AvroDeserializer(registry)("topic", data) == {"n": 5}
-    with pytest.raises(ValueError, match="'n'|'m'|record"):
+    with pytest.raises(ValueError, match=r"'n'|'m'|record"):
         serialize("topic", {"m": 5})
     with pytest.raises(SchemaRegistryError, match=r"422 .*not like that"):
         serialize("forbidden", {"n": 5})
