@@ -161,6 +161,10 @@ class UndeliveredError(KafkaError):
     """The producer was closed before a record was acknowledged."""
 
 
+class SchemaRegistryError(KafkaError):
+    """The schema registry refused or cannot be reached, or a value carries no schema's id."""
+
+
 class NoOffsetError(KafkaError):
     """A partition has no committed offset, and `auto.offset.reset` is none."""
 

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
-from kbroker.client.errors import KafkaError
+from kbroker.client.errors import SchemaRegistryError
 
 __all__ = [
     "AvroDeserializer",
@@ -33,10 +33,6 @@ __all__ = [
 
 _HEAD = struct.Struct(">bI")
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
-
-
-class SchemaRegistryError(KafkaError):
-    """The registry refused, cannot be reached, or a value does not carry a schema id."""
 
 
 class SchemaRegistry:
