@@ -205,7 +205,7 @@ def test_delegation_tokens(secured_kafka: SecuredKafka):
         ) as mine:  # fmt: skip
             assert mine.describe_cluster().cluster_id
         assert alice.renew_token(token.hmac, 50_000) <= token.max_ms
-        for_bob = alice.create_token(owner="User:bob")
+        for_bob = alice.create_token(owner="User:bob", renewers=["User:alice"])
         assert (for_bob.owner, for_bob.requester) == ("User:bob", "User:alice")
         wait_for("bob's token to be known", lambda: listed(for_bob.token_id, "User:bob"), 10)
         for one in (token, for_bob):
