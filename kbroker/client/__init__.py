@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kbroker.client.async_admin import AsyncAdmin
     from kbroker.client.async_producer import AsyncProducer
     from kbroker.client.consumer import Consumer
+    from kbroker.client.consumer_async import AsyncConsumer
     from kbroker.client.errors import ConfigError, KafkaError
     from kbroker.client.group import RebalanceListener, SubscriptionPattern
     from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
@@ -28,6 +29,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncProducer",
     "BatchDelivery",
+    "AsyncConsumer",
     "Columns",
     "ConfigError",
     "Consumer",
@@ -49,6 +51,7 @@ _ROOMS = {
     "AsyncAdmin": "kbroker.client.async_admin",
     "AsyncProducer": "kbroker.client.async_producer",
     "BatchDelivery": "kbroker.client.producer",
+    "AsyncConsumer": "kbroker.client.consumer_async",
     "Columns": "kbroker.ext.client_columns",
     "ConfigError": "kbroker.client.errors",
     "Consumer": "kbroker.client.consumer",

@@ -82,7 +82,6 @@ def python_functions(text):
 
 
 CYTHON_FUNCTION = re.compile(r"^(\s*)(?:async\s+)?(?:def|cpdef|cdef(?!\s+class))\s.*?(\w+)\(")
-CYTHON_FUNCTION = re.compile(r"^(\s*)(?:async\s+)?(?:def|cpdef|cdef)\s(?!class\s).*?(\w+)\(")
 
 
 def cython_functions(text):

@@ -1,0 +1,238 @@
+"""AsyncConsumer: a Consumer for asyncio.
+
+What has been fetched is taken on the event loop's thread, which never waits there: a descriptor of
+the fetcher's wakes it. What may wait for a broker runs on one thread of the consumer's own, so
+that listeners and deserializers of a group's work run there, one call at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sized
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from kbroker.client.cluster import PartitionInfo, TopicInfo
+from kbroker.client.consumer import Consumer
+from kbroker.client.consumer_queries import OffsetAndTimestamp
+from kbroker.client.group import RebalanceListener
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.ext.client_columns import Columns
+from kbroker.ext.client_record import Record
+
+__all__ = ["AsyncConsumer"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound=Sized)
+_LOOK_S = 0.05  # how often a group is asked while nothing comes
+
+Partitions = Iterable[tuple[str, int]]
+
+
+class AsyncConsumer:
+    """As Consumer, with `await`; `async for record in consumer`, `async with`. One task at a
+    time; cancelling a poll loses no record."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
+        self._consumer = Consumer(config, **more)
+        self._fetcher = self._consumer._fetcher
+        self._thread = ThreadPoolExecutor(1, "kbroker-async-consumer")
+        self._busy = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """On the consumer's thread; waited for to its end even when cancelled."""
+        async with self._busy:
+            running = asyncio.get_running_loop()
+            call = functools.partial(function, *args, **kwargs)
+            future = running.run_in_executor(self._thread, call)
+            try:
+                return await asyncio.shield(future)
+            except asyncio.CancelledError:
+                self._consumer._fetcher.wake()
+                await asyncio.wait([future])
+                raise
+
+    # ---- records
+
+    async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[Record]:
+        """See Consumer.poll."""
+        return await self._until(timeout_s, lambda: self._consumer.poll(0, max_records))
+
+    async def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
+        """See Consumer.poll_batch."""
+        return await self._until(timeout_s, lambda: self._consumer.poll_batch(0, max_records))
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        while True:
+            for record in await self.poll(1.0):
+                yield record
+
+    async def _until(self, timeout_s: float, take: Callable[[], S]) -> S:
+        """What `take` gives, once that is something or the time is over. Without a group nothing
+        in it waits; with one, callbacks may."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self._consumer._group is not None:
+                found = await self._call(take)
+            else:
+                async with self._busy:
+                    found = take()
+            left_s = deadline - time.monotonic()
+            if len(found) or left_s <= 0:
+                return found
+            if self._consumer._group is not None:
+                left_s = min(left_s, _LOOK_S)
+            descriptor = self._fetcher.watch()
+            if descriptor >= 0:
+                await _readable(descriptor, left_s)
+
+    # ---- what to read
+
+    async def subscribe(self, topics: Any, listener: RebalanceListener | None = None) -> None:
+        """See Consumer.subscribe; the listener is called on the consumer's thread."""
+        await self._call(self._consumer.subscribe, topics, listener)
+
+    async def unsubscribe(self) -> None:
+        """See Consumer.unsubscribe."""
+        await self._call(self._consumer.unsubscribe)
+
+    def subscription(self) -> frozenset[str]:
+        """See Consumer.subscription."""
+        return self._consumer.subscription()
+
+    async def assign(self, partitions: Partitions) -> None:
+        """See Consumer.assign."""
+        await self._call(self._consumer.assign, partitions)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """See Consumer.assignment."""
+        return self._consumer.assignment()
+
+    async def pause(self, partitions: Partitions) -> None:
+        """See Consumer.pause."""
+        await self._call(self._consumer.pause, partitions)
+
+    async def resume(self, partitions: Partitions) -> None:
+        """See Consumer.resume."""
+        await self._call(self._consumer.resume, partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """See Consumer.paused."""
+        return self._consumer.paused()
+
+    def wakeup(self) -> None:
+        """See Consumer.wakeup; any thread."""
+        self._consumer.wakeup()
+
+    # ---- positions and questions
+
+    async def seek(self, where: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
+        """See Consumer.seek."""
+        await self._call(self._consumer.seek, where, offset)
+
+    async def seek_to_beginning(self, partitions: Partitions = ()) -> None:
+        """See Consumer.seek_to_beginning."""
+        await self._call(self._consumer.seek_to_beginning, partitions)
+
+    async def seek_to_end(self, partitions: Partitions = ()) -> None:
+        """See Consumer.seek_to_end."""
+        await self._call(self._consumer.seek_to_end, partitions)
+
+    async def seek_to_timestamp(self, timestamp_ms: int, partitions: Partitions = ()) -> None:
+        """See Consumer.seek_to_timestamp."""
+        await self._call(self._consumer.seek_to_timestamp, timestamp_ms, partitions)
+
+    async def position(self, where: tuple[str, int], timeout_s: float | None = None) -> int:
+        """See Consumer.position."""
+        return await self._call(self._consumer.position, where, timeout_s)
+
+    def lag(self, where: tuple[str, int]) -> int | None:
+        """See Consumer.lag."""
+        return self._consumer.lag(where)
+
+    async def beginning_offsets(
+        self, partitions: Partitions, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """See Consumer.beginning_offsets."""
+        return await self._call(self._consumer.beginning_offsets, partitions, timeout_s)
+
+    async def end_offsets(
+        self, partitions: Partitions, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """See Consumer.end_offsets."""
+        return await self._call(self._consumer.end_offsets, partitions, timeout_s)
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[tuple[str, int], int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """See Consumer.offsets_for_times."""
+        return await self._call(self._consumer.offsets_for_times, times_ms, timeout_s)
+
+    async def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
+        """See Consumer.partitions_for."""
+        return await self._call(self._consumer.partitions_for, topic)
+
+    async def list_topics(self) -> dict[str, TopicInfo]:
+        """See Consumer.list_topics."""
+        return await self._call(self._consumer.list_topics)
+
+    # ---- the group
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """See Consumer.commit."""
+        await self._call(self._consumer.commit, offsets, timeout_s)
+
+    async def committed(
+        self, partitions: Collection[tuple[str, int]], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """See Consumer.committed."""
+        return await self._call(self._consumer.committed, partitions, timeout_s)
+
+    def metrics(self) -> dict[str, float]:
+        """See Consumer.metrics."""
+        return self._consumer.metrics()
+
+    async def close(self, timeout_s: float = 30.0) -> None:
+        """See Consumer.close."""
+        await self._call(self._consumer.close, timeout_s)
+        self._thread.shutdown(wait=False)
+
+
+async def _readable(descriptor: int, timeout_s: float) -> bool:
+    """An eventfd was written to; it is read empty."""
+    loop = asyncio.get_running_loop()
+    told = loop.create_future()
+
+    def tell() -> None:
+        if not told.done():
+            told.set_result(None)
+
+    loop.add_reader(descriptor, tell)
+    try:
+        await asyncio.wait_for(told, timeout_s)
+        os.eventfd_read(descriptor)
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(descriptor)
+    return True

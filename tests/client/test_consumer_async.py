@@ -1,0 +1,76 @@
+"""AsyncConsumer beside a broker: nothing waits on the event loop's thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kbroker.client import AsyncConsumer
+from kbroker.client.errors import ClosedError, NoOffsetError
+from tests.client.test_consumer import produce
+from tests.support import wire
+from tests.support.processes import BrokerProcess
+
+
+def test_polling_and_iterating(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 1)
+
+    async def main() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=target.bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
+            await consumer.assign([(topic, 0)])
+            assert await consumer.position((topic, 0)) == 0
+            ticks = 0
+            waiting = asyncio.ensure_future(consumer.poll(30))
+            while ticks < 10:
+                await asyncio.sleep(0.01)
+                ticks += 1
+            assert not waiting.done()
+            await asyncio.to_thread(produce, target.port, topic, 100)
+            found = await waiting
+            while len(found) < 100:
+                found += await consumer.poll(10)
+            assert [record.value for record in found] == [b"%d" % i for i in range(100)]
+            await consumer.seek((topic, 0), 90)
+            offsets = []
+            async for record in consumer:
+                offsets.append(record.offset)
+                if record.offset == 99:
+                    break
+            assert offsets == list(range(90, 100))
+            await consumer.seek_to_beginning()
+            assert len(await consumer.poll_batch(10)) > 0
+            with pytest.raises(TimeoutError):
+                await consumer.seek_to_end()
+                await asyncio.wait_for(consumer.poll(30), 0.1)
+            assert await consumer.end_offsets([(topic, 0)]) == {(topic, 0): 100}
+        with pytest.raises(ClosedError):
+            await consumer.poll(0)
+
+    asyncio.run(main())
+
+
+def test_in_a_group(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 2)
+    produce(target.port, topic, 50)
+
+    async def main() -> None:
+        settings = {"bootstrap_servers": target.bootstrap, "group_id": topic}
+        async with AsyncConsumer(**settings, auto_offset_reset="earliest") as consumer:
+            await consumer.subscribe([topic])
+            count = 0
+            while count < 50:
+                count += len(await consumer.poll(5))
+            await consumer.commit()
+            told = await consumer.committed([(topic, 0)])
+            assert told[topic, 0].offset == 50
+            assert consumer.subscription() == {topic}
+        settings["group_id"] = f"other-{topic}"
+        async with AsyncConsumer(**settings, auto_offset_reset="none") as late:
+            await late.assign([(topic, 1)])
+            with pytest.raises(NoOffsetError):
+                await late.poll(20)
+
+    asyncio.run(main())
