@@ -160,11 +160,13 @@ cdef class Fetcher(FetchParts):
         self.given += 1
         return record
 
-    def columns(self, most: int):
-        """As `records`, as Columns; deserializers are not asked."""
+    def columns(self, most: int, bytes_wanted: int):
+        """As `records`, as Columns of no more than one batch beyond `bytes_wanted` of keys and
+        values; deserializers are not asked."""
         cdef Store* store = store_new()
         cdef Chunk* chunk
         cdef int64_t rows = most
+        cdef int64_t enough = bytes_wanted
         cdef int64_t before = 0
         cdef dict places = {}
         cdef int32_t place
@@ -172,7 +174,10 @@ cdef class Fetcher(FetchParts):
         if store == NULL:
             raise MemoryError
         try:
-            while store.rows < rows and code != STORE_FULL:
+            while (
+                store.rows < rows and code != STORE_FULL
+                and store.key.n + store.value.n < enough
+            ):
                 chunk = self.pick()
                 if chunk == NULL:
                     break

@@ -42,7 +42,10 @@ from kbroker.ext.client_record import FetchedBatchError, Record
 
 __all__ = ["Consumer"]
 
-_COLUMNS_ROWS_MAX = 1_000_000  # of one poll_batch() unless told
+# Of one poll_batch() unless told: what stays in a processor's cache is filled and read quickest.
+_COLUMNS_ROWS = 65_536
+_COLUMNS_BYTES = 2 << 20
+_BYTES_MAX = 1 << 30  # of keys or of values in one Columns
 _DECOMPRESSED_BYTES_MAX = 256 << 20  # of one batch: what no broker takes plain either
 _CLOSE_S = 30.0
 _numbers = itertools.count(1)
@@ -241,12 +244,14 @@ class Consumer:
             return self._intercepted(records) if self._interceptors else records
 
     def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
-        """Records that have come, as columns: for numpy and Arrow, without an object a record.
-        Deserializers and interceptors are not asked."""
+        """Records that have come, as columns: for numpy and Arrow, without an object a record. At
+        most max_records, or about 2 MiB. Deserializers and interceptors are not asked."""
         with self._turn:
             self._await(timeout_s)
             try:
-                return self._fetcher.columns(max_records or _COLUMNS_ROWS_MAX)
+                if max_records is not None:
+                    return self._fetcher.columns(max_records, _BYTES_MAX)
+                return self._fetcher.columns(_COLUMNS_ROWS, _COLUMNS_BYTES)
             except FetchedBatchError as error:
                 raise CorruptDataError(str(error)) from error
 

@@ -197,7 +197,7 @@ def test_only_committed_transactions(read: Read, target: BrokerProcess, topic: s
     for number in range(6):
         producer.begin_transaction()
         for _ in range(10):
-            producer.produce(topic, b"%d" % number)
+            producer.produce(topic, b"%d" % number, partition=0)
         producer.flush()
         end = producer.abort_transaction if number % 2 else producer.commit_transaction
         end()
