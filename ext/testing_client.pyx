@@ -1,16 +1,20 @@
 """The client's reading of Fetch answers on bytes of a test."""
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
 
 from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.client_column_store cimport STORE_FULL, Store, store_new, store_take
 from kbroker.ext.client_columns cimport columns_of
 from kbroker.ext.client_counted cimport Memory, memory_make, memory_unref
+from kbroker.ext.client_fetch_wire cimport (
+    FetchHead, FetchPart, get_head, get_part, get_topic,
+)
 from kbroker.ext.client_record cimport Source, open_next, records_take, source_of
 from kbroker.ext.client_stream cimport (
     STREAM_RECORDS, Stream, StreamRules, stream_close, stream_open,
 )
 from kbroker.ext.endian cimport store_be64
+from kbroker.ext.wire cimport Cursor, Slice, cursor_init, skip_tags
 
 from kbroker.ext.client_record import FetchedBatchError
 
@@ -77,3 +81,40 @@ cdef class Answer:
             if code == STORE_FULL:
                 break
         return made
+
+
+def fetch_answer(data: bytes | bytearray | memoryview, version: int) -> list | None:
+    """Partitions of a Fetch answer: (index, error, aborted transactions, bytes of records, leader
+    as tagged); None: it is not one."""
+    cdef Borrowed view = Borrowed(data)
+    cdef int16_t of = version
+    cdef Cursor c
+    cdef FetchHead head
+    cdef FetchPart told
+    cdef Slice name
+    cdef const uint8_t* topic_id
+    cdef int32_t partitions
+    cdef int64_t i
+    found = []
+    cursor_init(&c, view.p, view.n)
+    get_head(&c, of, &head)
+    while head.topics > 0 and not c.bad:
+        get_topic(&c, of, &name, &topic_id, &partitions)
+        while partitions > 0 and not c.bad:
+            get_part(&c, of, &told)
+            if not c.bad:
+                sums = sum([told.aborted[i] for i in range(
+                    max(0, told.aborted_count) * <int64_t> told.aborted_bytes
+                )])
+                sums += sum([told.records.p[i] for i in range(told.records.n)])
+                found.append((
+                    told.partition, told.error, told.aborted_count, told.records.n, told.leader,
+                    sums,
+                ))
+            partitions -= 1
+        if of >= 12:
+            skip_tags(&c)
+        head.topics -= 1
+    if of >= 12:
+        skip_tags(&c)
+    return None if c.bad else found

@@ -3,10 +3,14 @@
 import ctypes
 import random
 import struct
+import uuid
 from collections.abc import Callable, Sequence
 
 from kbroker.ext import compression, crc32c, records, testing_client, wire
 from kbroker.ext.client_record import FetchedBatchError
+from kbroker.protocol import ApiKey
+from kbroker.protocol.encode import struct_writer
+from kbroker.protocol.schemas import fields_of, response_schema
 from tests.fuzz.engine import Target
 
 NOW = 1_700_000_000_000
@@ -132,6 +136,38 @@ def consumed_run(data: memoryview) -> None:
     assert told[0] == told[1] or isinstance(told[1], str)
 
 
+def fetched_corpus() -> Sequence[bytes]:
+    """Answers of each form that versions have, one byte for the version in front."""
+    part = {
+        "partition_index": 3, "high_watermark": 9, "records": b"r" * 200,
+        "preferred_read_replica": 2,
+        "aborted_transactions": [{"producer_id": 5, "first_offset": 1}] * 2,
+        "current_leader": {"leader_id": 4, "leader_epoch": 7},
+    }  # fmt: skip
+    found = []
+    for version in range(4, 18):
+        schema = response_schema(ApiKey.FETCH, version)
+        named = {"topic_id": uuid.UUID(int=7)} if version > 12 else {"topic": "name"}
+        names = {field.name for field in fields_of(part_schema(schema))}
+        told = {name: value for name, value in part.items() if name in names}
+        out = bytearray([version - 4])
+        struct_writer(schema)(out, {"responses": [{**named, "partitions": [told] * 2}]})
+        found.append(bytes(out))
+    return found
+
+
+def part_schema(schema: type) -> type:
+    for name in ("responses", "partitions"):
+        schema = next(field.schema for field in fields_of(schema) if field.name == name)
+    return schema
+
+
+def fetched_run(data: memoryview) -> None:
+    version = 4 + data[0] % 14 if data else 4
+    found = testing_client.fetch_answer(data[1:], version)
+    assert sum(max(0, size) for _, _, _, size, _, _ in found or ()) <= len(data)
+
+
 # ---- codecs
 
 
@@ -176,6 +212,7 @@ TARGETS = {
     "consumed": Target(
         "records and columns of an answer agree", consumed_corpus, consumed_run, batch_seal
     ),
+    "fetched": Target("a Fetch answer is read inside its bytes", fetched_corpus, fetched_run),
     **{name: codec_target(name) for name in compression.NAMES[1:]},
 }
 CANARIES = {
