@@ -190,7 +190,7 @@ cdef int call_back(object delivery, object callback) except -1:
     try:
         callback(delivery)
     except Exception:
-        log.exception("the callback of %r raised", delivery)
+        log.exception("the callback of %s raised", repr(delivery))
     return 0
 
 

@@ -3,7 +3,7 @@ import threading
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
     atomic_exchange_i32, atomic_load_i32, atomic_load_relaxed_i64, atomic_store_i32,
@@ -110,6 +110,7 @@ cdef class SenderDriver(LoopDriver):
         cdef bytes text
         cdef Part* part
         cdef int32_t i, node, epoch
+        cdef bint anew = False
         if t == NULL:
             text = name.encode()
             t = accumulator_topic(&self.a, <const uint8_t*> PyBytes_AS_STRING(text), len(text))
@@ -122,14 +123,16 @@ cdef class SenderDriver(LoopDriver):
             raise MemoryError
         if len(topic_id) == 16 and any(topic_id):
             pthread_mutex_lock(&self.a.lock)
+            anew = t.has_id and memcmp(t.id, PyBytes_AS_STRING(topic_id), 16) != 0
             memcpy(t.id, PyBytes_AS_STRING(topic_id), 16)
             t.has_id = True
             pthread_mutex_unlock(&self.a.lock)
         for i in range(<int32_t> len(leaders)):
             node, epoch = leaders[i]
             part = t.parts[i]
-            # What a broker hinted at (KIP-951) may be newer than what another one tells.
-            if epoch < 0 or epoch >= atomic_load_i32(&part.leader_epoch):
+            # What a broker hinted at (KIP-951) may be newer than what another one tells; a topic
+            # that was deleted and made again begins anew.
+            if anew or epoch < 0 or epoch >= atomic_load_i32(&part.leader_epoch):
                 atomic_store_i32(&part.leader, node)
                 atomic_store_i32(&part.leader_epoch, epoch)
         accumulator_kick(&self.a, True)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from kbroker.client.admin import delete_topics
+from kbroker.client.cluster import Cluster
 from kbroker.client.errors import ConfigError, KafkaError
 from kbroker.client.producer import Producer
 from kbroker.client.producer_errors import (
@@ -98,6 +100,7 @@ def test_callbacks_come_in_order_and_hurt_nobody(
         late.add_done_callback(note)
     assert len(seen) == 1001
     assert "of the user's own making" in caplog.text
+    caplog.clear()  # its tracebacks hold deliveries
 
 
 def test_what_cannot_be_sent_is_told(target: BrokerProcess, topic: str) -> None:
@@ -268,3 +271,16 @@ def test_fork_and_exit(target: BrokerProcess, topic: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - began < 30
+
+
+def test_a_topic_that_was_deleted_and_made_again(target: BrokerProcess, topic: str) -> None:
+    with (
+        producer_of(target, retry_backoff_ms=20) as producer,
+        Cluster(target.bootstrap, timeout_s=20) as cluster,
+    ):
+        for _ in range(3):
+            wire.create_topic(target.port, topic, 1)
+            sent = [producer.send(topic, b"%d" % number) for number in range(500)]
+            producer.flush(60)
+            assert [delivery.result(0).offset for delivery in sent] == list(range(500))
+            delete_topics(cluster, [topic])
