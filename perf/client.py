@@ -235,8 +235,9 @@ def main() -> None:
     if told.readme:
         where = (
             f"`python -m perf.client` on {machine()}, load average before: {before:.1f}; medians"
-            f" of {told.rounds} rounds in one sitting, {told.scale:g} of the messages. Same batching for all (131,072 B, 5 ms),"
-            " acks=all, idempotence; confluent-kafka consumes by `consume(10000)`."
+            f" of {told.rounds} rounds in one sitting, {told.scale:g} of the messages."
+            " Same batching for all (131,072 B, 5 ms), acks=all, idempotence; confluent-kafka"
+            " consumes by `consume(10000)`."
         )
         parts = [where, text, *lines]
         replace_in_readme("\n\n".join(parts) + "\n", "perf.client")
