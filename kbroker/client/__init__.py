@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "AsyncAdmin",
+    "AsyncConsumer",
     "AsyncProducer",
     "BatchDelivery",
-    "AsyncConsumer",
     "Columns",
     "ConfigError",
     "Consumer",
