@@ -89,9 +89,13 @@ cdef class Fetcher(FetchParts):
         cdef const uint8_t* at
         cdef int code
         while True:
-            chunk = self.pick()
-            if chunk == NULL:
-                return None
+            chunk = self.open_chunk
+            if chunk == NULL or chunk.stream.cursor.left <= 0 or (
+                chunk.part.paused or chunk.part.stopped
+            ):
+                chunk = self.pick()
+                if chunk == NULL:
+                    return None
             s = &chunk.stream
             at = s.cursor.p
             code = stream_record(s, &r)
