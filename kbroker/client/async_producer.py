@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
-from kbroker.client.producer import Producer
+from kbroker.client.producer import Producer, exit_timeout
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
 
 __all__ = ["AsyncBatchDelivery", "AsyncDelivery", "AsyncProducer"]
@@ -69,8 +69,8 @@ class AsyncProducer:
     async def __aenter__(self) -> AsyncProducer:
         return self
 
-    async def __aexit__(self, kind: object, *_: object) -> None:
-        await self.close(None if kind is None else 0.0)
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.close(exit_timeout(kind))
 
     async def send(
         self,

@@ -77,8 +77,8 @@ class Producer(ProducerCore):
     def __enter__(self) -> Producer:
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.close(None if kind is None else 0.0)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close(exit_timeout(kind))
 
     # ---- for who may not wait
 
@@ -246,6 +246,12 @@ class Producer(ProducerCore):
             "bufferpool-wait-time-ns-total": told["memory_wait_ns"],
             "waiting-threads": told["memory_waiting"],
         }
+
+
+def exit_timeout(kind: type[BaseException] | None) -> float | None:
+    """How long the end of a `with` delivers what was sent: as long as need be, after an error as
+    well; but who presses Ctrl-C or exits does not wait."""
+    return None if kind is None or issubclass(kind, Exception) else 0.0
 
 
 def _driver(config: ProducerConfig, way: int) -> SenderDriver:

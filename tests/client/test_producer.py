@@ -150,6 +150,18 @@ def test_a_batch_that_is_too_large_is_split(target: BrokerProcess, topic: str) -
     assert [r.value for r in read_all(target.bootstrap, topic, 2001)] == [*values, b"after"]
 
 
+def test_what_was_sent_before_an_error_is_delivered(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 1)
+    with pytest.raises(ZeroDivisionError), producer_of(target, linger_ms=1000) as producer:
+        sent = producer.send(topic, b"x")
+        raise ZeroDivisionError
+    assert sent.result(0).offset == 0
+    with pytest.raises(KeyboardInterrupt), producer_of(target, linger_ms=60_000) as producer:
+        sent = producer.send(topic, b"y")
+        raise KeyboardInterrupt
+    assert isinstance(sent.exception(0), UndeliveredError)
+
+
 def test_many_threads_and_topics(target: BrokerProcess, topic: str) -> None:
     for number in range(3):
         wire.create_topic(target.port, f"{topic}-{number}", 4)
