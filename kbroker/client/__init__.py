@@ -49,9 +49,9 @@ __all__ = [
 _ROOMS = {
     "Admin": "kbroker.client.admin_client",
     "AsyncAdmin": "kbroker.client.async_admin",
+    "AsyncConsumer": "kbroker.client.consumer_async",
     "AsyncProducer": "kbroker.client.async_producer",
     "BatchDelivery": "kbroker.client.producer",
-    "AsyncConsumer": "kbroker.client.consumer_async",
     "Columns": "kbroker.ext.client_columns",
     "ConfigError": "kbroker.client.errors",
     "Consumer": "kbroker.client.consumer",
