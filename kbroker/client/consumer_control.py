@@ -309,7 +309,7 @@ class Control:
 
     def _link(self, node: int) -> int:
         found = self._links.get(node)
-        if found is None:
+        if found is None or self._loop.link_stats(found) is None:  # gone; its event is on the way
             connection = self._cluster.open(node)
             found = self._links[node] = connection.hand_over(self._loop)
             self._renew_s[found] = connection.renew_at
