@@ -132,7 +132,7 @@ def kbroker_poll_batch(job: Job, meter: Meter) -> None:
         size = 0
         while seen < job.count:
             columns = consumer.poll_batch(READ_S)
-            size += len(columns.values.data) + columns.offsets[0]
+            size += len(columns.values.data) + sum(columns.offsets[:1])
             seen += len(columns)
         meter.end(seen - first)
 
