@@ -82,17 +82,19 @@ class Assignment:
     def begin_at(self, asked: Iterable[TopicPartition], told: Committed | KafkaError) -> None:
         """The group's answer for partitions in `asking`; an error has them asked for again."""
         self._fetcher.cork(True)
-        for where in self._control.held.intersection(asked):
-            if isinstance(told, KafkaError):
-                self.asking.add(where)
-                continue
-            found = told.get(where)
-            self._control.held.discard(where)
-            if found is not None:
-                self._fetcher.seek(*where, found.offset, found.leader_epoch)
-            else:
-                self._fetcher.attend(*where, POSITION)
-        self._fetcher.cork(False)
+        try:
+            for where in self._control.held.intersection(asked):
+                if isinstance(told, KafkaError):
+                    self.asking.add(where)
+                    continue
+                found = told.get(where)
+                self._control.held.discard(where)
+                if found is not None:
+                    self._fetcher.seek(*where, found.offset, found.leader_epoch)
+                else:
+                    self._fetcher.attend(*where, POSITION)
+        finally:
+            self._fetcher.cork(False)
 
     # positions
 

@@ -86,8 +86,8 @@ def duration_ms(text: str) -> int:
 
 
 class Control:
-    """See above. strategies: where a partition begins, a time in ms or EARLIEST, LATEST, set by
-    seeks; held: partitions whose committed offset is being asked for."""
+    """See above. strategies: where a partition begins, a time in ms or EARLIEST, LATEST; the
+    user's thread alone sets and drops them, with its seeks. held: partitions whose committed offset is being asked for."""
 
     def __init__(
         self, config: ConsumerConfig, cluster: Cluster, fetcher: Fetcher, loop: ClientLoop
@@ -176,7 +176,9 @@ class Control:
                 if timestamp is not None:
                     wanted[told.where] = timestamp
         try:
-            known = self._offsets(wanted) if len(wanted) > 1 else {}
+            known = {}
+            if len(wanted) > 1:
+                known = self._cluster.retry(lambda: self._offsets(wanted), _ATTEMPT_S)
         except KafkaError as error:
             _log.debug("positions, asked for together: %s", error)
             known = {}  # one at a time tells which it is
@@ -257,9 +259,11 @@ class Control:
         for part in info.partitions:
             if part.index == told.partition:
                 if part.leader < 0:
+                    self._cluster.forget(told.topic)  # the next try asks again
                     code = part.error_code or ErrorCode.LEADER_NOT_AVAILABLE
                     raise BrokerError(code, str(told.where))
                 return part
+        self._cluster.forget(told.topic)
         raise BrokerError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             str(told.where),
@@ -388,7 +392,6 @@ class Control:
     def _move(self, told: _Told, offset: int) -> None:
         self._failures.pop(told.where, None)
         if self._fetcher.move(told.topic, told.partition, told.generation, offset):
-            self.strategies.pop(told.where, None)
             _log.debug("%s is read from offset %d on", told.where, offset)
 
     def _reset_to(self, where: TopicPartition, what: str) -> int | None:
