@@ -63,16 +63,16 @@ from kbroker.ext.posix cimport (
     pthread_mutex_init,
     pthread_mutex_lock,
     pthread_mutex_unlock,
-    sched_yield,
     strdup,
     timespec_t,
 )
-from kbroker.ext.sockets cimport thread_hurries, thread_name
+from kbroker.ext.sockets cimport thread_hurries, thread_name, usleep
 
 cdef enum:
     GROUP_MAGIC = 0x4B424A47        # "KBJG"
     BATCH_PREFIX_BYTES = 21         # base offset to CRC: what the batch's own CRC leaves out
-    SPINS_BEFORE_YIELD = 200
+    SPINS_BEFORE_SLEEP = 200
+    COPY_WAIT_US = 20
     SLEEPS = 1                      # the flusher will look again within the interval
     SLEEPS_FOR_GOOD = 2             # until it is woken
 
@@ -323,10 +323,10 @@ cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept n
     cdef bint stalled
     while atomic_load_i64(&group.inflight) != 0:
         spins += 1
-        if spins < SPINS_BEFORE_YIELD:
+        if spins < SPINS_BEFORE_SLEEP:
             cpu_relax()
         else:
-            sched_yield()
+            usleep(COPY_WAIT_US)        # whoever copies may have lost this processor to us
     code = journal.failed
     if code == 0:
         code = write_group(journal, group, sequence)
