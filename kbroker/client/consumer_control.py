@@ -87,7 +87,8 @@ def duration_ms(text: str) -> int:
 
 class Control:
     """See above. strategies: where a partition begins, a time in ms or EARLIEST, LATEST; the
-    user's thread alone sets and drops them, with its seeks. held: partitions whose committed offset is being asked for."""
+    user's thread alone sets and drops them, with its seeks. held: partitions whose committed
+    offset is being asked for."""
 
     def __init__(
         self, config: ConsumerConfig, cluster: Cluster, fetcher: Fetcher, loop: ClientLoop
