@@ -87,9 +87,7 @@ class _Turn:
             self._lock.release()
 
 
-def _shut(
-    pid: int, loop: ClientLoop, control: Control, fetcher: Fetcher, cluster: Cluster
-) -> None:
+def _shut(pid: int, loop: ClientLoop, control: Control, fetcher: Fetcher, cluster: Cluster) -> None:
     """The end of a consumer's machinery; also of one that was dropped or left to the exit."""
     if pid != os.getpid():
         return
@@ -453,10 +451,10 @@ class Consumer:
         second time does nothing."""
         if self._turn.closed:
             return
-        try:
-            with self._turn:
+        with self._turn:  # where another thread polls, nothing is taken away under it
+            try:
                 if self._group is not None:
                     self._group.close(timeout_s)
-        finally:
-            self._turn.closed = True
-            self._end()
+            finally:
+                self._turn.closed = True
+                self._end()

@@ -310,6 +310,8 @@ def test_one_thread_at_a_time(read: Read, topic: str, target: BrokerProcess) -> 
     with pytest.raises(ConcurrentUseError, match="another thread"):
         while time.monotonic() < deadline:
             consumer.poll(0)
+    with pytest.raises(ConcurrentUseError):
+        consumer.close()
     consumer.wakeup()
     thread.join()
     assert isinstance(told[-1], WakeupError)
