@@ -93,8 +93,7 @@ cdef int32_t resize(Net* net) noexcept nogil:
 
 
 cdef int net_resize(Net* net, int64_t network_threads, int64_t io_threads) noexcept nogil:
-    """By the acceptor, once it runs: threads inherit the nice value of who makes them, and the
-    control thread's is not theirs."""
+    """By the acceptor, once it runs: threads inherit the nice value of who makes them."""
     cdef int code = 0
     pthread_mutex_lock(&net.threads_lock)
     if not atomic_load_i32(&net.stopping):

@@ -8,9 +8,7 @@ gets a few milliseconds at a time: a partition of groups that is being loaded ho
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -30,17 +28,6 @@ _DATA_PLANE_LOG: Final = logging.getLogger("kbroker.network")
 _TICK_MS: Final = 1000
 _NS_PER_MS: Final = 1_000_000
 _POSTED_MS: Final = 5
-_NICE: Final = 10
-
-
-def stand_back() -> None:
-    """Let the data plane go first where processors are short: the calling thread, and those that
-    it starts, get a tenth of the weight of others while these want to run. Who has just had a
-    little more than its share may else have to wait for the end of this one's slice, which the
-    kernel looks for with its tick, every 4 ms."""
-    thread = threading.get_native_id()
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICE)
 
 
 class Timed(Protocol):
@@ -119,7 +106,6 @@ class ControlThread:
 
     def _run(self) -> None:
         name_thread("kbroker-control")
-        stand_back()
         next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
         while True:
             request = self._engine.next_request(self._wait_ms(next_tick_ms))

@@ -255,10 +255,7 @@ def test_threads_have_names_for_top_and_follow_their_settings(
     resource = {"resource_type": 4, "resource_name": "", "configs": configs}
     wire.call_once(broker.port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
     wait_for("more of them", lambda: names() >= {"kbroker-net-2", "kbroker-io-1"}, 10)
-    stood_back = nice()
-    own = stood_back["kbroker-accept"]
-    assert stood_back.pop("kbroker-control") == min(own + 10, 19)
-    assert set(stood_back.values()) == {own}
+    assert len(set(nice().values())) == 1
 
 
 def test_a_signal_stops_the_process_with_everything_flushed(
