@@ -147,9 +147,6 @@ cdef extern from "<time.h>" nogil:
     int clock_gettime(int clock, timespec_t* out)
     int nanosleep(const timespec_t* wanted, timespec_t* left)
 
-cdef extern from "<sched.h>" nogil:
-    int sched_yield()
-
 cdef extern from "<stdlib.h>" nogil:
     int posix_memalign(void** out, size_t alignment, size_t size)
 
