@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
 from kbroker.client.config import consumer_config
@@ -50,6 +50,8 @@ _DECOMPRESSED_BYTES_MAX = 256 << 20  # of one batch: what no broker takes plain 
 _CLOSE_S = 30.0
 _numbers = itertools.count(1)
 _log = logging.getLogger("kbroker.client.consumer")
+
+Taken = TypeVar("Taken", list[Record], Columns)
 
 
 class _Turn:
@@ -236,20 +238,16 @@ class Consumer:
         NoOffsetError, WakeupError and what brokers refuse."""
         most = max_records or self.config.max_poll_records
         with self._turn:
-            if not self._await(timeout_s):
-                return []
-            records = self._take(most)
+            records = self._await_some(timeout_s, lambda: self._take(most))
             return self._intercepted(records) if self._interceptors else records
 
     def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
         """Records that have come, as columns: for numpy and Arrow, without an object a record. At
         most max_records, or about 2 MiB. Deserializers and interceptors are not asked."""
+        rows, most = (max_records, _BYTES_MAX) if max_records else (_COLUMNS_ROWS, _COLUMNS_BYTES)
         with self._turn:
-            self._await(timeout_s)
             try:
-                if max_records is not None:
-                    return self._fetcher.columns(max_records, _BYTES_MAX)
-                return self._fetcher.columns(_COLUMNS_ROWS, _COLUMNS_BYTES)
+                return self._await_some(timeout_s, lambda: self._fetcher.columns(rows, most))
             except FetchedBatchError as error:
                 raise CorruptDataError(str(error)) from error
 
@@ -282,6 +280,16 @@ class Consumer:
                 except Exception:  # an onlooker must not take records away
                     _log.exception("an interceptor's on_consume failed")
         return records
+
+    def _await_some(self, timeout_s: float, take: Callable[[], Taken]) -> Taken:
+        """What `take` gives once it is not empty, or the time is over: a fetched batch may hold
+        nothing for a reader (control batches, records before the position)."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            ready = self._await(max(deadline - time.monotonic(), 0.0))
+            taken = take()
+            if taken or not ready:
+                return taken
 
     def _await(self, timeout_s: float) -> bool:
         """Does what is due, and waits until there are records (True) or the time is over."""

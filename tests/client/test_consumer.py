@@ -209,6 +209,11 @@ def test_only_committed_transactions(read: Read, target: BrokerProcess, topic: s
     everything = read()
     everything.assign([(topic, 0)])
     assert len(taken(everything, 60)) == 60
+    for nothing in (consumer.poll, consumer.poll_batch):
+        consumer.seek((topic, 0), 65)  # the end of the last transaction, an aborted one
+        begun = time.monotonic()
+        assert len(nothing(1.0)) == 0
+        assert time.monotonic() - begun >= 1.0, "a batch with nothing to give ends no wait"
 
 
 def test_deserializers(read: Read, target: BrokerProcess, topic: str) -> None:
