@@ -1,7 +1,8 @@
 """A member on kafka-python.
 
 Without a rebalance listener: with one, kafka-python 3.0.0 marks what it has as being revoked before
-an eager rebalance, and never fetches again what it then keeps.
+an eager rebalance, and never fetches again what it then keeps. It polls long: where a poll ends while
+the member joins, 3.0.0 never sends a heartbeat again ("timeout in ensure_active_group").
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 from tests.support.members.history import Writer, member_options, next_offsets, stop_flag
+
+POLL_MS = 1000
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -51,7 +54,7 @@ def main() -> int:
     owned: set[int] = set()
     while not stopping:
         try:
-            polled = consumer.poll(timeout_ms=50, max_records=200)
+            polled = consumer.poll(timeout_ms=POLL_MS, max_records=200)
         except KafkaError as error:
             history.line("refused", type(error).__name__)
             continue
