@@ -17,6 +17,20 @@ from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_resize, net_start, net_stop
 from kbroker.ext.sockets cimport thread_name
 
+cdef extern from *:
+    """
+    #include <malloc.h>
+    // glibc raises both by itself, to 32 and 64 MiB an arena, once large memory was freed: what a
+    // few large requests took would then stay with the threads that read them.
+    static void heap_gives_back(void) {
+    #ifdef __GLIBC__
+        mallopt(M_MMAP_THRESHOLD, 1 << 20);
+        mallopt(M_TRIM_THRESHOLD, 4 << 20);
+    #endif
+    }
+    """
+    void heap_gives_back() noexcept nogil
+
 # Keys that the engine understands, with the value used where none is given: Apache Kafka's names
 # and defaults, then kbroker's own. Bytes, milliseconds, counts; -1 leaves the choice to the system.
 DEFAULTS = {
@@ -182,6 +196,7 @@ cdef class Engine:
         cdef int code
         if self.started:
             raise RuntimeError("the engine has been started")
+        heap_gives_back()
         self.started = True
         with nogil:
             code = net_start(self.net)

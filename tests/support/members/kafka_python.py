@@ -1,8 +1,8 @@
 """A member on kafka-python.
 
 Without a rebalance listener: with one, kafka-python 3.0.0 marks what it has as being revoked before
-an eager rebalance, and never fetches again what it then keeps. It polls long: where a poll ends while
-the member joins, 3.0.0 never sends a heartbeat again ("timeout in ensure_active_group").
+an eager rebalance, and never fetches again what it then keeps. It polls long: where a poll ends
+while the member joins, 3.0.0 never sends a heartbeat again ("timeout in ensure_active_group").
 """
 
 from __future__ import annotations
