@@ -23,6 +23,7 @@ BATCH_BYTES, LINGER_MS = 131_072, 5
 CHUNK = 10_000  # messages of one send_batch(), of one look at the queue
 READ_MESSAGES = 10_000  # at most, by one consume(), getmany() or poll()
 READ_S = 10.0
+FRAME_BYTES_MAX = 64 << 20  # kafka-python: less than one full answer to its own fetch unless told
 
 
 class Job(NamedTuple):
@@ -227,7 +228,7 @@ def python_consumer(job: Job) -> Any:
     library = import_module("kafka")
     consumer = library.KafkaConsumer(
         bootstrap_servers=job.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False,
-        max_poll_records=READ_MESSAGES,
+        max_poll_records=READ_MESSAGES, receive_message_max_bytes=FRAME_BYTES_MAX,
     )  # fmt: skip
     consumer.assign([library.TopicPartition(job.topic, number) for number in range(PARTITIONS)])
     return consumer

@@ -171,6 +171,8 @@ LAYERS = (
     "kbroker.server",
     # 9: what people run
     "kbroker.cli",
+    "kbroker.testing",
+    "kbroker.pytest_plugin",
     "perf",
     "examples",
     "pyspark_kbroker",
