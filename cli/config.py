@@ -1,4 +1,4 @@
-"""`kbroker config`: show, validate, explain. They read settings; no broker is asked."""
+"""`kbroker config`: show, validate, explain. No broker is asked; that is config_dynamic's."""
 
 from __future__ import annotations
 

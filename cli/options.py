@@ -1,8 +1,16 @@
-"""Options that several commands share, and what is made of them."""
+"""Options that several commands share, and what is made of them.
+
+How a broker is found, the first that is told: -b, `bootstrap.servers` of -X, --profile,
+$KBROKER_BOOTSTRAP_SERVER, $KBROKER_PROFILE or the current profile, the broker that runs on the
+default data directory, 127.0.0.1:9092. A profile's other settings hold where it was named, or where
+its address was taken; -X wins over them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,16 +24,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bootstrap_option",
+    "client_settings",
     "data_dir_option",
     "key_values",
     "open_cluster",
     "output_option",
     "reachable",
+    "settings_option",
 ]
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _DEFAULT_ADDRESS = "127.0.0.1:9092"
+_SERVERS = "bootstrap.servers"
+_SETTING = re.compile(r"[A-Za-z][A-Za-z0-9._]*=")
+_META = "kbroker.connection"
 
 
 def data_dir_option(command: Decorated) -> Decorated:
@@ -39,16 +52,52 @@ def data_dir_option(command: Decorated) -> Decorated:
     )(command)
 
 
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Leaves an option in the context, for `client_settings`."""
+    ctx.meta.setdefault(_META, {})[param.name] = value
+
+
 def bootstrap_option(command: Decorated) -> Decorated:
-    """-b/--bootstrap-server B."""
+    """-b/--bootstrap-server B, the argument `bootstrap`; and --profile and -X, which wait in the
+    context until `open_cluster` or `client_settings` asks."""
+    command = click.option(
+        "--command-config",
+        "-X",
+        "properties",
+        metavar="KEY=VALUE|FILE",
+        multiple=True,
+        expose_value=False,
+        callback=_keep,
+        help="A setting of the client, or a file of them (Kafka's client.properties).",
+    )(command)
+    command = click.option(
+        "--profile",
+        metavar="PROFILE",
+        expose_value=False,
+        callback=_keep,
+        help="Settings by name (`kbroker profile`). Default: $KBROKER_PROFILE, else the current"
+        " one unless a broker is named.",
+    )(command)
     return click.option(
         "--bootstrap-server",
         "-b",
         "bootstrap",
         metavar="HOST:PORT[,...]",
-        envvar="KBROKER_BOOTSTRAP_SERVER",
-        help="Broker to talk to. Default: $KBROKER_BOOTSTRAP_SERVER, else the broker that runs on"
-        f" the default data directory, else {_DEFAULT_ADDRESS}.",
+        help="Broker to talk to. Default: $KBROKER_BOOTSTRAP_SERVER, else the profile's, else the"
+        f" broker that runs on the default data directory, else {_DEFAULT_ADDRESS}.",
+    )(command)
+
+
+def settings_option(command: Decorated) -> Decorated:
+    """--set KEY=VALUE: the same as -X, where no other settings could be meant."""
+    return click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        expose_value=False,
+        callback=_keep,
+        help="A setting of the client, as linger.ms=5.",
     )(command)
 
 
@@ -64,13 +113,80 @@ def output_option(command: Decorated) -> Decorated:
     )(command)
 
 
-def open_cluster(bootstrap: str | None, *, timeout_s: float = 30.0) -> Cluster:
-    """The cluster that -b names, or the one that runs here."""
+def client_settings(
+    bootstrap: str | None = None,
+    profile: str | None = None,
+    sets: Mapping[str, str] | Iterable[str] = (),
+    file: str | os.PathLike[str] | None = None,
+    *,
+    kind: str = "admin",
+) -> dict[str, str]:
+    """The settings of a client, `bootstrap.servers` among them, by Kafka's names.
+
+    sets: a mapping or KEY=VALUE; file: a properties file. Options of the command that runs
+    (--profile, -X, --set) count as if they had been given here. kind: admin, producer or
+    consumer; what only another kind knows is left out. Raises ConfigError for a name that none
+    knows, OperatorError for a profile that is not there.
+    """
+    context = click.get_current_context(silent=True)
+    told = context.meta.get(_META, {}) if context else {}
+    own = _properties(file) if file is not None else {}
+    for word in told.get("properties") or ():
+        own |= key_values([word], "-X") if _SETTING.match(word) else _properties(word)
+    for pairs in (told.get("settings") or (), sets):
+        own |= pairs if isinstance(pairs, Mapping) else key_values(pairs, "--set")
+    own = {name.replace("_", "."): value for name, value in own.items()}
+    address = bootstrap or own.pop(_SERVERS, None)
+    chosen: dict[str, str] = {}
+    named = profile or told.get("profile")
+    if named:
+        chosen = _profile(named)
+        address = address or chosen.get(_SERVERS)
+    address = address or os.environ.get("KBROKER_BOOTSTRAP_SERVER")
+    if not named and ((asked := os.environ.get("KBROKER_PROFILE")) or not address):
+        chosen = _profile(asked or None)
+    address = address or chosen.get(_SERVERS) or _local_address()
+    settings = {**chosen, **own, _SERVERS: address}
+    if settings.keys() == {_SERVERS}:
+        return settings
+    from kbroker.cli.settings import known_to
+
+    return known_to(kind, settings)
+
+
+def _profile(name: str | None) -> dict[str, str]:
+    from kbroker.cli.profiles import profile_named
+
+    return profile_named(name)
+
+
+def _properties(path: str | os.PathLike[str]) -> dict[str, str]:
+    from kbroker.config.properties import read_properties
+
+    return {name: found.value for name, found in read_properties(Path(path)).items()}
+
+
+def open_cluster(
+    bootstrap: str | None,
+    *,
+    timeout_s: float = 30.0,
+    settings: Mapping[str, str] | None = None,
+) -> Cluster:
+    """The cluster that -b, the profile or the settings name, or the one that runs here."""
     from kbroker.client.cluster import Cluster
 
+    told = dict(client_settings(bootstrap) if settings is None else settings)
     try:
-        return Cluster(bootstrap or _local_address(), timeout_s=timeout_s)
+        if told.keys() == {_SERVERS}:
+            return Cluster(told[_SERVERS], timeout_s=timeout_s)
+        from kbroker.cli.settings import cluster_settings
+
+        return Cluster(told[_SERVERS], settings=cluster_settings(told, timeout_s))
     except ValueError as error:
+        from kbroker.client.errors import ConfigError
+
+        if isinstance(error, ConfigError):
+            raise
         raise click.BadParameter(str(error), param_hint="--bootstrap-server") from error
 
 
@@ -91,7 +207,7 @@ def reachable(listener: str) -> str:
     return f"{host}:{port}"
 
 
-def key_values(pairs: tuple[str, ...], option: str) -> dict[str, str]:
+def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
     """`k=v` pairs of an option that may be given several times."""
     found = {}
     for pair in pairs:

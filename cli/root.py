@@ -11,8 +11,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
+
+from kbroker.cli.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["run"]
 
@@ -28,8 +34,13 @@ ROOT: Commands = {
     "group": ("", "GROUP", "List, describe, reset and delete consumer groups."),
     "produce": ("produce", "produce", "Send records from standard input or a file."),
     "consume": ("consume", "consume", "Print records of a topic."),
-    "config": ("", "CONFIG", "Show, check and explain the broker's settings."),
+    "cluster": ("", "CLUSTER", "Show brokers, their health, APIs, log directories, features."),
+    "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
     "log": ("", "LOG", "Read the segment files of a data directory."),
+    "bench": ("", "BENCH", "Measure producing, consuming and the way through."),
+    "check": ("check", "check", "Check settings, disk and limits before a start."),
+    "profile": ("", "PROFILE", "Keep settings of connections by name."),
+    "completion": ("completion", "completion", "Print the completion script of a shell."),
     "version": ("process", "version", "Show the version."),
 }
 TOPIC: Commands = {
@@ -41,6 +52,8 @@ TOPIC: Commands = {
     "alter-config": ("topic", "alter_config", "Set and unset a topic's settings."),
     "trim": ("topic_offsets", "trim", "Delete the oldest records of a topic."),
     "offsets": ("topic_offsets", "offsets", "Show first and next offsets, or those at a time."),
+    "produce": ("produce", "produce", "Send records: `kbroker produce`."),
+    "consume": ("consume", "consume", "Print records: `kbroker consume`."),
 }
 GROUP: Commands = {
     "list": ("group", "list_all", "List groups."),
@@ -51,8 +64,17 @@ GROUP: Commands = {
     "delete": ("group_delete", "delete", "Delete groups with their offsets."),
     "offset-delete": ("group_delete", "offset_delete", "Delete some offsets of a group."),
 }
+CLUSTER: Commands = {
+    "info": ("cluster", "info", "Show the cluster's id and its brokers."),
+    "health": ("cluster_health", "health", "Show whether the cluster is well."),
+    "api-versions": ("cluster", "api_versions", "Show which APIs brokers answer."),
+    "logdirs": ("cluster", "logdirs", "Show log directories and what is free."),
+    "features": ("cluster", "features", "Show features and their levels."),
+}
 CONFIG: Commands = {
     "show": ("config", "show", "Show the settings a broker would run with."),
+    "get": ("config_dynamic", "get_values", "Show the settings of a running broker."),
+    "set": ("config_dynamic", "set_values", "Change settings of running brokers."),
     "validate": ("config", "validate", "Check a server.properties file."),
     "explain": ("config", "explain", "Say what a setting means, its type, range and default."),
 }
@@ -61,13 +83,35 @@ LOG: Commands = {
     "verify": ("log", "verify", "Check segment files and their indexes."),
     "sizes": ("sizes", "sizes", "Show where the space is: topics, journal, metadata, free."),
 }
-_GROUPS = {"TOPIC": TOPIC, "GROUP": GROUP, "CONFIG": CONFIG, "LOG": LOG}
+BENCH: Commands = {
+    "produce": ("bench", "produce", "How fast records are sent and acknowledged."),
+    "consume": ("bench", "consume", "How fast records are read."),
+    "e2e": ("bench", "e2e", "How long a record takes from send to poll, at a rate."),
+}
+PROFILE: Commands = {
+    "create": ("profile", "create", "Create a profile."),
+    "use": ("profile", "use", "Use a profile from now on."),
+    "list": ("profile", "list_profiles", "List profiles."),
+    "show": ("profile", "show", "Show a profile's settings, secrets hidden."),
+    "edit": ("profile", "edit", "Change settings of a profile."),
+    "delete": ("profile", "delete", "Delete profiles."),
+}
+_GROUPS = {
+    "TOPIC": TOPIC,
+    "GROUP": GROUP,
+    "CLUSTER": CLUSTER,
+    "CONFIG": CONFIG,
+    "LOG": LOG,
+    "BENCH": BENCH,
+    "PROFILE": PROFILE,
+}
 _ALIASES = {
     "topics": "topic",
     "groups": "group",
     "seek": "reset",
     "configs": "config",
     "logs": "log",
+    "profiles": "profile",
 }
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -87,7 +131,6 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name, loaded now."""
-        del ctx
         entry = self.table.get(_ALIASES.get(cmd_name, cmd_name))
         if entry is None:
             return None
@@ -96,7 +139,22 @@ class LazyGroup(click.Group):
             return LazyGroup(cmd_name, _GROUPS[attribute], help_text)
         command = getattr(importlib.import_module(f"kbroker.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
+        if ctx.resilient_parsing:  # the shell completes
+            from kbroker.cli.completion import equip
+
+            equip(command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands and options that begin so, from the table alone."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=entry[2])
+            for name, entry in self.table.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands from the table alone."""
@@ -108,17 +166,11 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Adds the nearest name to the error for one that is none."""
-        if args[0] in self.table or args[0] in _ALIASES or args[0].startswith("-"):
+        known = args[0] in self.table or args[0] in _ALIASES or args[0].startswith("-")
+        if known or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        near = _nearest(args[0], [*self.table])
-        meant = f"; did you mean {near!r}?" if near else ""
+        meant = did_you_mean(args[0], self.table)
         raise click.UsageError(f"no such command {args[0]!r}{meant}", ctx)
-
-
-def _nearest(word: str, names: list[str]) -> str | None:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(word, names, 1)), None)
 
 
 ROOT_HELP = """A broker appliance for one machine that speaks the Apache Kafka protocol.
@@ -133,6 +185,11 @@ ROOT_HELP = """A broker appliance for one machine that speaks the Apache Kafka p
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line; returns the exit status."""
     root = LazyGroup("kbroker", ROOT, ROOT_HELP)
+    if os.environ.get("_KBROKER_COMPLETE"):
+        with contextlib.suppress(Exception, KeyboardInterrupt):  # nothing may show up in the shell
+            importlib.import_module("kbroker.cli.completion")
+            root.main([], prog_name="kbroker")
+        return 1
     try:
         status = root.main(
             list(sys.argv[1:] if arguments is None else arguments),

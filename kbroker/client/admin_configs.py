@@ -101,6 +101,8 @@ class ConfigOp:
 
 def _subject(resource: Resource) -> str:
     kind, name = resource
+    if kind == BROKER and not name:
+        return "all brokers"
     shown = name if kind == BROKER else repr(name)
     return f"{_KINDS.get(kind, f'resource {kind}')} {shown}"
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.client.address import Address
 from kbroker.client.errors import (
     BrokerError,
+    ClosedError,
     ConnectError,
     CorruptDataError,
     RequestTimeoutError,
@@ -115,7 +116,11 @@ class Connection:
         """Makes it a link of the loop; the link's id. This connection ends here."""
         if self._closed or self._sent:
             raise ConnectError(f"connection to {self.address} is closed or has answers due")
-        link = loop.add_link(self._socket.fileno(), self.broker_versions, self._channel)
+        try:
+            link = loop.add_link(self._socket.fileno(), self.broker_versions, self._channel)
+        except RuntimeError as error:  # its client was closed meanwhile
+            self.close()
+            raise ClosedError(str(error)) from None
         self._closed = True
         self._socket.detach()
         return link

@@ -1,0 +1,266 @@
+"""`kbroker check`: settings, data directory, disk and limits, before a broker is started on them.
+
+Nothing is changed: the disk is tried with a file that is removed, in the data directory or, where
+that is not there yet, in the folder where it would be made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from kbroker import runfile
+from kbroker.cli.options import data_dir_option, output_option
+from kbroker.cli.places import default_data_dir
+from kbroker.cli.render import Column, human_bytes, print_rows
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+
+_COLUMNS = [Column("check", "CHECK"), Column("verdict", "VERDICT"), Column("text", "WHAT IT IS")]
+
+OK, WARNING, FAILED = "ok", "warning", "FAILED"
+
+_FREE_LOW_BYTES = 1 << 30
+_FREE_LOW_SHARE = 0.05
+_FILES_LOW = 10_000
+_MAPS_LOW = 65_530  # the kernel's default; two indexes a segment are mapped
+_SYNC_SLOW_MS = 20.0
+
+# What records do not survive, or where locks and syncs are not what they seem.
+_ODD = {
+    "tmpfs": "in memory: everything is gone after a restart of the machine",
+    "ramfs": "in memory: everything is gone after a restart of the machine",
+    "overlay": "a container's own layer: it goes with the container; mount a volume",
+    "nfs": "on the network: slow to sync, and locks depend on the server",
+    "nfs4": "on the network: slow to sync, and locks depend on the server",
+    "cifs": "on the network: slow to sync, and locks depend on the server",
+    "9p": "shared with the host: slow to sync",
+    "virtiofs": "shared with the host: slow to sync",
+    "vfat": "without the names that topics need",
+    "exfat": "without the names that topics need",
+    "btrfs": "copies what is written anew; `chattr +C` on the empty directory helps",
+    "zfs": "copies what is written anew",
+}
+
+
+class Finding(NamedTuple):
+    """One line: what was looked at, how it is, and what to do."""
+
+    check: str
+    verdict: str
+    text: str
+
+
+@click.command()
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A server.properties file.",
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Wins over --config.")
+@data_dir_option
+@output_option
+def check(
+    config_file: Path | None, settings: tuple[str, ...], data_dir: Path | None, output: str
+) -> int:
+    """Check settings, disk and limits before a start. Exit status 0: nothing speaks against it."""
+    from kbroker.config import ConfigError, load_config
+
+    config: BrokerConfig | None = None
+    try:
+        config = load_config(config_file, settings)
+        findings = [_config(config, config_file)]
+    except ConfigError as error:
+        findings = [Finding("settings", FAILED, str(error))]
+    place = data_dir or _data_dir(config) or default_data_dir()
+    findings += _findings(place, config)
+    print_rows(_COLUMNS, [finding._asdict() for finding in findings], output)
+    return 1 if any(finding.verdict == FAILED for finding in findings) else 0
+
+
+def _findings(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
+    yield _directory(place)
+    ground = _ground(place)
+    yield _file_system(ground)
+    yield from _space(ground, config)
+    if os.access(ground, os.W_OK | os.X_OK):
+        yield from _writes(ground)
+    yield _open_files()
+    yield _file_size(config)
+    yield _maps()
+    if config is not None and "listeners" in config.static:
+        yield from _listeners(config, runfile.running(place) is not None)
+
+
+def _config(config: BrokerConfig, config_file: Path | None) -> Finding:
+    from kbroker.config import report
+
+    where = str(config_file) if config_file else "defaults and options"
+    ignored = report.ignored_line(config)
+    return Finding("settings", OK, f"{where}, all valid" + (f"; {ignored}" if ignored else ""))
+
+
+def _data_dir(config: BrokerConfig | None) -> Path | None:
+    if config is None or not {"log.dirs", "log.dir"} & config.static.keys():
+        return None
+    return Path(config.log_dirs[0])
+
+
+def _directory(place: Path) -> Finding:
+    info = runfile.running(place)
+    if info is not None:
+        return Finding("data directory", OK, f"{place}, served by process {info.pid}")
+    if place.is_dir():
+        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+            return Finding("data directory", FAILED, f"{place} is not this user's to write")
+        return Finding("data directory", OK, f"{place}, no broker runs on it")
+    ground = _ground(place)
+    over = ground / place.absolute().relative_to(ground).parts[0]
+    if over.exists():
+        return Finding("data directory", FAILED, f"{over} is no directory")
+    if not os.access(ground, os.W_OK | os.X_OK):
+        return Finding(
+            "data directory", FAILED, f"{place} is not there and {ground} cannot be written"
+        )
+    return Finding("data directory", OK, f"{place} is not there yet; a start makes it")
+
+
+def _ground(place: Path) -> Path:
+    """The directory itself, or the one in which it would be made."""
+    found = place.absolute()
+    while not found.is_dir() and found != found.parent:
+        found = found.parent
+    return found
+
+
+def _file_system(ground: Path) -> Finding:
+    found = _mount_of(ground)
+    if found is None:
+        return Finding("file system", WARNING, f"{ground}: what it is on cannot be told")
+    where, kind, options = found
+    if "ro" in options:
+        return Finding("file system", FAILED, f"{kind} at {where} is mounted read-only")
+    odd = _ODD.get(kind) or ("in user space: slow to sync" if kind.startswith("fuse") else None)
+    return Finding("file system", WARNING if odd else OK,
+                   f"{kind} at {where}" + (f", {odd}" if odd else ""))  # fmt: skip
+
+
+def _mount_of(ground: Path) -> tuple[str, str, list[str]] | None:
+    """Where the file system of a directory is mounted, its kind, and how it is mounted."""
+    try:
+        device = os.stat(ground).st_dev
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return None
+    resolved = str(ground.resolve())
+    found = None
+    longest = -1
+    for line in lines:
+        # id parent major:minor root mount-point options [optional...] - type source super-options
+        before, _, after = line.partition(" - ")
+        fields = before.split()
+        point = fields[4].encode().decode("unicode_escape")
+        under = resolved == point or resolved.startswith(point.rstrip("/") + "/")
+        number = os.makedev(*map(int, fields[2].split(":")))
+        rank = len(point) + (1 << 20 if number == device else 0)
+        if under and rank >= longest:
+            longest = rank
+            found = point, after.split()[0], fields[5].split(",")
+    return found
+
+
+def _space(ground: Path, config: BrokerConfig | None) -> Iterator[Finding]:
+    disk = os.statvfs(ground)
+    free, whole = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    text = f"{human_bytes(free)} of {human_bytes(whole)}"
+    low = free < min(_FREE_LOW_BYTES, whole * _FREE_LOW_SHARE)
+    kept = config.integer("kbroker.disk.free.bytes.min") if config is not None else 0
+    if kept and free <= kept:
+        yield Finding("free space", FAILED,
+                      f"{text}; kbroker.disk.free.bytes.min keeps {human_bytes(kept)},"
+                      " so produce will be refused")  # fmt: skip
+    else:
+        yield Finding("free space", WARNING if low else OK, text)
+    if disk.f_files and disk.f_favail < _FILES_LOW:
+        yield Finding("free inodes", WARNING, f"{disk.f_favail}: each segment takes three")
+
+
+def _writes(ground: Path) -> Iterator[Finding]:
+    """What the journal needs: fallocate, O_DIRECT, and a sync that does not take long."""
+    from kbroker.cli.check_disk import try_disk
+
+    try:
+        tried = try_disk(ground)
+    except OSError as error:
+        yield Finding("write", FAILED, f"{ground}: {error.strerror}")
+        return
+    if not tried.fallocate:
+        yield Finding("fallocate", FAILED, "the file system has none; the broker needs it")
+    if not tried.direct:
+        yield Finding("O_DIRECT", WARNING, "the file system has none; synced writes cost more")
+    slow = tried.sync_ms > _SYNC_SLOW_MS
+    text = f"{tried.sync_ms:.2f} ms for 4 KiB (median of {tried.syncs})"
+    yield Finding("sync", WARNING if slow else OK,
+                  text + (", which each acks=all waits for" if slow else ""))  # fmt: skip
+
+
+def _open_files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{_limit(soft)} (hard limit {_limit(hard)})"
+    if soft != resource.RLIM_INFINITY and soft < _FILES_LOW:
+        text += (
+            f": a file for each segment and a socket for each client; `ulimit -n {_FILES_LOW}`"
+            " or more, LimitNOFILE= in a service"
+        )
+        return Finding("open files", WARNING, text)
+    return Finding("open files", OK, text)
+
+
+def _limit(value: int) -> str:
+    return "unlimited" if value == resource.RLIM_INFINITY else str(value)
+
+
+def _file_size(config: BrokerConfig | None) -> Finding:
+    soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    segment = config.integer("log.segment.bytes") if config is not None else 1 << 30
+    if soft != resource.RLIM_INFINITY and soft < segment:
+        return Finding("file size", FAILED,
+                       f"ulimit -f allows {human_bytes(soft)}, a segment has"
+                       f" {human_bytes(segment)}")  # fmt: skip
+    return Finding("file size", OK, _limit(soft))
+
+
+def _maps() -> Finding:
+    try:
+        most = int(Path("/proc/sys/vm/max_map_count").read_text())
+    except (OSError, ValueError):
+        return Finding("memory maps", WARNING, "vm.max_map_count cannot be read")
+    low = most < _MAPS_LOW
+    text = f"vm.max_map_count {most}, for about {most // 2} segments"
+    return Finding("memory maps", WARNING if low else OK, text)
+
+
+def _listeners(config: BrokerConfig, serves: bool) -> Iterator[Finding]:
+    """Whether addresses are this machine's and free; those of a broker that runs are its own."""
+    for listener in config.listeners:
+        name = f"{listener.name}://{listener.host}:{listener.port}"
+        if serves:
+            continue
+        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+        with contextlib.closing(socket.socket(family)) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((listener.host, listener.port))
+            except OSError as error:
+                yield Finding("listener", FAILED, f"{name}: {error.strerror or error}")
+            else:
+                yield Finding("listener", OK, f"{name} is free")

@@ -1,0 +1,98 @@
+"""`kbroker cluster health`: whether every partition has a leader and all its replicas."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbroker.cli.options import bootstrap_option, open_cluster, output_option
+from kbroker.cli.render import print_json
+
+if TYPE_CHECKING:
+    from kbroker.client.cluster import Cluster
+
+_PAUSE_S = 0.2
+_SHOWN = 10  # of each kind of trouble, in words
+
+
+@click.command()
+@bootstrap_option
+@output_option
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Wait for it to be healthy, or to be there at all, for at most so long.",
+)
+def health(bootstrap: str | None, output: str, wait: float) -> int:
+    """Show whether the cluster is well. Exit status 0: it is."""
+    from kbroker.client.errors import ConnectError, RequestTimeoutError
+
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            with open_cluster(bootstrap) as cluster:
+                told = _look(cluster)
+            if told["healthy"]:
+                break
+        except (ConnectError, RequestTimeoutError):
+            if time.monotonic() >= deadline:
+                raise
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_PAUSE_S)
+    if output == "json":
+        print_json(told)
+    else:
+        _print(told)
+    return 0 if told["healthy"] else 1
+
+
+def _look(cluster: Cluster) -> dict[str, Any]:
+    from kbroker.client.admin_cluster import describe_cluster, log_dirs
+
+    told = describe_cluster(cluster, fenced=True)
+    topics = cluster.topics()
+    parts = [(f"{topic.name}-{part.index}", part) for topic in topics for part in topic.partitions]
+    serving = sorted(cluster.nodes)
+    folders = log_dirs(cluster, serving, [])
+    off = [f"{folder.path} of broker {folder.node_id}: {folder.error}"
+           for node in folders.succeeded.values() for folder in node if folder.error]  # fmt: skip
+    trouble: dict[str, list[str]] = {
+        "without_leader": [name for name, part in parts if part.leader < 0],
+        "under_replicated": [name for name, part in parts if len(part.isr) < len(part.replicas)],
+        "fenced_brokers": [str(node) for node in told.fenced],
+        "log_dirs_offline": off + [str(error) for error in folders.errors.values()],
+    }
+    return {
+        "healthy": told.controller_id >= 0 and not any(trouble.values()),
+        "cluster_id": told.cluster_id,
+        "controller": told.controller_id if told.controller_id >= 0 else None,
+        "brokers": len(serving),
+        "partitions": len(parts),
+        **trouble,
+    }
+
+
+_WORDS = {
+    "without_leader": "partitions without a leader",
+    "under_replicated": "partitions short of replicas",
+    "fenced_brokers": "brokers that do not serve",
+    "log_dirs_offline": "log directories that are off",
+}
+
+
+def _print(told: dict[str, Any]) -> None:
+    brokers = "1 broker" if told["brokers"] == 1 else f"{told['brokers']} brokers"
+    state = "healthy" if told["healthy"] else "NOT healthy"
+    click.echo(f"{state}: {brokers}, {told['partitions']} partitions")
+    if told["controller"] is None:
+        click.echo("no controller")
+    for key, words in _WORDS.items():
+        if told[key]:
+            more = len(told[key]) - _SHOWN
+            names = ", ".join(told[key][:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+            click.echo(f"{words}: {len(told[key])}: {names}")

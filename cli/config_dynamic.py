@@ -1,0 +1,138 @@
+"""`kbroker config get` and `config set`: the settings of brokers that run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kbroker.cli.nearest import did_you_mean
+from kbroker.cli.options import bootstrap_option, key_values, open_cluster, output_option
+from kbroker.cli.render import Column, print_rows
+
+if TYPE_CHECKING:
+    from kbroker.client.admin_configs import ConfigEntry
+    from kbroker.client.cluster import Cluster
+
+_COLUMNS = [
+    Column("name", "SETTING"),
+    Column("value", "VALUE"),
+    Column("source", "FROM"),
+    Column("kind", "TYPE", wide=True),
+    Column("read_only", "READ ONLY", wide=True),
+    Column("broker", "BROKER", number=True, wide=True),
+]
+_OWN = "broker (dynamic)"  # where a value comes from that was set for this broker alone
+_OF_A_LISTENER = "listener.name."  # and its name come before a setting, which is then not listed
+
+
+@click.command("get")
+@click.argument("names", metavar="[KEY...]", nargs=-1)
+@bootstrap_option
+@output_option
+@click.option("--broker", type=click.IntRange(0), help="Of this broker. Default: the first.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Settings at their default too.")
+def get_values(
+    names: tuple[str, ...],
+    bootstrap: str | None,
+    output: str,
+    broker: int | None,
+    everything: bool,
+) -> None:
+    """Show the settings that a running broker has: those named, or all that were set."""
+    with open_cluster(bootstrap) as cluster:
+        node = _node(cluster, broker)
+        entries = _entries(cluster, node)
+    if names:
+        _refuse_unknown(names, entries)
+        entries = [entry for entry in entries if entry.name in names]
+    elif not everything:
+        entries = [entry for entry in entries if not entry.is_default]
+    rows = [
+        {
+            "name": entry.name,
+            "value": "[hidden]" if entry.sensitive and entry.value is None else entry.value,
+            "source": entry.source,
+            "kind": entry.kind,
+            "read_only": entry.read_only,
+            "broker": node,
+        }
+        for entry in entries
+    ]
+    print_rows(_COLUMNS, rows, output)
+    if not rows and output != "json":
+        click.echo("Everything is at its default; --all shows it.", err=True)
+
+
+@click.command("set")
+@click.argument("pairs", metavar="[KEY=VALUE...]", nargs=-1)
+@bootstrap_option
+@click.option("--delete", "-d", "deleted", multiple=True, metavar="KEY", help="Back to default.")
+@click.option("--broker", type=click.IntRange(0), help="For this broker. Default: for all.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check.")
+def set_values(
+    pairs: tuple[str, ...],
+    bootstrap: str | None,
+    deleted: tuple[str, ...],
+    broker: int | None,
+    dry_run: bool,
+) -> None:
+    """Change settings of running brokers, at once and for good, where they can be changed so.
+
+    `kbroker config explain KEY` says whether a setting can: update is per-broker (give --broker),
+    cluster-wide, or read-only (set it in the file, and start anew).
+    """
+    values = key_values(pairs, "KEY=VALUE")
+    if not values and not deleted:
+        raise click.UsageError("nothing to change; give KEY=VALUE or --delete KEY")
+    with open_cluster(bootstrap) as cluster:
+        from kbroker.client.admin_configs import BROKER, alter_configs
+
+        first = _node(cluster, broker)
+        _refuse_unknown((*values, *deleted), _entries(cluster, first))
+        whose = "" if broker is None else str(broker)
+        alter_configs(
+            cluster, BROKER, whose, set_values=values, delete=deleted, validate_only=dry_run
+        )
+        now = _entries(cluster, first) if broker is None and not dry_run else []
+    where = "all brokers" if broker is None else f"broker {broker}"
+    could = "could be" if dry_run else "is"
+    for name, value in values.items():
+        click.echo(f"{name} {could} {value!r} for {where}")
+    for name in deleted:
+        click.echo(f"{name} {'could have' if dry_run else 'has'} no value of {where} any more")
+    for entry in now:
+        if entry.name in (*values, *deleted) and entry.source == _OWN:
+            click.echo(
+                f"kbroker: broker {first} has a value of its own for {entry.name}, which wins:"
+                f" {entry.value!r}; --broker {first} --delete {entry.name} takes it away",
+                err=True,
+            )
+
+
+def _node(cluster: Cluster, broker: int | None) -> int:
+    cluster.refresh([])
+    known = sorted(cluster.nodes)
+    if broker is not None and broker not in known:
+        there = ", ".join(map(str, known))
+        raise click.BadParameter(
+            f"there is no broker {broker}; known: {there}", param_hint="--broker"
+        )
+    return known[0] if broker is None else broker
+
+
+def _entries(cluster: Cluster, node: int) -> list[ConfigEntry]:
+    from kbroker.client.admin_configs import BROKER, describe_configs
+
+    return describe_configs(cluster, BROKER, str(node))
+
+
+def _refuse_unknown(names: Sequence[str], entries: Sequence[ConfigEntry]) -> None:
+    """A broker keeps settings that it does not know, as plugins may have some: a name that was
+    mistyped would never be noticed."""
+    known = {entry.name for entry in entries}
+    for name in names:
+        if name not in known and not name.startswith(_OF_A_LISTENER):
+            hint = did_you_mean(name, known)
+            raise click.ClickException(f"the broker has no setting {name!r}{hint}")

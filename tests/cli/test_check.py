@@ -1,0 +1,115 @@
+"""`kbroker check`: what speaks against a start, and what does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kbroker import runfile
+from kbroker.cli import check, check_disk, root
+
+Run = Callable[..., tuple[int, dict[str, tuple[str, str]]]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Exit status, and verdict and text of each check."""
+
+    def run(*words: str) -> tuple[int, dict[str, tuple[str, str]]]:
+        status = root.run(["check", *words, "-o", "json"])
+        rows = json.loads(capsys.readouterr().out)
+        return status, {row["check"]: (row["verdict"], row["text"]) for row in rows}
+
+    return run
+
+
+def test_a_directory_that_is_fit(run: Run, tmp_path: Path) -> None:
+    status, told = run("-D", str(tmp_path / "new"))
+    assert status == 0
+    assert told["settings"][0] == check.OK
+    assert told["data directory"][0] == check.OK
+    assert told["data directory"][1].startswith(f"{tmp_path}/new is not there yet")
+    assert "ms for 4 KiB" in told["sync"][1]
+    assert list(tmp_path.iterdir()) == []
+    runfile.write(tmp_path, listeners=["PLAINTEXT://h:1"], durability="fsync", version="1")
+    assert run("-D", str(tmp_path))[1]["data directory"][1].endswith(
+        f"served by process {os.getpid()}"
+    )
+
+
+def test_settings_that_no_broker_takes(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=many\n")
+    status, told = run("--config", str(file))
+    assert status == 1
+    assert told["settings"][0] == check.FAILED
+    assert "num.partitions" in told["settings"][1]
+    file.write_text(f"log.dirs={tmp_path}/d\n")
+    assert run("--config", str(file))[1]["data directory"][1].startswith(f"{tmp_path}/d ")
+
+
+def test_an_address_that_is_taken(run: Run, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        wish = ("-D", str(tmp_path), "--set", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+        status, told = run(*wish)
+    assert (status, told["listener"][0]) == (1, check.FAILED)
+    status, told = run(*wish)
+    assert (status, told["listener"][0]) == (0, check.OK)
+
+
+def test_a_data_directory_that_is_none(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):
+        status, told = run("-D", str(place))
+        assert (status, told["data directory"][0]) == (1, check.FAILED)
+        assert f"{tmp_path}/file is no directory" in told["data directory"][1]
+
+
+def test_a_disk_that_does_not_write(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(check_disk, "try_disk", fails)
+    status, told = run("-D", str(tmp_path))
+    assert (status, told["write"][0]) == (1, check.FAILED)
+    monkeypatch.setattr(check_disk, "try_disk", lambda _: check_disk.Tried(False, False, 50.0, 1))
+    status, told = run("-D", str(tmp_path))
+    assert status == 1
+    assert [told[name][0] for name in ("fallocate", "O_DIRECT", "sync")] == [
+        check.FAILED, check.WARNING, check.WARNING,
+    ]  # fmt: skip
+
+
+def test_limits(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {resource.RLIMIT_NOFILE: (1024, 4096), resource.RLIMIT_FSIZE: (1 << 20, 1 << 20)}
+    monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+    status, told = run("-D", str(tmp_path))
+    assert status == 1
+    assert told["open files"][0] == check.WARNING
+    assert told["open files"][1].startswith("1024 (hard limit 4096)")
+    assert told["file size"][0] == check.FAILED
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("1 0 8:1 / / rw - ext4 /dev/sda rw", check.OK),
+        ("1 0 0:1 / / rw - tmpfs tmpfs rw", check.WARNING),
+        ("1 0 0:1 / / rw - fuse.sshfs x rw", check.WARNING),
+        ("1 0 8:1 / / ro,relatime - ext4 /dev/sda ro", check.FAILED),
+    ],
+)
+def test_file_systems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, verdict: str
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda _self: line + "\n")
+    assert check._file_system(tmp_path).verdict == verdict

@@ -1,0 +1,124 @@
+"""`kbroker cluster`, `config get` and `config set`, Apache Kafka first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kbroker.cli import root
+from kbroker.client.messages import VERSIONS
+from tests.support.processes import BrokerProcess
+from tests.support.waits import free_ports
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(
+    target: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Run:
+    """What a command prints, JSON read; with a status other than 0 its standard error."""
+    monkeypatch.setenv("KBROKER_BOOTSTRAP_SERVER", target.bootstrap)
+
+    def run(*words: str, status: int = 0) -> Any:
+        capfd.readouterr()
+        ended = root.run(words)
+        said = capfd.readouterr()
+        assert ended == status, said.err
+        if status:
+            return said.err
+        return json.loads(said.out) if words[-1] == "json" else said.out
+
+    return run
+
+
+def test_info(run: Run, target: BrokerProcess, topic: str) -> None:
+    run("topic", "create", topic, "-p", "3")
+    told = run("cluster", "info", "-o", "json")
+    (broker,) = told["brokers"]
+    assert f"{broker['host']}:{broker['port']}".endswith(f":{target.port}")
+    assert broker["controller"]
+    assert not broker["fenced"]
+    assert told["topics"] >= 1
+    assert told["partitions"] >= 3
+    assert told["cluster_id"] in run("cluster", "info")
+
+
+def test_health(run: Run) -> None:
+    told = run("cluster", "health", "-o", "json")
+    assert told["healthy"]
+    assert told["brokers"] == 1
+    assert run("cluster", "health", "--wait", "5").startswith("healthy: 1 broker, ")
+    (free,) = free_ports(1)
+    nobody = run("cluster", "health", "-b", f"127.0.0.1:{free}", "--wait", "0.3", status=1)
+    assert "no broker listens" in nobody
+
+
+def test_api_versions(run: Run) -> None:
+    rows = {row["api"]: row for row in run("cluster", "api-versions", "-o", "json")}
+    metadata = rows["METADATA"]
+    assert metadata["key"] == 3
+    assert metadata["min"] <= metadata["used"] <= metadata["max"]
+    assert metadata["used"] <= max(high for _, high in VERSIONS.values())
+    assert "there is no broker 77" in run("cluster", "api-versions", "--broker", "77", status=2)
+
+
+def test_log_directories(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-p", "3")
+    (folder,) = run("cluster", "logdirs", "-o", "json")
+    assert folder["partitions"] >= 3
+    assert 0 < folder["usable_bytes"] <= folder["total_bytes"]
+    logs = run("cluster", "logdirs", "-t", topic, "-p", "-o", "json")
+    assert [(log["topic"], log["partition"]) for log in logs] == [(topic, n) for n in range(3)]
+    assert folder["path"] in run("cluster", "logdirs")
+    assert "there is none here" in run("cluster", "logdirs", "-t", "nope", status=1)
+
+
+def test_features(run: Run) -> None:
+    rows = {row["feature"]: row for row in run("cluster", "features", "-o", "json")}
+    metadata = rows["metadata.version"]
+    assert metadata["min"] <= metadata["level"] <= metadata["max"]
+
+
+def test_settings_of_a_running_broker(run: Run) -> None:
+    def told(*words: str) -> dict[str, Any]:
+        rows = run("config", "get", *words, "-o", "json")
+        return {row["name"]: (row["value"], row["source"]) for row in rows}
+
+    key = "log.message.timestamp.after.max.ms"
+    assert told(key)[key][1] == "default"
+    assert key in told("--all")
+    could = run("config", "set", f"{key}=5000000", "--dry-run")
+    assert could == f"{key} could be '5000000' for all brokers\n"
+    assert key not in told()
+    try:
+        run("config", "set", f"{key}=5000000")
+        assert told()[key] == ("5000000", "cluster default (dynamic)")
+        (node,) = (row["id"] for row in run("cluster", "info", "-o", "json")["brokers"])
+        run("config", "set", f"{key}=6000000", "--broker", str(node))
+        assert told(key)[key] == ("6000000", "broker (dynamic)")
+        run("config", "set", "-d", key, "--broker", str(node))
+    finally:
+        run("config", "set", "--delete", key)
+    assert told(key)[key][1] == "default"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["get", "log.retention.m"], 1, "did you mean 'log.retention.ms'?"),
+        (["set", "log.retention.m=1"], 1, "did you mean 'log.retention.ms'?"),
+        (["set", "log.dirs=/x"], 1, "INVALID_REQUEST"),
+        (["set", "log.retention.ms=x"], 1, "log.retention.ms"),
+        (["set", "log.retention.ms"], 2, "write KEY=VALUE"),
+        (["set"], 2, "nothing to change"),
+        (["set", "a=b", "--broker", "77"], 2, "there is no broker 77"),
+    ],
+)
+def test_settings_that_cannot_be(run: Run, words: list[str], status: int, says: str) -> None:
+    told = run("config", *words, status=status)
+    assert says in told
+    assert told.count("\n") == 1
