@@ -288,6 +288,37 @@ def aiokafka_send(job: Job, meter: Meter) -> None:
     asyncio.run(run())
 
 
+def aiokafka_send_batch(job: Job, meter: Meter) -> None:
+    library = import_module("aiokafka")
+
+    async def run() -> None:
+        some = values(job)
+        producer = library.AIOKafkaProducer(
+            bootstrap_servers=job.bootstrap, acks="all", enable_idempotence=True,
+            linger_ms=LINGER_MS, max_batch_size=BATCH_BYTES,
+        )  # fmt: skip
+        await producer.start()
+
+        async def send(count: int) -> None:
+            batch, batches = producer.create_batch(), 0
+            for number in range(count):
+                value = some[number % CHUNK]
+                if batch.append(key=None, value=value, timestamp=None) is None:
+                    await producer.send_batch(batch, job.topic, partition=batches % PARTITIONS)
+                    batch, batches = producer.create_batch(), batches + 1
+                    batch.append(key=None, value=value, timestamp=None)
+            await producer.send_batch(batch, job.topic, partition=batches % PARTITIONS)
+            await producer.flush()
+
+        await send(warmth(job))
+        meter.begin()
+        await send(job.count)
+        meter.end(job.count)
+        await producer.stop()
+
+    asyncio.run(run())
+
+
 def aiokafka_read(job: Job, meter: Meter, *, many: bool) -> None:
     library = import_module("aiokafka")
 
@@ -339,6 +370,7 @@ WORKS: dict[tuple[str, str], Work] = {
     ("confluent-kafka", "send_batch"): confluent_send_batch,
     ("confluent-kafka", "iterate"): confluent_consume,
     ("aiokafka", "send"): aiokafka_send,
+    ("aiokafka", "send_batch"): aiokafka_send_batch,
     ("aiokafka", "iterate"): aiokafka_iterate,
     ("aiokafka", "poll_batch"): aiokafka_poll,
     ("kafka-python", "send"): python_send,
