@@ -33,6 +33,18 @@ cdef class Fetcher(FetchParts):
         if part.flight_link < 0:
             self.wake_loop()
 
+    cdef void drop(self, Chunk* chunk):
+        """Of a log that was truncated."""
+        cdef Part* part = chunk.part
+        self.source = None
+        pthread_mutex_lock(&self.fetch.lock)
+        if part.position > part.truncated_to:
+            part.position = part.truncated_to
+            part.position_epoch = -1
+        chunk_remove(self.fetch, chunk)
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
     cdef void settle(self, Chunk* chunk) noexcept nogil:
         """The position is behind what was read."""
         if chunk.stream.position != chunk.stream.start or chunk.part.position < 0:
@@ -53,6 +65,9 @@ cdef class Fetcher(FetchParts):
             if chunk == self.open_chunk and chunk.stream.cursor.left > 0:
                 return chunk
             self.open_chunk = NULL
+            if chunk.generation < chunk.part.sound_from:
+                self.drop(chunk)
+                continue
             name = self.names[chunk.part.topic.index]
             partition = chunk.part.partition
             if open_next(&chunk.stream, name, partition) == STREAM_RECORDS:

@@ -15,8 +15,8 @@ from kbroker.ext.client_fetch_wire cimport (
     FetchHead, FetchPart, fetch_body_bytes, get_head, get_part, get_topic, put_fetch,
 )
 from kbroker.ext.client_link cimport (
-    LINK_HEAD_BYTES_MAX, LINK_OK, Call, Kept, Loop, kept_free, link_keep, link_put_header,
-    link_submit, link_version,
+    LINK_HEAD_BYTES_MAX, LINK_OK, Call, Kept, Loop, kept_free, link_find, link_keep,
+    link_put_header, link_submit, link_version,
 )
 from kbroker.ext.client_stream cimport stream_open
 from kbroker.ext.client_thread cimport loop_post_event
@@ -82,24 +82,16 @@ cdef Session* session_of(Fetch* f, int32_t link) noexcept nogil:
         if s.in_flight:
             return NULL
         s.link = link
-        s.gone = False
         s.version = -1
         s.not_before_ns = 0
         session_end(f, s)
     return s
 
 
-cdef void fetch_link_down(void* self, int32_t link, int code) noexcept nogil:
-    cdef Fetch* f = <Fetch*> self
-    cdef Session* s = f.sessions[link % SESSIONS_MAX]
-    cdef Topic* topic
+cdef void parts_leave(Fetch* f, int32_t link) noexcept nogil:
+    """The link is no more: who was read from it waits for the control thread to give another."""
+    cdef Topic* topic = f.topics
     cdef Part* part
-    pthread_mutex_lock(&f.lock)
-    if s != NULL and s.link == link:
-        session_end(f, s)
-        session_landed(f, s)
-        s.gone = True
-    topic = f.topics
     while topic != NULL:
         part = topic.parts
         while part != NULL:
@@ -109,6 +101,16 @@ cdef void fetch_link_down(void* self, int32_t link, int code) noexcept nogil:
                     part_attend(f, part, ATTEND_LEADER, -1, -1)
             part = part.next
         topic = topic.next
+
+
+cdef void fetch_link_down(void* self, int32_t link, int code) noexcept nogil:
+    cdef Fetch* f = <Fetch*> self
+    cdef Session* s = f.sessions[link % SESSIONS_MAX]
+    pthread_mutex_lock(&f.lock)
+    if s != NULL and s.link == link:
+        session_end(f, s)
+        session_landed(f, s)
+    parts_leave(f, link)
     pthread_mutex_unlock(&f.lock)
 
 
@@ -201,11 +203,16 @@ cdef bint make_request(Fetch* f, Session* s, int64_t now_ns) noexcept nogil:
 
 cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
     """One request, if one is due: the time to look again."""
-    cdef Session* s = session_of(f, link)
+    cdef Session* s
     cdef int16_t version
+    if link_find(f.driver.loop, link) == NULL:
+        # It broke before it was given to the partition, or before anybody told of that.
+        parts_leave(f, link)
+        return INT64_MAX
+    s = session_of(f, link)
     if s == NULL:
         return now_ns + UNTOLD_NS
-    if s.in_flight or s.gone or s.looked == f.turn:
+    if s.in_flight or s.looked == f.turn:
         return INT64_MAX
     s.looked = f.turn
     if s.not_before_ns > now_ns:
@@ -227,7 +234,7 @@ cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
     if link_submit(f.driver.loop, link, &s.call) != LINK_OK:
         session_end(f, s)
         session_landed(f, s)
-        return now_ns + UNTOLD_NS
+        parts_leave(f, link)
     return INT64_MAX
 
 
@@ -276,9 +283,10 @@ cdef Memory* keep_answer(Loop* loop) noexcept nogil:
 
 
 cdef int64_t behind(
-    const uint8_t* p, const uint8_t* end, int64_t offset, bint* sound
+    const uint8_t* p, const uint8_t* end, int64_t offset, int32_t* epoch, bint* sound
 ) noexcept nogil:
-    """The offset behind the last whole batch; sound: there is one, and none that is none."""
+    """The offset behind the last whole batch, and its epoch; sound: there is one, and none that
+    is none."""
     cdef BatchInfo info
     cdef int64_t next = offset
     sound[0] = False
@@ -289,6 +297,7 @@ cdef int64_t behind(
             sound[0] = False
             return next
         next = max(next, info.base_offset + info.last_offset_delta + 1)
+        epoch[0] = info.leader_epoch
         p += info.length
         sound[0] = next > offset
         if p == end:
@@ -309,7 +318,7 @@ cdef void take_records(
         free(chunk)
         return                          # asked for again
     chunk.bytes = told.records.n
-    part.offset = behind(told.records.p, end, part.offset, &sound)
+    part.offset = behind(told.records.p, end, part.offset, &part.offset_epoch, &sound)
     part.faulted = not sound
     f.bytes += told.records.n
     chunk_append(f, part, chunk)

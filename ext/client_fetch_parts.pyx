@@ -14,7 +14,7 @@ from kbroker.ext.client_fetch_drive cimport fetch_drive, fetch_link_down, fetch_
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_LEADER, ATTEND_POSITION, TOPIC_ID_BYTES, Chunk, Fetch, FetchRules, Part, Topic,
     fetch_free, fetch_new, fetch_signal, part_add, part_attend, part_move, part_remove,
-    part_reset, topic_find,
+    part_reset, part_truncate, topic_find,
 )
 from kbroker.ext.client_loop cimport LoopDriver
 from kbroker.ext.client_request cimport wait_a_while
@@ -143,8 +143,13 @@ cdef class FetchParts(LoopDriver):
         self.leave(part)
         pthread_mutex_lock(&self.fetch.lock)
         part_reset(self.fetch, part, to, of)
-        if to < 0 and part.attention == 0:
+        if part.attention != 0:         # who was to try it again later may have forgotten it
+            part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
+        elif to < 0:
             part_attend(self.fetch, part, ATTEND_POSITION, -1, -1)
+        elif of >= 0:                   # whether the log has this record is asked first (KIP-320)
+            part.epoch = -1
+            part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
         pthread_mutex_unlock(&self.fetch.lock)
         self.wake_loop()
 
@@ -171,6 +176,8 @@ cdef class FetchParts(LoopDriver):
             return {
                 "position": part.position,
                 "position_epoch": part.position_epoch,
+                "offset": part.offset,
+                "offset_epoch": part.offset_epoch,
                 "high_watermark": part.high_watermark,
                 "last_stable_offset": part.last_stable_offset,
                 "log_start_offset": part.log_start_offset,
@@ -226,19 +233,23 @@ cdef class FetchParts(LoopDriver):
         part.link = to
         part.node = at
         part.epoch = of
-        part.attention = 0
-        if part.offset < 0:
+        if part.attended:               # else it is wanted for something else since
+            part.attention = 0
+        if part.attention == 0 and part.offset < 0:
             part_attend(self.fetch, part, ATTEND_POSITION, -1, -1)
         pthread_mutex_unlock(&self.fetch.lock)
         self.wake_loop()
 
     def move(
-        self, topic: str, partition: int, generation: int, offset: int, epoch: int = -1
+        self, topic: str, partition: int, generation: int, offset: int, epoch: int = -1, *,
+        truncated: bool = False,
     ) -> bool:
-        """Go on elsewhere, unless the user has gone elsewhere since (False)."""
+        """Go on elsewhere, unless the user has gone elsewhere since (False). truncated: what is
+        queued is not to be given out any more."""
         cdef Part* part
         cdef int64_t since = generation, to = offset
         cdef int32_t of = epoch
+        cdef bint cut = truncated
         cdef bint done = False
         found = self.parts.get((topic, partition))
         if found is None:
@@ -246,7 +257,10 @@ cdef class FetchParts(LoopDriver):
         part = <Part*> <size_t> found
         pthread_mutex_lock(&self.fetch.lock)
         if part.generation == since:
-            part_move(self.fetch, part, to, of)
+            if cut:
+                part_truncate(self.fetch, part, to, of)
+            else:
+                part_move(self.fetch, part, to, of)
             part.attention = 0
             part.validating = False
             if part.link < 0:

@@ -51,6 +51,9 @@ cdef struct Part:
     int32_t epoch                   # leader epoch, -1: not known
     int64_t generation
     int64_t offset                  # -1: none yet
+    int32_t offset_epoch            # of the last record before it, -1: not known
+    int64_t sound_from              # chunks of earlier generations are of a log that was truncated
+    int64_t truncated_to            # where the position goes back to with them
     int64_t position
     int32_t position_epoch          # of the last record before it, -1: not known
     int64_t high_watermark          # -1: not told yet
@@ -80,7 +83,6 @@ cdef struct Session:
     Fetch* fetch
     int32_t link
     bint in_flight
-    bint gone                       # its link broke
     bint renew                      # a partition of it was unassigned
     int16_t version
     int32_t session_id
@@ -93,6 +95,7 @@ cdef struct Session:
 cdef struct Chunk:                  # records of one partition of one answer
     Chunk* next
     Part* part
+    int64_t generation              # of the part when it was asked for
     int64_t bytes
     Stream stream
 
@@ -148,6 +151,8 @@ cdef bint part_readable(const Part* part) noexcept nogil
 cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil
 # By the control thread: goes on elsewhere, while what is queued stays.
 cdef void part_move(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
+# The same, and nothing of what is queued is given out any more.
+cdef void part_truncate(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
 cdef void chunk_append(Fetch* f, Part* part, Chunk* chunk) noexcept nogil
 cdef void chunk_remove(Fetch* f, Chunk* chunk) noexcept nogil
 # Whoever waits looks again.

@@ -60,7 +60,7 @@ cdef Part* part_add(Fetch* f, Topic* topic, int32_t partition) noexcept nogil:
     part.topic = topic
     part.partition = partition
     part.link = part.node = part.epoch = part.told_link = part.flight_link = -1
-    part.position_epoch = part.hint_node = part.hint_epoch = -1
+    part.position_epoch = part.offset_epoch = part.hint_node = part.hint_epoch = -1
     part.offset = part.position = -1
     part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
     part.next = topic.parts
@@ -90,7 +90,7 @@ cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexce
     cdef Chunk* next
     part.generation += 1
     part.offset = part.position = offset
-    part.position_epoch = epoch
+    part.offset_epoch = part.position_epoch = epoch
     part.faulted = False
     part.validating = False
     if part.attention > 0 or part.attention == ATTEND_POSITION:
@@ -105,9 +105,19 @@ cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexce
 cdef void part_move(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil:
     part.generation += 1
     part.offset = offset
+    part.offset_epoch = epoch
     if part.queued == 0:
         part.position = offset
         part.position_epoch = epoch
+
+
+cdef void part_truncate(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil:
+    cdef bint queued = part.queued > 0
+    part_move(f, part, offset, epoch)
+    if queued:                          # chunks are the polling thread's to take off
+        part.sound_from = part.generation
+        part.truncated_to = offset
+        fetch_signal(f)
 
 
 cdef void part_attend(
@@ -136,6 +146,7 @@ cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil:
 cdef void chunk_append(Fetch* f, Part* part, Chunk* chunk) noexcept nogil:
     object_born(OBJECT_FETCH_CHUNK)
     chunk.part = part
+    chunk.generation = part.generation
     chunk.next = NULL
     if f.last == NULL:
         f.first = chunk

@@ -38,7 +38,16 @@ from kbroker.client.errors import (
     check,
 )
 from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
-from kbroker.client.reach import ClusterSettings, Own, Reach, bootstrap_addresses, growing
+from kbroker.client.reach import (
+    Calls,
+    ClusterSettings,
+    FinalFailure,
+    Own,
+    PassingFailure,
+    Reach,
+    bootstrap_addresses,
+    growing,
+)
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -53,12 +62,9 @@ _UNKNOWN_TOPIC_S = 3.0  # a topic that brokers do not know for so long is not th
 _BROKEN = (ConnectError, RequestTimeoutError, CorruptDataError)
 
 _COUNTS = (
-    "connection-creation-total",
-    "failed-connection-total",
-    "metadata-request-total",
-    "rebootstrap-total",
-    "request-retry-total",
-)
+    "connection-creation-total", "failed-connection-total", "metadata-request-total",
+    "rebootstrap-total", "request-retry-total",
+)  # fmt: skip
 
 _log = logging.getLogger("kbroker.client.cluster")
 
@@ -86,8 +92,7 @@ class Cluster:
             setup_timeout_max_s=timeout_s,
         )
         servers = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
-        canonical = self.settings.canonical_names
-        self._bootstrap = bootstrap_addresses(servers, canonical=canonical)
+        self._bootstrap = bootstrap_addresses(servers, canonical=self.settings.canonical_names)
         self.client_id = self.settings.client_id
         self.timeout_s = self.settings.timeout_s
         self._lock = threading.Lock()  # guards what follows; nothing is waited for under it
@@ -95,23 +100,26 @@ class Cluster:
         self._learnt_s: dict[str, float] = {}
         self._failing_since_s: float | None = None
         self._was_told = False  # True once a broker has answered for metadata
+        self._doubted: set[int] = set()  # nodes that may have moved
         self._counts = dict.fromkeys(_COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._own = Own()
         self._reach = Reach(self.settings)
+        self.calls = Calls()
         self._closed = threading.Event()
         self._pid = os.getpid()
 
     @classmethod
     def of(cls, config: ClientConfig, bootstrap: Iterable[str] | None = None) -> Cluster:
         """The way to the cluster that a client is configured for."""
+        servers = bootstrap or config.bootstrap_servers
         try:
-            servers = bootstrap or config.bootstrap_servers
             return cls(servers, settings=ClusterSettings.of(config))
         except ConfigError:
             raise
         except ValueError as error:
-            raise ConfigError(f"bootstrap.servers: {error}") from None
+            which = "servers" if servers is config.bootstrap_servers else "controllers"
+            raise ConfigError(f"bootstrap.{which}: {error}") from None
 
     def __enter__(self) -> Cluster:
         return self
@@ -159,8 +167,7 @@ class Cluster:
 
     def topics(self, *, internal: bool = True) -> list[TopicInfo]:
         """All topics, by name."""
-        found = self.describe(None)
-        infos = [info for info in found.values() if isinstance(info, TopicInfo)]
+        infos = [info for info in self.describe(None).values() if isinstance(info, TopicInfo)]
         return sorted((i for i in infos if internal or not i.internal), key=lambda info: info.name)
 
     def topics_matching(
@@ -202,9 +209,7 @@ class Cluster:
 
     def refresh(self, names: Iterable[str], *, create: bool = False) -> None:
         """Asks the cluster anew for brokers and these topics; waits for leaders being elected.
-
-        Raises BrokerError for the first topic that cannot be told of.
-        """
+        Raises BrokerError for the first topic that cannot be told of."""
         self._described(list(names), create=create)
 
     def _described(self, names: list[str], *, create: bool) -> dict[str, TopicInfo]:
@@ -218,12 +223,12 @@ class Cluster:
                     if unknown and name in known and not create:
                         raise told  # a broker that has just started may not have heard of it
                     passing = told.code == ErrorCode.LEADER_NOT_AVAILABLE or (unknown and create)
-                    raise _PassingError(told) if passing else _FinalError(told)
+                    raise PassingFailure(told) if passing else FinalFailure(told)
             return {name: info for name, info in found.items() if isinstance(info, TopicInfo)}
 
         try:
             return self.retry(attempt)
-        except (_PassingError, _FinalError) as error:
+        except (PassingFailure, FinalFailure) as error:
             raise error.told from None
 
     def describe(
@@ -240,7 +245,7 @@ class Cluster:
             self._learnt_s.pop(name, None)
 
     def learn_leaders(self, leaders: Iterable[Leader], nodes: Iterable[Node] = ()) -> None:
-        """Takes over leaders and their addresses as an answer to a produce or fetch told them."""
+        """Takes over leaders as the answer to a produce or fetch told them."""
         with self._lock:
             self._metadata = self._metadata.after_leaders(leaders, nodes)
 
@@ -276,16 +281,17 @@ class Cluster:
         """A connection of this thread to this broker."""
         return self._at_node(node_id, self._link)
 
-    def open(self, node_id: int) -> Connection:
+    def open(self, node_id: int, *, wait: bool = True) -> Connection:
         """A fresh connection to this broker, authenticated, that belongs to the caller.
 
-        It is to be replaced before its `renew_at` (monotonic) comes. Waits out the pause after an
-        attempt that failed; raises ConnectError, RequestTimeoutError or AuthenticationError.
+        It is to be replaced before its `renew_at` (monotonic) comes. In the pause after an attempt
+        that failed it waits, or raises ConnectError; RequestTimeoutError, AuthenticationError.
         """
-        return self._at_node(node_id, self._connect)
+        return self._at_node(node_id, self._connect if wait else self._connect_now)
 
     def _at_node(self, node_id: int, connect: Callable[[Address], Connection]) -> Connection:
-        if node_id not in self.nodes:
+        if node_id not in self.nodes or node_id in self._doubted:
+            self._doubted.discard(node_id)
             self.refresh([])
         node = self.nodes.get(node_id)
         if node is None:
@@ -295,6 +301,7 @@ class Cluster:
         try:
             return connect(node.address)
         except ConnectError as error:
+            self._doubted.add(node_id)
             if node.address in self._bootstrap:
                 raise
             told = type(error)(f"{error} (the broker advertises this address)")
@@ -353,6 +360,11 @@ class Cluster:
                 live.close()
         return live
 
+    def _connect_now(self, address: Address) -> Connection:
+        if self._reach.pause_s(address) > 0:
+            raise ConnectError(f"{address} could not be reached a moment ago")
+        return self._connect(address)
+
     def _connect(self, address: Address) -> Connection:
         self._mine()
         if self._closed.wait(self._reach.pause_s(address)):
@@ -396,7 +408,8 @@ class Cluster:
         limit_s = self.settings.call_timeout_s if timeout_s is None else timeout_s
         own.deadline_s = time.monotonic() + limit_s
         try:
-            return self._retry(call, own.deadline_s)
+            with self.calls:
+                return self._retry(call, own.deadline_s)
         finally:
             own.deadline_s = None
 
@@ -484,17 +497,3 @@ class Cluster:
         over = now - since_s > self.settings.rebootstrap_trigger_s
         if over and self.settings.rebootstraps and self.nodes:
             self.rebootstrap("no metadata for metadata.recovery.rebootstrap.trigger.ms")
-
-
-class _FinalError(KafkaError):
-    """Carries an error out of a retry at once."""
-
-    def __init__(self, told: KafkaError) -> None:
-        super().__init__(str(told))
-        self.told = told
-
-
-class _PassingError(_FinalError):
-    """Carries an error that passes, whatever its code."""
-
-    retriable = True

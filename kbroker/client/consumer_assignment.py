@@ -43,8 +43,7 @@ class Assignment:
         """The whole new assignment; partitions that stay keep position and records."""
         wanted = frozenset(TopicPartition(*where) for where in partitions)
         for where in self._owned - wanted:
-            self._control.forget(where)
-            self._control.strategies.pop(where, None)
+            self._control.leave(where)
             self.asking.discard(where)
             self._fetcher.remove(*where)
         for where in sorted(wanted - self._owned):

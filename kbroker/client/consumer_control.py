@@ -12,10 +12,11 @@ import logging
 import re
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kbroker.client.cluster import Cluster
+from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.config import ConsumerConfig
 from kbroker.client.errors import (
     BrokerError,
@@ -23,25 +24,28 @@ from kbroker.client.errors import (
     ConnectError,
     CorruptDataError,
     KafkaError,
+    LogTruncationError,
     NoOffsetError,
     RequestTimeoutError,
 )
 from kbroker.client.group import Group
-from kbroker.client.metadata import Leader, PartitionInfo
+from kbroker.client.metadata import NO_ID, Leader, PartitionInfo
 from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
-from kbroker.client.offsets_for_epoch import end_of_epoch
+from kbroker.client.offsets_for_epoch import EpochEnd, end_of_epoch
 from kbroker.client.partitions import TopicPartition
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
 from kbroker.ext.client_heartbeat import EVENT_HEARTBEAT
 from kbroker.ext.client_loop import ClientLoop
+from kbroker.protocol import ApiKey
 
 __all__ = ["Control", "duration_ms"]
 
 _CLOSED, _LINK_DOWN = 0, 1  # kinds of events
 _TURN_S = 1.0  # at least so often metadata and links are looked at
-_ATTEMPT_S = 5.0  # so long one partition may keep the others waiting
+_ONCE_S = 0.0  # what fails is tried again later: meanwhile others have their turn
+_UNKNOWN_S = 3.0  # a topic that brokers do not know for so long is not there
 _MOVED = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -105,7 +109,8 @@ class Control:
         self._errors: dict[TopicPartition, KafkaError] = {}
         self._links: dict[int, int] = {}  # node: link
         self._renew_s: dict[int, float] = {}  # link: monotonic time
-        self._failures: dict[TopicPartition, int] = {}
+        self._failures: dict[TopicPartition, tuple[int, float]] = {}  # how many, since when
+        self._ids: dict[TopicPartition, uuid.UUID] = {}  # of the topics that are read
         self._due: dict[TopicPartition, tuple[float, _Told]] = {}
         self._refreshed_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=loop.name, daemon=True)
@@ -127,11 +132,17 @@ class Control:
         return self._errors.pop(where)
 
     def forget(self, where: TopicPartition) -> None:
-        """It is not assigned any more, or read from elsewhere."""
+        """It is read from elsewhere."""
         self._errors.pop(where, None)
         self._due.pop(where, None)
         self._failures.pop(where, None)
         self.held.discard(where)
+
+    def leave(self, where: TopicPartition) -> None:
+        """It is not assigned any more."""
+        self.forget(where)
+        self.strategies.pop(where, None)
+        self._ids.pop(where, None)
 
     # the thread
 
@@ -179,7 +190,7 @@ class Control:
         try:
             known = {}
             if len(wanted) > 1:
-                known = self._cluster.retry(lambda: self._offsets(wanted), _ATTEMPT_S)
+                known = self._cluster.retry(lambda: self._offsets(wanted), _ONCE_S)
         except KafkaError as error:
             _log.debug("positions, asked for together: %s", error)
             known = {}  # one at a time tells which it is
@@ -198,25 +209,28 @@ class Control:
     def _attempt(self, told: _Told) -> None:
         """Settles it, or has it tried again."""
         try:
-            self._cluster.retry(lambda: self._settle(told), _ATTEMPT_S)
+            self._cluster.retry(lambda: self._settle(told), _ONCE_S)
         except ClosedError:
             raise
         except KafkaError as error:
-            if not error.retriable or (
-                error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.quiet
-            ):
+            if error.stale_metadata:
+                self._cluster.forget(told.topic)
+            since_s = self._again(told)
+            unknown = error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.quiet
+            if not error.retriable or (unknown and time.monotonic() - since_s > _UNKNOWN_S):
                 self._fail(told.where, error)
             else:
                 _log.info("%s: %s", told.where, error)
-            if error.stale_metadata:
-                self._cluster.forget(told.topic)
-            self._again(told)
         else:
             self.moved.set()
 
-    def _again(self, told: _Told) -> None:
-        failures = self._failures[told.where] = self._failures.get(told.where, 0) + 1
-        self._due[told.where] = (time.monotonic() + self._cluster.pause_s(failures), told)
+    def _again(self, told: _Told) -> float:
+        """Later; since when it fails (monotonic)."""
+        now = time.monotonic()
+        failures, since_s = self._failures.get(told.where, (0, now))
+        self._failures[told.where] = failures + 1, since_s
+        self._due[told.where] = now + self._cluster.pause_s(failures + 1), told
+        return since_s
 
     def _fail(self, where: TopicPartition, error: KafkaError) -> None:
         self._errors[where] = error
@@ -281,10 +295,16 @@ class Control:
         state = self._state(told.where)
         if state is None:
             return
-        known = 0 <= state["position_epoch"] < part.leader_epoch
-        if known and state["position"] >= 0 and part.leader_epoch > state["leader_epoch"]:
-            self._validate(told, part, state["position"], state["position_epoch"])
         topic_id = self._cluster.topic(told.topic).topic_id
+        if self._ids.get(told.where, topic_id) != topic_id:
+            self._begin_anew(told)
+        elif (
+            0 <= state["offset_epoch"] < part.leader_epoch > state["leader_epoch"]
+            and state["offset"] >= 0
+        ):
+            self._validate(told, part, state["offset"], state["offset_epoch"])
+        if topic_id != NO_ID:
+            self._ids[told.where] = topic_id
         self._failures.pop(told.where, None)
         self._fetcher.lead(
             told.topic,
@@ -301,21 +321,34 @@ class Control:
         except KeyError:
             return None
 
-    def _validate(self, told: _Told, part: PartitionInfo, position: int, epoch: int) -> None:
-        """KIP-320: a new leader may lack what was read; then the log was truncated."""
+    def _validate(self, told: _Told, part: PartitionInfo, offset: int, epoch: int) -> None:
+        """KIP-320: a new leader may lack what was fetched; then the log was truncated."""
         end = end_of_epoch(self._cluster, told.where, part, epoch)
-        if end is None or end >= position:
+        if end is None or end.offset >= offset:
             return
-        text = f"{told.where}: the log was truncated to {end}, behind position {position}"
+        text = f"{told.where}: the log was truncated to {end.offset}, before {offset}"
         if self._config.auto_offset_reset == "none":
-            self._fail(told.where, NoOffsetError(text))
+            raise LogTruncationError(f"{text}; seek, or set auto.offset.reset", end.offset)
         _log.warning("%s", text)
-        self._fetcher.move(told.topic, told.partition, told.generation, end, epoch)
+        if end.offset < 0:  # it knows of no epoch as early
+            wanted = self._reset_to(told.where, text) or EARLIEST
+            end = EpochEnd(self._offsets({told.where: wanted})[told.where], -1)
+        self._fetcher.move(*told.where, told.generation, end.offset, end.epoch, truncated=True)
+
+    def _begin_anew(self, told: _Told) -> None:
+        """The topic was deleted and made again: positions of the old one mean nothing."""
+        state = self._state(told.where)
+        if state is None or state["offset"] < 0:
+            return
+        _log.warning("%s was deleted and made anew", told.where)
+        wanted = self._reset_to(told.where, "was deleted and made anew")
+        self._move(told, -1 if wanted is None else self._offsets({told.where: wanted})[told.where])
 
     def _link(self, node: int) -> int:
         found = self._links.get(node)
         if found is None or self._loop.link_stats(found) is None:  # gone; its event is on the way
-            connection = self._cluster.open(node)
+            connection = self._cluster.open(node, wait=False)
+            connection.version_of(ApiKey.FETCH)  # raises where there is none in common
             found = self._links[node] = connection.hand_over(self._loop)
             self._renew_s[found] = connection.renew_at
         return found
@@ -357,14 +390,19 @@ class Control:
 
     def _look_for_leaders(self) -> None:
         """Metadata have grown old: leaders may have moved, and a nearer replica be gone."""
-        for topic, partition in self._fetcher.assigned():
-            self._cluster.forget(topic)
-            where = TopicPartition(topic, partition)
-            state = self._state(where)
-            told = _Told(topic, partition, LEADER, -1, -1, -1, -1, -1)
-            part = self._partition(told)
-            if state is not None and state["leader"] != part.leader:
-                self._fetcher.attend(topic, partition, LEADER)
+        assigned = self._fetcher.assigned()
+        if not assigned:
+            return
+        found = self._cluster.retry(
+            lambda: self._cluster.describe({topic for topic, _ in assigned}), _ONCE_S
+        )
+        for topic, partition in assigned:
+            info = found.get(topic)
+            state = self._state(TopicPartition(topic, partition))
+            if isinstance(info, TopicInfo) and state is not None:
+                leaders = {part.index: part.leader for part in info.partitions}
+                if leaders.get(partition, -1) not in (-1, state["leader"]):
+                    self._fetcher.attend(topic, partition, LEADER)
 
     # positions
 

@@ -169,6 +169,15 @@ class NoOffsetError(KafkaError):
     """A partition has no committed offset, and `auto.offset.reset` is none."""
 
 
+class LogTruncationError(NoOffsetError):
+    """A new leader lacks records that were read (KIP-320), and `auto.offset.reset` is none.
+    offset: where its log goes on differently; -1: before all that it knows of."""
+
+    def __init__(self, text: str, offset: int) -> None:
+        super().__init__(text)
+        self.offset = offset
+
+
 class WakeupError(KafkaError):
     """wakeup() was called while the consumer waited, or before it waits next."""
 

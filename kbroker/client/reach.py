@@ -17,12 +17,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.client.address import Address, parse_address
 from kbroker.client.connection import Connection
+from kbroker.client.errors import ClosedError, KafkaError
 
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
     from kbroker.client.tls import Tls
 
-__all__ = ["ClusterSettings", "Own", "Reach", "bootstrap_addresses", "growing"]
+__all__ = [
+    "Calls",
+    "ClusterSettings",
+    "FinalFailure",
+    "Own",
+    "PassingFailure",
+    "Reach",
+    "bootstrap_addresses",
+    "growing",
+]
 
 _JITTER = 0.2
 
@@ -32,7 +42,8 @@ class ClusterSettings(NamedTuple):
 
     call_timeout_s: limit of a call with its retries. patient: bootstrap addresses that cannot be
     reached are tried again within that limit; the command line says at once that nobody is there.
-    login: authenticates a new connection. tls: None without.
+    login: authenticates a new connection. tls: None without. controllers: it is these that are
+    spoken to.
     """
 
     client_id: str = "kbroker"
@@ -54,6 +65,7 @@ class ClusterSettings(NamedTuple):
     canonical_names: bool = False
     login: Callable[[Connection], None] | None = None
     tls: Tls | None = None
+    controllers: bool = False
 
     @classmethod
     def of(cls, config: ClientConfig) -> ClusterSettings:
@@ -87,6 +99,7 @@ class ClusterSettings(NamedTuple):
             canonical_names=canonical,
             login=login_of(config),
             tls=tls,
+            controllers=bool(getattr(config, "bootstrap_controllers", ())),
         )
 
 
@@ -185,3 +198,43 @@ class Own(threading.local):
         self.connections = Connections()
         self.used_s: dict[Address, float] = {}
         self.deadline_s: float | None = None
+
+
+class Calls:
+    """Calls that go on now, of all threads, so that an end can wait for them."""
+
+    def __init__(self) -> None:
+        self._none_left = threading.Condition()
+        self._count = 0
+        self._closing = False
+
+    def __enter__(self) -> None:
+        with self._none_left:
+            if self._closing:
+                raise ClosedError("the client is being closed")
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._none_left:
+            self._count -= 1
+            self._none_left.notify_all()
+
+    def finish(self, timeout_s: float) -> None:
+        """Takes no more, and waits for those there are."""
+        with self._none_left:
+            self._closing = True
+            self._none_left.wait_for(lambda: self._count == 0, timeout_s)
+
+
+class FinalFailure(KafkaError):  # noqa: N818 - never leaves the cluster
+    """Carries an error out of a retry at once."""
+
+    def __init__(self, told: KafkaError) -> None:
+        super().__init__(str(told))
+        self.told = told
+
+
+class PassingFailure(FinalFailure):  # noqa: N818
+    """Carries an error that passes, whatever its code."""
+
+    retriable = True
