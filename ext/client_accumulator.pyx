@@ -78,6 +78,7 @@ cdef int32_t accumulator_partition(
 cdef Topic* accumulator_topic(Accumulator* a, const uint8_t* name, int32_t n) noexcept nogil:
     cdef Topic* t = topic_new(name, n)
     if t != NULL:
+        t.used_ns = monotonic_ns()
         pthread_mutex_lock(&a.lock)
         t.next = a.topics
         a.topics = t
@@ -274,6 +275,7 @@ cdef int append_here(
             code = APPEND_TOO_LARGE
         else:
             b.part = part
+            part.topic.used_ns = b.created_ns
             full = full or part.head != NULL
             link_last(part, b)
             accumulator_track(a, b)

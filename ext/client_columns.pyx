@@ -9,6 +9,7 @@ from kbroker.ext.client_arrow cimport store_array, store_schema
 from kbroker.ext.client_column_store cimport (
     Binary, Store, binary_null, binary_put, store_ref, store_unref,
 )
+from kbroker.ext.unmade cimport not_by_hand
 
 
 @cython.final
@@ -56,9 +57,6 @@ cdef class BinaryColumn:
     """Keys or values: a sequence of bytes or None, and the three buffers of Arrow's `binary`."""
     cdef Store* store
     cdef Binary* binary
-
-    def __init__(self):
-        raise TypeError("columns come from poll_batch()")
 
     def __dealloc__(self):
         store_unref(self.store)
@@ -112,9 +110,6 @@ cdef class HeaderColumn:
     """Headers: a sequence of tuples of (name, bytes or None)."""
     cdef Store* store
 
-    def __init__(self):
-        raise TypeError("columns come from poll_batch()")
-
     def __dealloc__(self):
         store_unref(self.store)
 
@@ -144,9 +139,6 @@ cdef class Columns:
     """Records as columns. `numpy.asarray` of offsets, timestamps, partitions and of the buffers
     of keys and values is a view without a copy; so is `pyarrow.record_batch(columns)`, by Arrow's
     C data interface."""
-
-    def __init__(self):
-        raise TypeError("columns come from poll_batch()")
 
     def __dealloc__(self):
         store_unref(self.store)
@@ -213,3 +205,9 @@ cdef Columns columns_of(Store* store, list topics):
         if not binary_put(&store.names, <const unsigned char*> name, <int32_t> len(name)):
             raise MemoryError
     return made
+
+
+not_by_hand(Span)
+not_by_hand(BinaryColumn)
+not_by_hand(HeaderColumn)
+not_by_hand(Columns)

@@ -39,5 +39,8 @@ cdef class BatchDelivery:
     cdef int ranges_of(self, Range* range_, list found, list errors) except -1
 
 
+# Without a batch yet.
+cdef Delivery delivery_new()
+cdef BatchDelivery batch_delivery_new()
 # Of a batch whose outcome was told to Python; its reference goes.
 cdef int run_callbacks(ClientBatch* b) except -1

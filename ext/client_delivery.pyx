@@ -13,6 +13,7 @@ from kbroker.ext.client_batch cimport (
     batch_watch, fork_generation,
 )
 from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.unmade cimport not_by_hand
 
 cdef enum:
     SLICE_NS = 100000000            # a wait looks for Ctrl-C so often
@@ -105,9 +106,6 @@ cdef class Delivery:
     def __dealloc__(self) -> None:
         if self.batch != NULL:
             batch_unref(self.batch)
-
-    def __init__(self) -> None:
-        raise TypeError("a Delivery comes from send()")
 
     cdef object outcome(self):
         """RecordMetadata or an exception; the outcome is there."""
@@ -220,9 +218,6 @@ cdef class BatchDelivery:
             batch_unref(self.ranges[i].batch)
         free(self.ranges)
 
-    def __init__(self) -> None:
-        raise TypeError("a BatchDelivery comes from send_batch()")
-
     cdef int add(
         self, ClientBatch* b, int32_t index, int32_t count, int32_t* last
     ) except -1 nogil:
@@ -329,3 +324,15 @@ cdef class BatchDelivery:
             each.topic = self.topic
             each.index = self.ranges[i].index
             each.add_callback(one_done)
+
+
+cdef Delivery delivery_new():
+    return Delivery.__new__(Delivery)
+
+
+cdef BatchDelivery batch_delivery_new():
+    return BatchDelivery.__new__(BatchDelivery)
+
+
+not_by_hand(Delivery)
+not_by_hand(BatchDelivery)

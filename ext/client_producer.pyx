@@ -15,7 +15,7 @@ from kbroker.ext.client_accumulator cimport (
 )
 from kbroker.ext.client_topic cimport Part, topic_grow
 from kbroker.ext.client_batch cimport ClientBatch, ERROR_CLOSED, ERROR_PURGED, fork_generation
-from kbroker.ext.client_delivery cimport run_callbacks
+from kbroker.ext.client_delivery cimport delivery_new, run_callbacks
 from kbroker.ext.client_headers cimport HeadersIn
 from kbroker.ext.client_thread cimport loop_wake
 from kbroker.ext.client_link cimport Loop
@@ -38,6 +38,14 @@ REST_S = 0.01                       # a wait for callbacks looks again so often
 
 cdef void wake_loop(void* owner) noexcept nogil:
     loop_wake((<Loop**> owner)[0])
+
+
+cdef bint has_batches(Topic* t) noexcept nogil:
+    cdef int32_t i
+    for i in range(t.count):
+        if t.parts[i].listed:
+            return True
+    return False
 
 
 cdef class TopicRef:
@@ -224,9 +232,14 @@ cdef class SenderDriver(LoopDriver):
             self.rested.wait(REST_S)
         return True
 
-    def topic_names(self) -> list[str]:
-        """Topics that were sent to."""
-        return list(self.topics)
+    def topic_names(self, idle_s: float) -> list[str]:
+        """Topics that were sent to within so long, or that records still wait for."""
+        cdef TopicRef each
+        cdef int64_t since_ns = monotonic_ns() - <int64_t> (min(idle_s, 1e9) * 1e9)
+        return [
+            name for name, each in list(self.topics.items())
+            if each.topic.used_ns >= since_ns or has_batches(each.topic)
+        ]
 
     @property
     def fatal_code(self) -> int:
@@ -417,7 +430,7 @@ cdef class ProducerBase:
                     )
             if code != APPEND_OK:
                 self.append_failed(code, name, rec.value.n)
-        delivery = Delivery.__new__(Delivery)
+        delivery = delivery_new()
         delivery.batch = b
         delivery.index = index
         delivery.topic = name

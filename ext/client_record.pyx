@@ -9,6 +9,7 @@ from kbroker.ext.client_stream cimport (
     STREAM_CUT, Stream, stream_batch, stream_message, stream_plain, stream_record,
 )
 from kbroker.ext.record cimport Header, Record as RecordStruct, next_header
+from kbroker.ext.unmade cimport not_by_hand
 
 from kbroker.ext.records import BatchError, python_decompress
 
@@ -54,9 +55,6 @@ cdef class Record:
     for as long as it lives: `detach()` where few records of many are kept for long.
 
     offset; timestamp: ms since 1970, -1 for none, see timestamp_type."""
-
-    def __init__(self):
-        raise TypeError("records come from a consumer")
 
     @property
     def topic(self) -> str:
@@ -233,3 +231,7 @@ cdef Py_ssize_t records_take(Stream* s, Source source, list out, Py_ssize_t most
         out.append(record_of(source, &r))
         taken += 1
     return taken
+
+
+not_by_hand(Source)
+not_by_hand(Record)

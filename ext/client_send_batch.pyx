@@ -13,6 +13,7 @@ from kbroker.ext.client_columns_in cimport (
     COLUMN_OBJECTS, column_int, column_null, column_of_bytes, column_of_ints, column_slice,
     columns_of_batch,
 )
+from kbroker.ext.client_delivery cimport batch_delivery_new
 from kbroker.ext.client_memory cimport MEMORY_TIMEOUT
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.wire cimport Slice
@@ -212,7 +213,7 @@ cdef class ProducerCore(ProducerBase):
         what was taken before is sent; the exception's `delivery` is the future of that.
         """
         cdef ColumnsIn columns = ColumnsIn.__new__(ColumnsIn)
-        cdef BatchDelivery delivery = BatchDelivery.__new__(BatchDelivery)
+        cdef BatchDelivery delivery = batch_delivery_new()
         cdef int32_t* last
         cdef int64_t start = 0
         cdef int32_t n, i

@@ -51,6 +51,7 @@ cdef struct Topic:
     int32_t loads_room
     int64_t* loads                  # cumulative frequencies (KIP-794) ...
     int32_t* loads_ids              # ... of these partitions
+    int64_t used_ns                 # monotonic: when a batch was begun; a race loses little
     int32_t ratio_milli             # atomic: compressed bytes for 1000 plain ones, estimated
 
 cdef Topic* topic_new(const uint8_t* name, int32_t n) noexcept nogil

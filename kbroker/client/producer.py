@@ -61,7 +61,13 @@ class Producer(ProducerCore):
         cluster = Cluster.of(self.config)
         driver = _driver(self.config, way)
         loop = ClientLoop(driver, client_id=self.config.client_id, name=name)
-        control = Control(loop, driver, cluster, self.config.metadata_max_age_ms / 1000)
+        control = Control(
+            loop,
+            driver,
+            cluster,
+            max_age_s=self.config.metadata_max_age_ms / 1000,
+            max_idle_s=self.config.metadata_max_idle_ms / 1000,
+        )
         thread = threading.Thread(target=control.run, name=name, daemon=True)
         plain = way != CALLABLE and not (
             self._key_serializer or self._value_serializer or self._interceptors

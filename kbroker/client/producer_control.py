@@ -42,12 +42,19 @@ class Control:
     """What the thread knows; `run` is its body."""
 
     def __init__(
-        self, loop: ClientLoop, driver: SenderDriver, cluster: Cluster, max_age_s: float
+        self,
+        loop: ClientLoop,
+        driver: SenderDriver,
+        cluster: Cluster,
+        *,
+        max_age_s: float,
+        max_idle_s: float,
     ) -> None:
         self.loop = loop
         self.driver = driver
         self.cluster = cluster
         self._max_age_s = max_age_s
+        self._max_idle_s = max_idle_s
         self._wishes = 0
         self._not_before_s: dict[int, float] = {}
         self._failures: dict[int, int] = {}
@@ -86,7 +93,7 @@ class Control:
         now_s = time.monotonic()
         if now_s >= self._refresh_at_s:
             self._refresh_at_s = now_s + self._max_age_s
-            if self.driver.topic_names():
+            if self.driver.topic_names(self._max_idle_s):
                 self._wishes |= WISH_METADATA
         self._renew_links(now_s)
         for wish, step in self._steps().items():
@@ -120,7 +127,7 @@ class Control:
     # ---- what is asked
 
     def _find_leaders(self) -> None:
-        names = self.driver.topic_names()
+        names = self.driver.topic_names(self._max_idle_s)
         told = self.cluster.retry(lambda: self.cluster.describe(names), timeout_s=0.0)
         for info in told.values():
             if isinstance(info, TopicInfo):

@@ -25,6 +25,7 @@ LAYERS = (
     "kbroker.ext.clock",
     "kbroker.ext.sockets",
     "kbroker.ext.borrowed",
+    "kbroker.ext.unmade",
     "kbroker.ext.wire",
     "kbroker.ext.record",
     "kbroker.ext.crc32c",
