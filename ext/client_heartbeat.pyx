@@ -94,6 +94,8 @@ cdef struct Heartbeat:
     bint event_due
     int64_t sent
     int64_t answers
+    int64_t sent_at_ns              # the last one, of whatever generation
+    int64_t latency_ns_max
     # of the one in flight
     Call call
     iovec_t piece
@@ -158,6 +160,7 @@ cdef void beaten(Call* call, int code, const uint8_t* p, size_t n) noexcept nogi
     if h.sent_serial == h.serial:
         if code == LINK_OK and p != NULL:
             h.answers += 1
+            h.latency_ns_max = max(h.latency_ns_max, monotonic_ns() - h.sent_at_ns)
             read_answer(h, p, n)
         else:
             h.link = -1
@@ -203,6 +206,7 @@ cdef void send(Heartbeat* h, int64_t now_ns) noexcept nogil:
     h.sent_serial = h.serial
     h.in_flight = True
     h.sent += 1
+    h.sent_at_ns = now_ns
     pthread_mutex_unlock(&h.lock)
     code = link_submit(h.driver.loop, link, &h.call)
     pthread_mutex_lock(&h.lock)
@@ -391,6 +395,13 @@ cdef class HeartbeatDriver(LoopDriver):
     def counts(self) -> tuple[int, int]:
         """Heartbeats sent and answered."""
         return self.h.sent, self.h.answers
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """Seconds since the last one was sent, -1 for none yet, and the longest wait for an
+        answer."""
+        age_ns = monotonic_ns() - self.h.sent_at_ns if self.h.sent else <int64_t> -1000000000
+        return age_ns / 1e9, self.h.latency_ns_max / 1e9
 
     def take(self) -> list[tuple[int, int, bytes]]:
         """What has come up since the last call: (kind, serial, body of the answer)."""

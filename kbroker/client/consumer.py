@@ -451,8 +451,9 @@ class Consumer:
     # ---- metrics, end
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the beginning, and what is queued."""
-        return self._queries.metrics()
+        """Counters since the beginning and what holds now, by Kafka's names. Any thread."""
+        group = self._group.metrics() if self._group is not None else {}
+        return self._queries.metrics() | group
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
         """Commits where that is automatic, leaves the group, ends threads and connections. A

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sized
@@ -19,7 +20,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from kbroker.client.cluster import PartitionInfo, TopicInfo
 from kbroker.client.consumer import Consumer
 from kbroker.client.consumer_queries import OffsetAndTimestamp
-from kbroker.client.group import RebalanceListener
+from kbroker.client.group import GroupMetadata, RebalanceListener
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_record import Record
@@ -201,6 +202,30 @@ class AsyncConsumer:
     ) -> None:
         """See Consumer.commit."""
         await self._call(self._consumer.commit, offsets, timeout_s)
+
+    async def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: Any = None,
+    ) -> None:
+        """See Consumer.commit_async: sent, and not waited for. callback(offsets, error) is called
+        in a later poll, on the consumer's thread; a coroutine is run on the event loop."""
+        loop = asyncio.get_running_loop()
+        told = callback
+        if inspect.iscoroutinefunction(callback):
+
+            def told(offsets: Any, error: Any) -> None:
+                asyncio.run_coroutine_threadsafe(callback(offsets, error), loop)
+
+        await self._call(self._consumer.commit_async, offsets, told)
+
+    def group_metadata(self) -> GroupMetadata:
+        """See Consumer.group_metadata."""
+        return self._consumer.group_metadata()
+
+    async def enforce_rebalance(self, reason: str = "") -> None:
+        """See Consumer.enforce_rebalance."""
+        await self._call(self._consumer.enforce_rebalance, reason)
 
     async def committed(
         self, partitions: Collection[tuple[str, int]], timeout_s: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -75,18 +76,21 @@ class Queries:
         return {info.name: info for info in self._cluster.topics()}
 
     def metrics(self) -> dict[str, float]:
-        """Names as Kafka's consumer has them, with underscores."""
+        """By Kafka's names; times in ms."""
         stats = self._fetcher.stats()
         answers = stats["answers"] or 1
-        lags = [self.lag(where) for where in self._fetcher.assigned()]
-        return {
-            "records_consumed_total": stats["records"],
-            "bytes_consumed_total": stats["fetched_bytes"],
-            "fetch_total": stats["answers"],
-            "fetch_latency_avg_ms": stats["latency_ns_sum"] / answers / 1e6,
-            "fetch_latency_max_ms": stats["latency_ns_max"] / 1e6,
-            "fetch_throttle_time_ms": stats["throttle_ms"],
-            "records_lag_max": max((lag for lag in lags if lag is not None), default=0),
-            "queued_bytes": stats["queued_bytes"],
-            "assigned_partitions": len(lags),
+        lags = []
+        for where in self._fetcher.assigned():
+            with contextlib.suppress(KeyError):  # given up meanwhile, by the thread that polls
+                lags.append(self.lag(where))
+        return self._cluster.metrics() | {
+            "records-consumed-total": stats["records"],
+            "bytes-consumed-total": stats["fetched_bytes"],
+            "fetch-total": stats["answers"],
+            "fetch-latency-avg": stats["latency_ns_sum"] / answers / 1e6,
+            "fetch-latency-max": stats["latency_ns_max"] / 1e6,
+            "fetch-throttle-time-total": stats["throttle_ms"],
+            "records-lag-max": max((lag for lag in lags if lag is not None), default=0),
+            "queued-bytes": stats["queued_bytes"],
+            "assigned-partitions": len(lags),
         }

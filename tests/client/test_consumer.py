@@ -379,7 +379,7 @@ def test_a_small_queue_is_not_overrun(read: Read, target: BrokerProcess, topic: 
     while sum(map(len, offsets.values())) < 40_000:
         for record in consumer.poll(5):
             offsets[record.partition].append(record.offset)
-        most = max(most, consumer.metrics()["queued_bytes"])
+        most = max(most, consumer.metrics()["queued-bytes"])
     assert offsets == {0: list(range(20_000)), 1: list(range(20_000))}
     assert 0 < most <= (64 << 10) + 2 * 16384 + 20_000
 

@@ -76,6 +76,7 @@ class ClassicMember:
         self._busy = False
         self._not_before = 0.0
         self._prepare_until: float | None = None
+        self._asked_s = 0.0  # when JoinGroup or SyncGroup was sent
 
     # --- what others ask ----------------------------------------------------------------------
 
@@ -257,6 +258,8 @@ class ClassicMember:
             "reason": self._reason[:_REASON_MAX_CHARS],
         }
         log.info("Group %s: joins: %s", settings.group_id, self._reason or "first time")
+        self._room.metrics.rebalance_began()
+        self._asked_s = self._room.clock()
         limit_s = max(settings.request_timeout_s, settings.poll_interval_ms / 1000 + _JOIN_LAPSE_S)
         sent = self._id
         self._room.wire.submit(
@@ -273,6 +276,7 @@ class ClassicMember:
                 self._reason = "need to re-join with the given member-id"
             self._failed(answer, ApiKey.JOIN_GROUP, sent)
             return
+        self._room.metrics.joins.note(self._room.clock() - self._asked_s)
         if answer.protocol_type not in (None, _CONSUMER):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             self._raise(BrokerError(code, f"group of type {answer.protocol_type!r}"))
@@ -311,6 +315,7 @@ class ClassicMember:
             "assignments": assignments,
         }
         sent = self._id
+        self._asked_s = self._room.clock()
         # The coordinator waits for the leader as long as members may take to come back.
         limit_s = max(
             self._room.settings.request_timeout_s,
@@ -327,6 +332,7 @@ class ClassicMember:
         if isinstance(answer, KafkaError) or answer.error_code != 0:
             self._failed(answer, ApiKey.SYNC_GROUP, sent)
             return
+        self._room.metrics.syncs.note(self._room.clock() - self._asked_s)
         told = (getattr(answer, "protocol_type", None), getattr(answer, "protocol_name", None))
         if told[0] not in (None, _CONSUMER) or told[1] not in (None, self._assignor):
             self._raise(BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"SyncGroup: {told}"))
@@ -368,6 +374,7 @@ class ClassicMember:
         self._commits.put_off()
         host.assign_from_group(new)
         self._room.tell("on_assigned", added)
+        self._room.metrics.rebalance_ended()
 
     # --- heartbeats ---------------------------------------------------------------------------
 
@@ -430,6 +437,7 @@ class ClassicMember:
 
     def _failed(self, answer: Any, api: ApiKey, sent: GroupMetadata) -> None:
         """JoinGroup or SyncGroup went wrong: joins again, or tells the application."""
+        self._room.metrics.rebalance_failed()
         self._busy = False
         self._prepared = self._prepared and self.state is not State.UNJOINED
         self._rejoin = True

@@ -85,6 +85,10 @@ class Commits:
             waits.append(max(0.0, self._auto_due - now) if not self._auto_sent else math.inf)
         return min(waits, default=math.inf)
 
+    def later(self, when: float, what: Callable[[], None]) -> None:
+        """Calls it in the first poll behind this time."""
+        self._later.append((when, what))
+
     def put_off(self) -> None:
         """An assignment is new: the next automatic commit is a whole interval away."""
         self._auto_due = self._room.clock() + self._room.settings.auto_commit_interval_s
@@ -226,7 +230,10 @@ class Commits:
                 "topics": topics,
             }
 
+        began_s = self._room.clock()
+
         def answered(answer: Any) -> None:
+            self._room.metrics.commits.note(self._room.clock() - began_s)
             error = self._judged(answer, who)
             if error is None and self._on_commit is not None:
                 self._on_commit(offsets)

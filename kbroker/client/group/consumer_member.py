@@ -14,12 +14,13 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbroker.client.errors import (
     BrokerError,
     CommitFailedError,
     KafkaError,
+    UnknownTopicOrPartitionError,
     UnsupportedApiError,
     UnsupportedVersionError,
     error_name,
@@ -45,6 +46,16 @@ class State(enum.Enum):
     JOINING = 1
     MEMBER = 2
     FATAL = 3
+
+
+class _Change(NamedTuple):
+    """An assignment on its way to be taken; at: the round in which it is. until: monotonic."""
+
+    target: Ids
+    new: frozenset[TopicPartition]
+    at: int
+    until: float
+    pause_s: float
 
 
 class ConsumerMember:
@@ -327,14 +338,16 @@ class ConsumerMember:
         new = frozenset(
             TopicPartition(names[one], index) for one, found in target.items() for index in found
         )
+        self._room.metrics.rebalance_began()
         if new == self._room.host.assigned():
             self._acknowledge(target)
         elif self._room.settings.auto_commit and self._room.host.assigned():
             self._busy = True
             self._round += 1
-            at = self._round
             self._room.host.stop_fetching(self._room.host.assigned() - new)
-            self._commits.auto(lambda error: self._committed(error, target, new, at))
+            until = self._room.clock() + self._room.settings.poll_interval_ms / 1000
+            pause_s = self._room.settings.retry_s[0]
+            self._commit_first(_Change(target, new, self._round, until, pause_s))
         else:
             self._apply(target, new)
 
@@ -342,16 +355,29 @@ class ConsumerMember:
         if at == self._round:
             self._busy = False
 
-    def _committed(
-        self, error: KafkaError | None, target: Ids, new: frozenset[TopicPartition], at: int
-    ) -> None:
-        if at == self._round:
-            self._busy = False
-            if error is not None:
-                log.warning(
-                    "Group %s: commit before a rebalance: %s", self._room.settings.group_id, error
-                )
-            self._apply(target, new)
+    def _commit_first(self, change: _Change) -> None:
+        """What was delivered, before anything is given up. What passes is tried again for as long
+        as the coordinator waits."""
+        if change.at == self._round:
+            self._commits.auto(lambda error: self._committed(error, change))
+
+    def _committed(self, error: KafkaError | None, change: _Change) -> None:
+        if change.at != self._round:
+            return
+        now = self._room.clock()
+        again = error is not None and error.retriable
+        again = again and not isinstance(error, UnknownTopicOrPartitionError)
+        if again and now + change.pause_s < change.until:
+            pause_s = min(2 * change.pause_s, self._room.settings.retry_s[1])
+            later = change._replace(pause_s=pause_s)
+            self._commits.later(now + change.pause_s, lambda: self._commit_first(later))
+            return
+        self._busy = False
+        if error is not None:
+            log.warning(
+                "Group %s: commit before a rebalance: %s", self._room.settings.group_id, error
+            )
+        self._apply(change.target, change.new)
 
     def _apply(self, target: Ids, new: frozenset[TopicPartition]) -> None:
         host = self._room.host
@@ -369,6 +395,7 @@ class ConsumerMember:
 
     def _acknowledge(self, target: Ids) -> None:
         self._owned = target
+        self._room.metrics.rebalance_ended()
         self._news = True
         self._not_before = 0.0
         self._send()
@@ -405,6 +432,7 @@ class ConsumerMember:
 
     def _fence(self) -> None:
         """Out of the group: what is owned is lost, and the next poll joins again."""
+        self._room.metrics.rebalance_failed()
         self._reset()
         self.state = State.OUT
         self._lost = True

@@ -61,6 +61,7 @@ class Group:
             name=f"kbroker-group-{next(_numbers)}",
         )
         wire.pulse = NativePulse(heartbeat, wire)
+        self._heartbeat = heartbeat
         topics = TopicsWatch(
             wire,
             max_age_s=config.metadata_max_age_ms / 1000,
@@ -194,6 +195,17 @@ class Group:
     ) -> None:
         """See Commits.fetch_committed."""
         self._commits.fetch_committed(partitions, done)
+
+    def metrics(self) -> dict[str, float]:
+        """Of membership and commits, by Kafka's names; any thread. Times in ms."""
+        sent, _ = self._heartbeat.counts
+        age_s, longest_s = self._heartbeat.times
+        return self._room.metrics.told() | {
+            "assigned-partitions": len(self._room.host.assigned()),
+            "heartbeat-total": sent,
+            "heartbeat-response-time-max": longest_s * 1e3,
+            "last-heartbeat-seconds-ago": age_s,
+        }
 
     # --- the end ------------------------------------------------------------------------------
 

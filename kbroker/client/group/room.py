@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from kbroker.client.errors import KafkaError
 from kbroker.client.group.heart import Heart
+from kbroker.client.group.metrics import GroupMetrics
 from kbroker.client.group.port import Host
 from kbroker.client.group.subscribed import Subscribed
 from kbroker.client.group.topics import TopicsWatch
@@ -65,6 +66,7 @@ class Room:
     clock: Callable[[], float] = time.monotonic
     heart: Heart | None = None
     first_error: list[BaseException] = field(default_factory=list)
+    metrics: GroupMetrics = field(default_factory=GroupMetrics)
 
     def beat(self, heart: Heart | None) -> None:
         """Heartbeats of this kind from now on."""
@@ -78,11 +80,14 @@ class Room:
         log.info("Group %s: %s %s", self.settings.group_id, name[3:], [*map(str, told)])
         if listener is None:
             return
+        began_s = self.clock()
         try:
             getattr(listener, name)(told)
         except Exception as error:
             log.exception("Group %s: %s of the listener failed", self.settings.group_id, name)
             self.first_error.append(error)
+        finally:
+            self.metrics.callbacks[name].note(self.clock() - began_s)
 
     def raise_first(self) -> None:
         """What a listener or an assignor raised."""
