@@ -45,7 +45,8 @@ from kbroker.client.admin_users import (
 )
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.config_admin import admin_config
-from kbroker.client.errors import BrokerError, ConfigError
+from kbroker.client.controllers import ControllerCluster
+from kbroker.client.errors import BrokerError
 from kbroker.client.groups import GroupDescription, GroupListing
 from kbroker.client.offsets import FoundOffset
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
@@ -67,13 +68,19 @@ class Admin:
     """An admin client, configured by Kafka's names as a dict or keyword arguments.
 
     `with Admin(bootstrap_servers="localhost:9092") as admin: admin.create_topic("t")`
+
+    With bootstrap.controllers it speaks to the controllers alone (KIP-919), which serve what needs
+    no topics: cluster, quorum, features, settings, ACLs, users, quotas.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, /, **settings: Any) -> None:
         self.config = admin_config(config, settings)
-        if self.config.bootstrap_controllers:
-            raise ConfigError("bootstrap.controllers: only brokers can be spoken to")
-        self._cluster = Cluster.of(self.config)
+        controllers = self.config.bootstrap_controllers
+        self._cluster = (
+            ControllerCluster.of(self.config, controllers)
+            if controllers
+            else Cluster.of(self.config)
+        )
 
     def __enter__(self) -> Admin:
         return self
@@ -81,8 +88,11 @@ class Admin:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Closes the connections; calls that wait for an answer end with ClosedError."""
+    def close(self, timeout: float = 0.0) -> None:
+        """Waits up to so many seconds for calls of other threads to end, while no new ones begin;
+        then closes the connections. Calls that still wait for an answer end with ClosedError."""
+        if timeout > 0:
+            self._cluster.calls.finish(timeout)
         self._cluster.close()
 
     def metrics(self) -> dict[str, float]:
@@ -146,10 +156,10 @@ class Admin:
 
     def list_offsets(
         self, wanted: Mapping[Partition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, FoundOffset]:
+    ) -> Results[TopicPartition, FoundOffset]:
         """Offsets by time in ms, or by offsets.EARLIEST, LATEST, MAX_TIMESTAMP."""
-        found = offsets.list_offsets(self._cluster, wanted, read_committed=read_committed)
-        return {TopicPartition(*key): offset for key, offset in found.items()}
+        found = offsets.offsets_of_each(self._cluster, wanted, read_committed=read_committed)
+        return Results({TopicPartition(*key): told for key, told in found.told.items()})
 
     # Settings
 

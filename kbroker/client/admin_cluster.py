@@ -109,10 +109,14 @@ class LogDir:
 
 
 def describe_cluster(cluster: Cluster, *, fenced: bool = False) -> ClusterInfo:
-    """Cluster id, controller and brokers; with `fenced` those as well that do not serve."""
+    """Cluster id, controller and brokers; with `fenced` those as well that do not serve. Where
+    controllers are spoken to, these in the place of brokers."""
 
     def ask() -> ClusterInfo:
-        values: dict[str, Any] = {"include_cluster_authorized_operations": False}
+        values: dict[str, Any] = {
+            "include_cluster_authorized_operations": False,
+            "endpoint_type": 2 if cluster.settings.controllers else 1,
+        }
         connection = cluster.any_connection()
         if fenced and connection.version_of(ApiKey.DESCRIBE_CLUSTER) >= 2:
             values["include_fenced_brokers"] = True

@@ -38,9 +38,9 @@ class AsyncAdmin:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def close(self) -> None:
-        """Closes the connections; calls under way end with an error."""
-        self._admin.close()
+    async def close(self, timeout: float = 0.0) -> None:
+        """See Admin.close."""
+        await asyncio.to_thread(self._admin.close, timeout)
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kbroker.client.cluster import Cluster
-from kbroker.client.errors import KafkaError, check
+from kbroker.client.errors import BrokerError, KafkaError, check
+from kbroker.client.results import Results, ask_each
+from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
-__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "list_offsets", "offsets_of_each"]
 
 LATEST = -1
 EARLIEST = -2
@@ -30,34 +32,66 @@ class FoundOffset:
 def list_offsets(
     cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False
 ) -> dict[Partition, FoundOffset]:
-    """The offset of each partition for a timestamp in ms, or EARLIEST, LATEST, MAX_TIMESTAMP."""
-    return cluster.retry(lambda: _list_offsets(cluster, wanted, read_committed))
+    """The offset of each partition for a timestamp in ms, or EARLIEST, LATEST, MAX_TIMESTAMP.
+
+    Raises the first partition's error.
+    """
+    return dict(offsets_of_each(cluster, wanted, read_committed=read_committed).checked())
 
 
-def _list_offsets(
-    cluster: Cluster, wanted: Mapping[Partition, int], read_committed: bool
-) -> dict[Partition, FoundOffset]:
-    by_leader: dict[int, dict[str, list[dict[str, int]]]] = defaultdict(lambda: defaultdict(list))
+def offsets_of_each(
+    cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False
+) -> Results[Partition, FoundOffset]:
+    """The same, with the errors of single partitions among the results."""
+
+    def ask(keys: list[Partition]) -> Iterator[tuple[Partition, FoundOffset | KafkaError]]:
+        by_leader: dict[int, list[Partition]] = defaultdict(list)
+        unknown: dict[str, KafkaError] = {}  # topics, each asked for once
+        for key in keys:
+            try:
+                if key[0] in unknown:
+                    raise unknown[key[0]]
+                by_leader[leader_of(cluster, *key)].append(key)
+            except KafkaError as error:
+                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown[key[0]] = error
+                yield key, error
+        for leader, led in by_leader.items():
+            asked = {key: wanted[key] for key in led}
+            try:
+                yield from _ask(cluster, leader, asked, read_committed)
+            except KafkaError as error:
+                if error.stale_metadata:
+                    for topic, _ in led:
+                        cluster.forget(topic)
+                yield from ((key, error) for key in led)
+
+    return ask_each(cluster, wanted, ask)
+
+
+def _ask(
+    cluster: Cluster, leader: int, wanted: Mapping[Partition, int], read_committed: bool
+) -> list[tuple[Partition, FoundOffset | KafkaError]]:
+    topics: dict[str, list[dict[str, int]]] = defaultdict(list)
     for (topic, partition), timestamp in wanted.items():
-        leader = leader_of(cluster, topic, partition)
         asked = {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": -1}
-        by_leader[leader][topic].append(asked)
-    found: dict[Partition, FoundOffset] = {}
-    for leader, topics in by_leader.items():
-        request = {
-            "replica_id": -1,
-            "isolation_level": 1 if read_committed else 0,
-            "timeout": int(cluster.timeout_s * 1000),
-            "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
-        }
-        body = cluster.connection(leader).call(ApiKey.LIST_OFFSETS, request)
-        for topic_answer in body.topics:
-            for part in topic_answer.partitions:
-                name, index = topic_answer.name, int(part.partition_index)
-                if part.error_code != 0:
-                    cluster.forget(name)
-                check(part.error_code, f"{name}-{index}")
-                found[name, index] = FoundOffset(int(part.offset), int(part.timestamp))
+        topics[topic].append(asked)
+    request = {
+        "replica_id": -1,
+        "isolation_level": 1 if read_committed else 0,
+        "timeout": int(cluster.timeout_s * 1000),
+        "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
+    }
+    body = cluster.connection(leader).call(ApiKey.LIST_OFFSETS, request)
+    found: list[tuple[Partition, FoundOffset | KafkaError]] = []
+    for topic_answer in body.topics:
+        for part in topic_answer.partitions:
+            key = (str(topic_answer.name), int(part.partition_index))
+            if part.error_code != 0:
+                cluster.forget(key[0])
+                found.append((key, BrokerError(int(part.error_code), f"{key[0]}-{key[1]}")))
+            else:
+                found.append((key, FoundOffset(int(part.offset), int(part.timestamp))))
     return found
 
 

@@ -196,8 +196,10 @@ def test_settings():
         Admin(bootstrap_server="a:1")
     with pytest.raises(ConfigError, match=r"bootstrap\.servers: 'a:b'"):
         Admin({"bootstrap.servers": "a:b"})
-    with pytest.raises(ConfigError, match="only brokers"):
-        Admin(bootstrap_controllers="a:1")
+    with pytest.raises(ConfigError, match=r"bootstrap\.controllers: 'a:b'"):
+        Admin(bootstrap_controllers="a:b")
+    with pytest.raises(ConfigError, match="exclude each other"):
+        Admin(bootstrap_controllers="a:1", bootstrap_servers="a:1")
 
 
 def test_a_closed_admin_says_so(kbroker: BrokerProcess):
