@@ -234,7 +234,7 @@ class FinalFailure(KafkaError):  # noqa: N818 - never leaves the cluster
         self.told = told
 
 
-class PassingFailure(FinalFailure):  # noqa: N818
+class PassingFailure(FinalFailure):
     """Carries an error that passes, whatever its code."""
 
     retriable = True
