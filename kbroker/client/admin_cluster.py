@@ -11,6 +11,7 @@ from kbroker.client.admin import error_of, limit_ms
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.errors import KafkaError, UnsupportedApiError, check
 from kbroker.client.results import Results, ask_each
+from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
 __all__ = [
@@ -193,9 +194,13 @@ def describe_quorum(cluster: Cluster) -> Quorum:
     topics = [{"topic_name": _METADATA_TOPIC, "partitions": [{"partition_index": 0}]}]
 
     def ask() -> Quorum:
-        body = cluster.any_connection().call(ApiKey.DESCRIBE_QUORUM, {"topics": topics})
+        of_brokers = not cluster.settings.controllers  # these hand it on to the leader
+        connection = cluster.any_connection() if of_brokers else cluster.controller()
+        body = connection.call(ApiKey.DESCRIBE_QUORUM, {"topics": topics})
         check(body.error_code, "quorum", getattr(body, "error_message", None))
         ((part,),) = (topic.partitions for topic in body.topics)
+        if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            cluster.refresh([])  # who leads the controllers has changed
         check(part.error_code, "quorum", getattr(part, "error_message", None))
         return Quorum(
             int(part.leader_id),

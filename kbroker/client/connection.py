@@ -27,7 +27,7 @@ from kbroker.client.errors import (
     TlsError,
     UnsupportedApiError,
 )
-from kbroker.client.messages import VERSIONS, decode_response, encode_request
+from kbroker.client.messages import VERSIONS, decode_response, encode_request, versions_of
 from kbroker.limits import CLIENT_FRAME_MAX_BYTES
 from kbroker.protocol import ApiKey
 
@@ -125,11 +125,12 @@ class Connection:
         self._socket.detach()
         return link
 
-    def version_of(self, api: ApiKey) -> int:
-        """The highest version that both sides speak, or UnsupportedApiError."""
+    def version_of(self, api: ApiKey, *, by_id: bool = False) -> int:
+        """The highest version that both sides speak, or UnsupportedApiError. by_id: the request
+        tells topics' ids, where a version knows them."""
         if api not in self.broker_versions:
             raise UnsupportedApiError(f"broker {self.address} does not offer {api.name}")
-        low, high = VERSIONS[api]
+        low, high = versions_of(api, by_id=by_id)
         broker_low, broker_high = self.broker_versions[api]
         version = min(high, broker_high)
         if version < max(low, broker_low):
@@ -140,10 +141,15 @@ class Connection:
         return version
 
     def call(
-        self, api: ApiKey, values: Mapping[str, Any], *, timeout_s: float | None = None
+        self,
+        api: ApiKey,
+        values: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+        by_id: bool = False,
     ) -> Any:
-        """Sends a request and waits for its answer, kio's dataclass."""
-        self.send(api, values)
+        """Sends a request and waits for its answer, kio's dataclass. by_id: see version_of."""
+        self._send(api, self.version_of(api, by_id=by_id), values, True)
         return self.receive(timeout_s)
 
     def send(self, api: ApiKey, values: Mapping[str, Any], *, answered: bool = True) -> int:

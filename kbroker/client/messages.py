@@ -20,7 +20,8 @@ from kbroker.protocol.decode import decode_answer
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import fields_of, request_schema, response_schema
 
-__all__ = ["VERSIONS", "decode_body", "decode_response", "encode_body", "encode_request"]
+__all__ = ["VERSIONS", "decode_body", "decode_response", "encode_body", "encode_request",
+           "versions_of"]  # fmt: skip
 
 # Lowest and highest version of each API that this client is written for. The lowest are those of
 # Kafka 2.4 to 2.6 (flexible headers everywhere); what a broker offers is met in ApiVersions.
@@ -29,8 +30,8 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.FETCH: (12, 17),
     ApiKey.LIST_OFFSETS: (6, 10),
     ApiKey.METADATA: (9, 13),
-    ApiKey.OFFSET_COMMIT: (8, 9),
-    ApiKey.OFFSET_FETCH: (7, 9),
+    ApiKey.OFFSET_COMMIT: (8, 10),
+    ApiKey.OFFSET_FETCH: (7, 10),
     ApiKey.FIND_COORDINATOR: (3, 6),
     ApiKey.JOIN_GROUP: (5, 9),
     ApiKey.HEARTBEAT: (3, 4),
@@ -78,6 +79,16 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: (0, 1),
 }
+
+
+# From here on topics go by their ids alone (KIP-848): for callers that know these.
+_BY_NAME = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
+
+
+def versions_of(api: ApiKey, *, by_id: bool) -> tuple[int, int]:
+    """The lowest and highest version for a caller that names topics, or tells their ids."""
+    low, high = VERSIONS[api]
+    return low, high if by_id else min(high, _BY_NAME.get(api, high))
 
 
 def encode_request(

@@ -124,9 +124,11 @@ def kafka(path: Path, cases: Sequence[Any]) -> list[Any]:
     return answers
 
 
-def play(kind: type[Assignor], path: Path) -> list[tuple[dict[str, Subscription], Given, Given]]:
-    """Histories, each step assigned by both: (members, ours, theirs). Subscriptions have to be
-    read and written by Kafka as they were here."""
+def play(
+    kind: type[Assignor], path: Path
+) -> list[tuple[dict[str, Any], dict[str, Subscription], Given, Given]]:
+    """Histories, each step assigned by both: (case, members, ours, theirs). Subscriptions have to
+    be read and written by Kafka as they were here."""
     chosen = random.Random(kind.name)
     cases, steps = [], []
     for _ in range(HISTORIES):
@@ -147,7 +149,7 @@ def play(kind: type[Assignor], path: Path) -> list[tuple[dict[str, Subscription]
             member_id: read_assignment(base64.b64decode(one))
             for member_id, one in answer["assignments"].items()
         }
-        played.append((members, ours, partitions(theirs)))
+        played.append((case, members, ours, partitions(theirs)))
     return played
 
 
@@ -157,16 +159,17 @@ def partitions(given: Mapping[str, Assignment]) -> Given:
 
 @pytest.mark.parametrize("kind", [RangeAssignor, RoundRobinAssignor])
 def test_assignments_are_kafkas(kind: type[Assignor], tmp_path: Path) -> None:
-    for members, ours, theirs in play(kind, tmp_path / "groups.json"):
+    for _, members, ours, theirs in play(kind, tmp_path / "groups.json"):
         assert ours == theirs, members
 
 
 @pytest.mark.parametrize("kind", [StickyAssignor, CooperativeStickyAssignor])
 def test_sticky_is_as_even_and_as_sticky(kind: type[Assignor], tmp_path: Path) -> None:
     """No case is less even than Kafka's; over all cases no more partitions move, but for a few:
-    which members are asked to give is chance in both."""
-    moved = [0, 0]
-    for members, ours, theirs in play(kind, tmp_path / "groups.json"):
+    which members are asked to give is chance in both. The same holds for partitions that have no
+    replica in the rack of who gets them."""
+    moved, apart = [0, 0], [0, 0]
+    for case, members, ours, theirs in play(kind, tmp_path / "groups.json"):
         if kind is StickyAssignor:
             assert set().union(*ours.values()) == set().union(*theirs.values())
             assert spread(ours) <= spread(theirs), (members, ours, theirs)
@@ -174,7 +177,23 @@ def test_sticky_is_as_even_and_as_sticky(kind: type[Assignor], tmp_path: Path) -
             every = [one for found in given.values() for one in found]
             assert len(every) == len(set(every))
             moved[at] += moves(members, given)
+            apart[at] += strangers(case, members, given)
     assert moved[0] <= moved[1] * 1.02, moved
+    if kind is StickyAssignor:  # else what is on its way belongs to nobody, and more is in Kafka's
+        assert apart[0] <= apart[1] * 1.02, apart
+
+
+def strangers(
+    case: Mapping[str, Any], members: Mapping[str, Subscription], given: Given
+) -> int:
+    """Partitions far from the members that got them."""
+    racks = {member_id: one.rack for member_id, one in members.items()}
+    return sum(
+        racks[member_id] not in case["topics"][one.topic][one.partition]
+        for member_id, found in given.items()
+        for one in found
+        if racks[member_id]
+    )
 
 
 def spread(given: Given) -> int:

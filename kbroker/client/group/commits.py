@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import math
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ __all__ = ["CommitCallback", "Commits", "Committed", "Offsets"]
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, KafkaError | None], None]
+Ids = Mapping[str, uuid.UUID]
 Committed = dict[TopicPartition, OffsetAndMetadata | None]
 
 _WHO = frozenset({
@@ -217,7 +219,8 @@ class Commits:
             refused = error
             self._room.wire.inbox.put(lambda: done(refused))
             return
-        topics = _by_topic(offsets)
+        ids = self._room.topics.ids_of({one.topic for one in offsets})
+        topics = _by_topic(offsets, ids)
 
         def values(version: int) -> Mapping[str, Any]:
             del version
@@ -234,26 +237,29 @@ class Commits:
 
         def answered(answer: Any) -> None:
             self._room.metrics.commits.note(self._room.clock() - began_s)
-            error = self._judged(answer, who)
+            error = self._judged(answer, who, ids)
             if error is None and self._on_commit is not None:
                 self._on_commit(offsets)
             done(error)
 
         limit_s = self._room.settings.request_timeout_s if within_s is None else within_s
-        self._room.wire.submit(ApiKey.OFFSET_COMMIT, values, answered, within_s=limit_s)
+        self._room.wire.submit(
+            ApiKey.OFFSET_COMMIT, values, answered, within_s=limit_s, by_id=bool(ids)
+        )
 
-    def _judged(self, answer: Any, who: GroupMetadata) -> KafkaError | None:
+    def _judged(self, answer: Any, who: GroupMetadata, ids: Ids) -> KafkaError | None:
         """What a commit's answer amounts to."""
         if isinstance(answer, KafkaError):
             return answer
         refused: list[str] = []
         for topic in answer.topics:
+            name = _name_of(topic, ids)
             for part in topic.partitions:
                 code = int(part.error_code)
                 if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                    refused.append(topic.name)
+                    refused.append(name)
                 elif code != ErrorCode.NONE:
-                    return self._refused(code, who, f"{topic.name}-{part.partition_index}")
+                    return self._refused(code, who, f"{name}-{part.partition_index}")
         if refused:
             names = ", ".join(sorted(set(refused)))
             return TopicAuthorizationFailedError(
@@ -264,6 +270,8 @@ class Commits:
     def _refused(self, code: int, who: GroupMetadata, partition: str) -> KafkaError:
         if code in LOST or code == ErrorCode.REQUEST_TIMED_OUT:
             self._room.wire.forget()
+        if code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self._room.topics.ask_anew()
         if code in _WHO:
             if self.member is not None:
                 return self.member.commit_refused(code, who)
@@ -300,13 +308,17 @@ class Commits:
         pauses = [self._room.settings.retry_s[0]]
 
         def ask() -> None:
+            ids = self._room.topics.ids_of({one.topic for one in wanted})
             self._room.wire.submit(
-                ApiKey.OFFSET_FETCH, lambda version: self._question(version, wanted), answered
+                ApiKey.OFFSET_FETCH,
+                lambda version: self._question(version, wanted, ids),
+                lambda answer: answered(answer, ids),
+                by_id=bool(ids),
             )
 
-        def answered(answer: Any) -> None:
+        def answered(answer: Any, ids: Ids) -> None:
             try:
-                found = self._read(answer, wanted)
+                found = self._read(answer, wanted, ids)
             except KafkaError as error:
                 now = self._room.clock()
                 if not error.retriable or now + pauses[0] > deadline:
@@ -319,17 +331,22 @@ class Commits:
 
         ask()
 
-    def _question(self, version: int, wanted: Collection[TopicPartition]) -> Mapping[str, Any]:
+    def _question(
+        self, version: int, wanted: Collection[TopicPartition], ids: Ids
+    ) -> Mapping[str, Any]:
         indexes: dict[str, list[int]] = {}
         for topic, index in wanted:
             indexes.setdefault(topic, []).append(index)
-        topics = [{"name": name, "partition_indexes": found} for name, found in indexes.items()]
+        topics = [
+            {"name": name, "topic_id": ids.get(name), "partition_indexes": found}
+            for name, found in indexes.items()
+        ]
         if version < 8:
             return {"group_id": self._group, "topics": topics, "require_stable": True}
         group = {"group_id": self._group, "member_epoch": -1, "topics": topics}
         return {"groups": [group], "require_stable": True}
 
-    def _read(self, answer: Any, wanted: Collection[TopicPartition]) -> Committed:
+    def _read(self, answer: Any, wanted: Collection[TopicPartition], ids: Ids) -> Committed:
         if isinstance(answer, KafkaError):
             raise answer
         group = answer.groups[0] if hasattr(answer, "groups") else answer
@@ -340,7 +357,9 @@ class Commits:
         found: Committed = dict.fromkeys(wanted)
         for topic in group.topics:
             for part in topic.partitions:
-                partition = TopicPartition(str(topic.name), int(part.partition_index))
+                partition = TopicPartition(_name_of(topic, ids), int(part.partition_index))
+                if part.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                    self._room.topics.ask_anew()
                 if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise KafkaError(f"partition {partition} does not exist")
                 if part.error_code != 0:
@@ -354,7 +373,15 @@ class Commits:
         return found
 
 
-def _by_topic(offsets: Offsets) -> list[dict[str, Any]]:
+def _name_of(topic: Any, ids: Ids) -> str:
+    """Of a topic in an answer, which tells its name or its id."""
+    name = getattr(topic, "name", None)
+    if name:
+        return str(name)
+    return next((name for name, known in ids.items() if known == topic.topic_id), "?")
+
+
+def _by_topic(offsets: Offsets, ids: Ids) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, index), told in offsets.items():
         topics.setdefault(topic, []).append({
@@ -363,4 +390,7 @@ def _by_topic(offsets: Offsets) -> list[dict[str, Any]]:
             "committed_leader_epoch": told.leader_epoch,
             "committed_metadata": told.metadata,
         })  # fmt: skip
-    return [{"name": name, "partitions": parts} for name, parts in topics.items()]
+    return [
+        {"name": name, "topic_id": ids.get(name), "partitions": parts}
+        for name, parts in topics.items()
+    ]

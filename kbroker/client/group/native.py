@@ -42,13 +42,18 @@ class LoopChannel:
     def closed(self) -> bool:
         return self._loop.link_stats(self.link) is None
 
-    def version_of(self, api: ApiKey) -> int:
-        return self._version_of(api)
+    def version_of(self, api: ApiKey, *, by_id: bool = False) -> int:
+        return self._version_of(api, by_id=by_id)
 
     def call(
-        self, api: ApiKey, values: Mapping[str, Any], *, timeout_s: float | None = None
+        self,
+        api: ApiKey,
+        values: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+        by_id: bool = False,
     ) -> Any:
-        version = self._version_of(api)
+        version = self._version_of(api, by_id=by_id)
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         body = encode_body(api, version, values)
         flexible = request_header_version(api, version) > 1

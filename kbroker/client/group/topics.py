@@ -101,6 +101,21 @@ class TopicsWatch:
         values = {"topics": [{"topic_id": one, "name": None} for one in ids]}
         self._wire.submit(ApiKey.METADATA, values, answered)
 
+    def ids_of(self, names: Collection[str]) -> dict[str, uuid.UUID]:
+        """The ids of these topics; empty where not all are known."""
+        found = {}
+        for name in names:
+            shape = self.known.get(name)
+            if shape is None or shape.topic_id is None or not shape.topic_id.int:
+                return {}
+            found[name] = shape.topic_id
+        return found
+
+    def ask_anew(self) -> None:
+        """An id is not the topic's any more."""
+        if self._due != math.inf:
+            self._due = 0.0
+
     def names_by_id(self) -> dict[uuid.UUID, str]:
         return {one.topic_id: name for name, one in self.known.items() if one.topic_id is not None}
 

@@ -52,9 +52,11 @@ class Channel(Protocol):
     @property
     def closed(self) -> bool: ...
 
-    def version_of(self, api: ApiKey) -> int: ...
+    def version_of(self, api: ApiKey, *, by_id: bool = False) -> int: ...
 
-    def call(self, api: ApiKey, values: Values, *, timeout_s: float | None = None) -> Any: ...
+    def call(
+        self, api: ApiKey, values: Values, *, timeout_s: float | None = None, by_id: bool = False
+    ) -> Any: ...
 
     def close(self) -> None: ...
 
@@ -93,13 +95,15 @@ class Inbox:
 
 
 class _Job(NamedTuple):
-    """A request on its way. values: or a function of the version that makes them."""
+    """A request on its way. values: or a function of the version that makes them. by_id: they
+    tell topics' ids."""
 
     api: ApiKey
     values: Values | Callable[[int], Values]
     done: Callable[[Answer], None]
     timeout_s: float | None
     deadline: float | None
+    by_id: bool = False
 
 
 class Wire:
@@ -133,6 +137,7 @@ class Wire:
         *,
         timeout_s: float | None = None,
         within_s: float | None = None,
+        by_id: bool = False,
     ) -> None:
         """Sends a request when those before it are answered. `done` is called by the inbox.
 
@@ -140,7 +145,7 @@ class Wire:
         be found in this time.
         """
         deadline = None if within_s is None else time.monotonic() + within_s
-        job = _Job(api, values, done, timeout_s, deadline)
+        job = _Job(api, values, done, timeout_s, deadline, by_id)
         self.run(lambda: self._serve(job))
 
     def run(self, job: Callable[[], None]) -> None:
@@ -204,7 +209,7 @@ class Wire:
 
     def _serve(self, job: _Job) -> None:
         try:
-            answer: Answer = self._call(job.api, job.values, job.timeout_s, job.deadline)
+            answer: Answer = self._call(job)
         except KafkaError as error:
             if isinstance(error, ConnectError | RequestTimeoutError):
                 self.forget()
@@ -216,20 +221,16 @@ class Wire:
             answer = ClosedError("the consumer was closed")
         self.inbox.put(lambda: job.done(answer))
 
-    def _call(
-        self,
-        api: ApiKey,
-        values: Values | Callable[[int], Values],
-        timeout_s: float | None,
-        deadline: float | None,
-    ) -> Any:
-        channel = self._coordinator(deadline)
-        pulse = self.pulse if api in _WITH_EPOCH else None
+    def _call(self, job: _Job) -> Any:
+        channel = self._coordinator(job.deadline)
+        pulse = self.pulse if job.api in _WITH_EPOCH else None
         if pulse is not None:
             pulse.hold(_HOLD_S)
         try:
-            made = values(channel.version_of(api)) if callable(values) else values
-            return channel.call(api, made, timeout_s=timeout_s)
+            made = job.values
+            if callable(made):
+                made = made(channel.version_of(job.api, by_id=job.by_id))
+            return channel.call(job.api, made, timeout_s=job.timeout_s, by_id=job.by_id)
         finally:
             if pulse is not None:
                 pulse.release()
@@ -276,10 +277,14 @@ class Wire:
             return
         try:
             api, values = heart.leave
-            self._call(api, values, None, time.monotonic())
+            self._call(_Job(api, values, _ignored, None, time.monotonic()))
         except KafkaError as error:
             _log.warning("Group %s: leaving failed: %s", self._group_id, error)
 
 
 def _nothing() -> None:
     """Wakes the wire's thread."""
+
+
+def _ignored(answer: Answer) -> None:
+    """Nobody waits for it."""

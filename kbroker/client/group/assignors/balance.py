@@ -2,12 +2,13 @@
 
 Balanced: no member could get rid of a partition in favour of one that has at least two fewer, not
 even by way of others. Among what is balanced, members keep what they had, as far as single moves
-find it.
+find it. With racks (KIP-881) a member keeps only what has a replica in its rack; the rest is given
+to members in the racks of its replicas where there is room with them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from kbroker.client.group.assignors.spec import Subscription, Topics, java_order
@@ -42,6 +43,7 @@ def share_out(
     wanted = {
         member_id: frozenset(one.topics) & topics.keys() for member_id, one in members.items()
     }
+    racks = _Racks(topics, members, frozenset().union(*wanted.values()))
     order = sorted(members, key=java_order)
     kept: Shares = {member_id: [] for member_id in order}
     loose: list[TopicPartition] = []
@@ -50,17 +52,82 @@ def share_out(
         for index in range(len(topics[topic])):
             partition = TopicPartition(topic, index)
             owner = previous.get(partition)
-            if owner in wanted and topic in wanted[owner]:
+            if owner in wanted and topic in wanted[owner] and racks.near(owner, partition):
                 kept[owner].append(partition)
             else:
                 loose.append(partition)
     if all(one == subscribed for one in wanted.values()):
-        _share_alike(kept, loose)
+        _share_alike(kept, loose, racks, previous)
         return kept
-    return _Mixed(wanted, kept, previous).share(loose)
+    return _Mixed(wanted, kept, previous, racks).share(loose)
 
 
-def _share_alike(kept: Shares, loose: list[TopicPartition]) -> None:
+class _Racks:
+    """Which partitions are near which members. Racks count only where they tell these apart."""
+
+    def __init__(
+        self, topics: Topics, members: Mapping[str, Subscription], names: frozenset[str]
+    ) -> None:
+        self._topics = topics
+        self._of = {member_id: one.rack for member_id, one in members.items() if one.rack}
+        self._members = Counter(self._of.values())
+        every = [racks for name in names for racks in topics[name]]
+        theirs = frozenset().union(*every)
+        self.count = not theirs.isdisjoint(self._of.values()) and any(
+            racks != theirs for racks in every
+        )
+
+    def near(self, member_id: str, partition: TopicPartition) -> bool:
+        """Or the member says nothing of a rack."""
+        rack = self._of.get(member_id) if self.count else None
+        return rack is None or rack in self._topics[partition.topic][partition.partition]
+
+    def matches(self, member_id: str, partition: TopicPartition) -> bool:
+        """A replica is in the member's rack."""
+        return self._of.get(member_id) in self._topics[partition.topic][partition.partition]
+
+    def takers(self, partition: TopicPartition) -> int:
+        """How many members are in its racks."""
+        return sum(self._members[one] for one in self._topics[partition.topic][partition.partition])
+
+
+def _share_near(
+    kept: Shares, loose: list[TopicPartition], racks: _Racks, quota: int, extra: int
+) -> None:
+    """Gives away, of `loose`, what has a replica in the rack of a member with room, first that
+    which fewest can take. extra: how many may get one more than the quota."""
+    given: set[TopicPartition] = set()
+    for partition in sorted(loose, key=racks.takers):
+        near = [one for one in kept if racks.matches(one, partition)]
+        fits = [one for one in near if len(kept[one]) < quota + (extra > 0)]
+        if fits:
+            chosen = min(fits, key=lambda one: len(kept[one]))
+            extra -= len(kept[chosen]) == quota
+            kept[chosen].append(partition)
+            given.add(partition)
+    loose[:] = [one for one in loose if one not in given]
+
+
+def _share_home(
+    kept: Shares, loose: list[TopicPartition], previous: Mapping[TopicPartition, str], quota: int
+) -> None:
+    """Back to its owner with what nobody nearer can take."""
+    left = []
+    for partition in loose:
+        owner = previous.get(partition)
+        if owner in kept and len(kept[owner]) < quota:
+            kept[owner].append(partition)
+        else:
+            left.append(partition)
+    loose[:] = left
+
+
+def _share_alike(
+    kept: Shares,
+    loose: list[TopicPartition],
+    racks: _Racks,
+    previous: Mapping[TopicPartition, str],
+) -> None:
     """All subscribe to the same: everybody gets total / members, some one more."""
     total = len(loose) + sum(map(len, kept.values()))
     quota, extra = divmod(total, len(kept))
@@ -70,6 +137,9 @@ def _share_alike(kept: Shares, loose: list[TopicPartition]) -> None:
         loose += found[quota + more :]
         del found[quota + more :]
     loose.sort(key=lambda one: (java_order(one.topic), one.partition))
+    if racks.count:
+        _share_near(kept, loose, racks, quota, extra)
+        _share_home(kept, loose, previous, quota)
     at = iter(loose)
     while short := [found for found in kept.values() if len(found) < quota]:
         for found in short:
@@ -87,8 +157,10 @@ class _Mixed:
         wanted: Mapping[str, frozenset[str]],
         kept: Shares,
         previous: Mapping[TopicPartition, str],
+        racks: _Racks,
     ) -> None:
         self._previous = previous
+        self._racks = racks
         self._members: dict[str, list[str]] = defaultdict(list)
         for member_id in kept:
             for topic in wanted[member_id]:
@@ -102,7 +174,7 @@ class _Mixed:
     def share(self, loose: list[TopicPartition]) -> Shares:
         """Those that fewest can take are given first; then moves, until none makes it better."""
         for partition in sorted(loose, key=lambda one: len(self._members[one.topic])):
-            self._give(self._least(partition.topic), partition)
+            self._give(self._least(partition), partition)
         while sum(self._relieve(member_id) for member_id in self._fullest_first()):
             pass
         return {
@@ -113,8 +185,12 @@ class _Mixed:
     def _fullest_first(self) -> list[str]:
         return sorted(self._count, key=lambda member_id: -self._count[member_id])
 
-    def _least(self, topic: str) -> str:
-        return min(self._members[topic], key=self._count.__getitem__)
+    def _least(self, partition: TopicPartition) -> str:
+        members = self._members[partition.topic]
+        if self._racks.count:
+            near = [one for one in members if self._racks.matches(one, partition)]
+            members = near or members
+        return min(members, key=self._count.__getitem__)
 
     def _give(self, member_id: str, partition: TopicPartition) -> None:
         self._owned[member_id].setdefault(partition.topic, []).append(partition)
@@ -155,7 +231,7 @@ class _Mixed:
             self._give(to, partition)
             to = owner
 
-    def _cost(self, partition: TopicPartition, owner: str, to: str) -> int:
-        """Best goes what comes home, then what is a stranger here as well."""
+    def _cost(self, partition: TopicPartition, owner: str, to: str) -> tuple[bool, int]:
+        """Best goes what is near there, then what comes home, then what is a stranger here too."""
         home = self._previous.get(partition)
-        return 0 if home == to else 2 if home == owner else 1
+        return not self._racks.near(to, partition), 0 if home == to else 2 if home == owner else 1
