@@ -3,6 +3,7 @@
 Nothing is imported here: each command's module is loaded when that command runs.
 """
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -14,9 +15,25 @@ def main() -> int:
         status = _start(sys.argv[2:])
         if status is not None:
             return status
+    from kbroker.cli.tree import plain_help
+
+    told = None if "_KBROKER_COMPLETE" in os.environ else plain_help(sys.argv[1:])
+    if told is not None:
+        return _show(told)
     from kbroker.cli.root import run
 
     return run()
+
+
+def _show(text: str) -> int:
+    """Help is printed without click, which would cost more than all the rest."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
 
 
 def _start(words: list[str]) -> int | None:

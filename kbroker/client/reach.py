@@ -70,9 +70,11 @@ class ClusterSettings(NamedTuple):
     @classmethod
     def of(cls, config: ClientConfig) -> ClusterSettings:
         """Those that a client's configuration names."""
-        from kbroker.client.sasl import login_of
+        login, tls = None, None
+        if config.security_protocol.startswith("SASL"):
+            from kbroker.client.sasl import login_of
 
-        tls = None
+            login = login_of(config)
         if config.security_protocol.endswith("SSL"):
             from kbroker.client.tls import tls_of
 
@@ -97,7 +99,7 @@ class ClusterSettings(NamedTuple):
             send_buffer_bytes=config.send_buffer_bytes,
             receive_buffer_bytes=config.receive_buffer_bytes,
             canonical_names=canonical,
-            login=login_of(config),
+            login=login,
             tls=tls,
             controllers=bool(getattr(config, "bootstrap_controllers", ())),
         )

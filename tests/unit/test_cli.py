@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbroker import runfile
-from kbroker.cli import root
+from kbroker.cli import root, tree
 from kbroker.cli.launch import Wish, listener_settings, plain_wish
 from kbroker.cli.options import key_values, reachable
 from kbroker.cli.places import default_data_dir, stop_command
@@ -32,7 +32,7 @@ def run(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
 def test_help_names_every_command(capsys: Captured) -> None:
     status, out, _ = run(capsys, "--help")
     assert status == 0
-    assert all(f"\n  {name} " in out for name in root.ROOT)
+    assert all(f"\n  {name} " in out for name in tree.ROOT)
 
 
 def test_a_group_alone_shows_its_commands(capsys: Captured) -> None:
@@ -44,11 +44,11 @@ def test_a_group_alone_shows_its_commands(capsys: Captured) -> None:
 
 def commands() -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
-    for name, (module, attribute, _) in root.ROOT.items():
+    for name, (module, attribute, _) in tree.ROOT.items():
         if module:
             found.append((name,))
         else:
-            found += [(name, below) for below in root._GROUPS[attribute]]
+            found += [(name, below) for below in tree.GROUPS[attribute]]
     return found
 
 
