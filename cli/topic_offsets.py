@@ -97,7 +97,9 @@ def offsets(
     metavar="N|end|@TIME",
     help="First offset to keep: a number, `end` (keep nothing), or the first at or after TIME.",
 )
-@click.option("--partition", "-p", "partitions", type=click.IntRange(0), multiple=True)
+@click.option(
+    "--partition", "-p", "partitions", type=click.IntRange(0), multiple=True, help="These alone."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 def trim(
     name: str, bootstrap: str | None, offset: str, partitions: tuple[int, ...], dry_run: bool
