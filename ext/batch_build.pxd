@@ -4,7 +4,7 @@ The format is in batch.pxd, the codecs in compression.pxd. Results are BATCH_* c
 is BATCH_NO_CODEC, this machine lacks the codec's library (`codec_library` names it).
 Memory is malloc's and the caller's to free. Free of state.
 """
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.batch cimport BatchInfo, Header
 from kbroker.ext.compression cimport Buffer
@@ -52,6 +52,10 @@ cdef int builder_finish(
 # Header and CRC of the n bytes at p, which hold the builder's records in this codec.
 cdef void builder_stamp(
     const BatchBuilder* b, uint8_t* p, size_t n, int codec, const BatchStamp* stamp
+) noexcept nogil
+# The same where the records are not compressed and their own checksum is known.
+cdef void builder_stamp_summed(
+    const BatchBuilder* b, uint8_t* p, size_t n, const BatchStamp* stamp, uint32_t records_crc
 ) noexcept nogil
 cdef void builder_reset(BatchBuilder* b) noexcept nogil
 cdef void builder_free(BatchBuilder* b) noexcept nogil

@@ -14,7 +14,7 @@ from kbroker.ext.compression cimport (
     CODEC_CORRUPT, CODEC_MAX, CODEC_NONE, CODEC_OK, CODEC_TOO_LARGE,
     CODEC_UNAVAILABLE, buffer_free, buffer_reserve, codec_compress, codec_decompress,
 )
-from kbroker.ext.crc32c cimport crc32c
+from kbroker.ext.crc32c cimport crc32c, crc32c_combine
 from kbroker.ext.endian cimport load_i16, store_be32
 from kbroker.ext.record cimport RECORD_OVERHEAD_MAX
 from kbroker.ext.wire cimport (
@@ -179,10 +179,11 @@ cdef int builder_finish(
     return BATCH_OK
 
 
-cdef void builder_stamp(
+cdef void put_stamp(
     const BatchBuilder* b, uint8_t* p, size_t n, int codec, const BatchStamp* stamp
 ) noexcept nogil:
-    cdef int16_t attributes = 0
+    """All of the header but the checksum."""
+    cdef int16_t attributes = <int16_t> codec
     if stamp.transactional:
         attributes |= TRANSACTIONAL_BIT
     if stamp.control:
@@ -198,7 +199,23 @@ cdef void builder_stamp(
     store_i32(p + BASE_SEQUENCE_OFFSET, stamp.base_sequence)
     store_i32(p + COUNT_OFFSET, b.count)
     store_i16(p + ATTRIBUTES_OFFSET, attributes)
-    batch_seal(p, n, codec)
+    store_i32(p + LENGTH_OFFSET, <int32_t> (n - LENGTH_PREFIX_BYTES))
+
+
+cdef void builder_stamp(
+    const BatchBuilder* b, uint8_t* p, size_t n, int codec, const BatchStamp* stamp
+) noexcept nogil:
+    put_stamp(b, p, n, codec, stamp)
+    store_be32(p + CRC_OFFSET, crc32c(p + ATTRIBUTES_OFFSET, n - ATTRIBUTES_OFFSET))
+
+
+cdef void builder_stamp_summed(
+    const BatchBuilder* b, uint8_t* p, size_t n, const BatchStamp* stamp, uint32_t records_crc
+) noexcept nogil:
+    cdef uint32_t crc
+    put_stamp(b, p, n, CODEC_NONE, stamp)
+    crc = crc32c(p + ATTRIBUTES_OFFSET, RECORDS_OFFSET - ATTRIBUTES_OFFSET)
+    store_be32(p + CRC_OFFSET, crc32c_combine(crc, records_crc, n - RECORDS_OFFSET))
 
 
 # ---- another codec

@@ -8,7 +8,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.batch cimport BATCH_OK, RECORDS_OFFSET
 from kbroker.ext.batch_build cimport builder_append_within
-from kbroker.ext.client_batch cimport batch_new, batch_ref, batch_unref
+from kbroker.ext.client_batch cimport SUM_BYTES, batch_new, batch_ref, batch_sum, batch_unref
 from kbroker.ext.client_memory cimport (
     MEMORY_NONE, MEMORY_OK, memory_destroy, memory_give, memory_take,
 )
@@ -151,6 +151,8 @@ cdef inline int append_locked(
     out[0] = b
     index[0] = b.builder.count - 1
     batch_ref(b)
+    if b.builder.buffer.n - b.summed >= SUM_BYTES and a.settings.codec == CODEC_NONE:
+        batch_sum(b)
     if sticky:
         part.topic.produced += <int64_t> (b.builder.buffer.n - before)
     return BATCH_OK
@@ -205,6 +207,8 @@ cdef int32_t accumulator_append_run(
             recs[done].headers, recs[done].header_count,
         ) == BATCH_OK:
             done += 1
+            if b.builder.buffer.n - b.summed >= SUM_BYTES and a.settings.codec == CODEC_NONE:
+                batch_sum(b)
             if partition < 0 and t.produced + <int64_t> (b.builder.buffer.n - before) \
                     >= 2 * a.settings.batch_bytes:
                 break

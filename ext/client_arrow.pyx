@@ -1,9 +1,12 @@
 """Columns through Arrow's C data interface (see client_arrow.pxd)."""
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport strcmp
 
-from kbroker.ext.client_column_store cimport Binary, Store, store_ref, store_unref
+from kbroker.ext.client_column_store cimport (
+    Binary, Store, Views, store_ref, store_settle_headers, store_unref, views_pack, views_settle,
+)
 
 cdef enum:
     NULLABLE = 2
@@ -78,7 +81,19 @@ cdef void schema_capsule_free(object capsule) noexcept:
     free(schema)
 
 
-cdef object store_schema():
+cdef bint wants_views(object requested, const char* name) except -1:
+    cdef ArrowSchema* top
+    cdef int64_t i
+    if requested is None:
+        return False
+    top = <ArrowSchema*> PyCapsule_GetPointer(requested, b"arrow_schema")
+    for i in range(top.n_children):
+        if top.children[i].name != NULL and strcmp(top.children[i].name, name) == 0:
+            return strcmp(top.children[i].format, b"vz") == 0
+    return False
+
+
+cdef object store_schema(bint keys, bint values):
     cdef ArrowSchema* top = schema_new(b"+s", b"", 0, 7)
     cdef object capsule = PyCapsule_New(top, b"arrow_schema", schema_capsule_free)
     cdef ArrowSchema* entry
@@ -87,8 +102,8 @@ cdef object store_schema():
     top.children[1] = schema_new(b"i", b"partition", 0, 0)
     top.children[2] = schema_new(b"l", b"offset", 0, 0)
     top.children[3] = schema_new(b"tsm:UTC", b"timestamp", 0, 0)
-    top.children[4] = schema_new(b"z", b"key", NULLABLE, 0)
-    top.children[5] = schema_new(b"z", b"value", NULLABLE, 0)
+    top.children[4] = schema_new(b"vz" if keys else b"z", b"key", NULLABLE, 0)
+    top.children[5] = schema_new(b"vz" if values else b"z", b"value", NULLABLE, 0)
     top.children[6] = schema_new(b"+l", b"headers", 0, 1)
     entry = schema_new(b"+s", b"header", 0, 2)
     top.children[6].children[0] = entry
@@ -152,6 +167,28 @@ cdef ArrowArray* binary_new(Store* store, const Binary* binary) except NULL:
     return array
 
 
+cdef ArrowArray* views_new(Store* store, Views* v, bint as_views) except NULL:
+    cdef int64_t pieces = store.pieces_count
+    cdef ArrowArray* array
+    cdef int64_t i
+    views_settle(store, v)
+    if not as_views and not views_pack(store, v):
+        raise MemoryError
+    array = array_new(store, store.rows, pieces + 3 if as_views else 3, 0)
+    array.null_count = v.nulls
+    array.buffers[0] = v.validity if v.nulls else NULL
+    array.buffers[1] = v.views if as_views else <const void*> v.ends
+    array.buffers[2] = v.data
+    if as_views:
+        for i in range(pieces):
+            array.buffers[2 + i] = store.pieces[i].p
+        array.buffers[2 + pieces] = store.piece_bytes
+    for i in range(1, array.n_buffers):
+        if array.buffers[i] == NULL:
+            array.buffers[i] = &nothing
+    return array
+
+
 cdef void array_capsule_free(object capsule) noexcept:
     cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array")
     if array.release != NULL:
@@ -159,21 +196,19 @@ cdef void array_capsule_free(object capsule) noexcept:
     free(array)
 
 
-cdef object store_array(Store* store):
+cdef object store_array(Store* store, bint keys, bint values):
     cdef ArrowArray* top = array_new(store, store.rows, 1, 7)
     cdef object capsule = PyCapsule_New(top, b"arrow_array", array_capsule_free)
     cdef ArrowArray* entry
-    if store.header_ends == NULL:
-        store.header_ends = <int32_t*> calloc(store.rows + 1, sizeof(int32_t))
-        if store.header_ends == NULL:
-            raise MemoryError
+    if not store_settle_headers(store):
+        raise MemoryError
     top.children[0] = numbers_new(store, store.topics)
     top.children[0].dictionary = binary_new(store, &store.names)
     top.children[1] = numbers_new(store, store.partitions)
     top.children[2] = numbers_new(store, store.offsets)
     top.children[3] = numbers_new(store, store.timestamps)
-    top.children[4] = binary_new(store, &store.key)
-    top.children[5] = binary_new(store, &store.value)
+    top.children[4] = views_new(store, &store.key, keys)
+    top.children[5] = views_new(store, &store.value, values)
     top.children[6] = array_new(store, store.rows, 2, 1)
     top.children[6].buffers[1] = store.header_ends
     entry = array_new(store, store.header_key.count, 1, 2)

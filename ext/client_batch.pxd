@@ -8,7 +8,8 @@ more, the outcome behind it; the piece is given back then, the struct lives on f
 A batch that the broker finds too large becomes the parent of smaller ones (SPLIT); its state
 moves when all of them have theirs.
 """
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kbroker.ext.batch_build cimport BatchBuilder
 from kbroker.ext.client_memory cimport MemoryPool
@@ -26,6 +27,9 @@ cdef enum:                          # what is no error code of Kafka's
     ERROR_PURGED = -1001
     ERROR_CLOSED = -1002            # the producer was closed before
     ERROR_COMPRESSION = -1003       # no memory, or the codec's library is not there
+
+cdef enum:
+    SUM_BYTES = 16384               # appended to a batch, and then summed
 
 cdef enum:                          # ClientBatch.watch
     WATCH_NONE = 0
@@ -72,6 +76,8 @@ cdef struct ClientBatch:
     int64_t serial
     int64_t created_ns
     bint closed                     # takes no more records
+    uint32_t crc                    # of the records up to `summed`, where they stay as they are
+    size_t summed                   # bytes of the piece
     # The sender's.
     void* part
     ClientBatch* flight_next        # with a sequence and without an outcome, by sequence
@@ -98,6 +104,9 @@ cdef void batch_unref(ClientBatch* b) noexcept nogil
 # Gives the piece back; nothing where that is done already.
 cdef void batch_release(ClientBatch* b) noexcept nogil
 
+# Takes the checksum of what was appended since, while it is in the cache. The partition's lock is
+# held, or the batch is closed.
+cdef void batch_sum(ClientBatch* b) noexcept nogil
 # Compresses the records in place of the plain ones (CODEC_NONE: nothing); BATCH_*.
 cdef int batch_pack(ClientBatch* b, int codec, int level) noexcept nogil
 # The batches of at most `bytes_max` (but one record at least) that these records make; NULL: no

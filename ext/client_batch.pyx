@@ -20,6 +20,7 @@ from kbroker.ext.client_memory cimport memory_give, memory_trade
 from kbroker.ext.compression cimport (
     CODEC_NONE, CODEC_OK, Buffer, buffer_free, buffer_reserve, codec_compress, codec_decompress,
 )
+from kbroker.ext.crc32c cimport crc32c_extend
 from kbroker.ext.debug cimport OBJECT_CLIENT_BATCH, debug_assert, object_born, object_died
 from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_cond_t, pthread_cond_timedwait, pthread_mutex_init,
@@ -75,6 +76,7 @@ cdef ClientBatch* batch_new(
         builder_borrow(&b.builder, piece, piece_bytes)
     b.pool = pool
     b.piece_bytes = piece_bytes
+    b.summed = RECORDS_OFFSET
     b.refs = 1
     b.partition = partition
     b.generation = forks
@@ -120,6 +122,12 @@ cdef void batch_release(ClientBatch* b) noexcept nogil:
         memory_give(b.pool, b.builder.buffer.p, b.piece_bytes)
     b.builder.buffer.p = NULL
     b.piece_bytes = 0
+
+
+cdef void batch_sum(ClientBatch* b) noexcept nogil:
+    cdef size_t n = b.builder.buffer.n
+    b.crc = crc32c_extend(b.crc, b.builder.buffer.p + b.summed, n - b.summed)
+    b.summed = n
 
 
 cdef int batch_pack(ClientBatch* b, int codec, int level) noexcept nogil:

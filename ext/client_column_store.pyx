@@ -1,18 +1,22 @@
-"""Records laid out as Arrow's columns (see client_column_store.pxd)."""
+"""Records laid out as columns (see client_column_store.pxd)."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from kbroker.ext.atomics cimport atomic_add_i32, atomic_exchange_ptr
 from kbroker.ext.batch cimport BATCH_BAD_RECORD, BATCH_NO_MEMORY
+from kbroker.ext.client_counted cimport memory_ref, memory_unref
 from kbroker.ext.client_stream cimport stream_record
 from kbroker.ext.debug cimport OBJECT_CLIENT_COLUMNS, object_born, object_died
 from kbroker.ext.record cimport Header, Record, next_header
-from kbroker.ext.wire cimport unlikely
+from kbroker.ext.wire cimport Slice, unlikely
 
+cdef extern from * nogil:
+    void __builtin_prefetch(const void* at) noexcept
 
 cdef enum:
     ROWS_MIN = 256
+    AHEAD = 8                       # records
     # Stores that were let go and are filled again: the first touch of fresh pages costs more than
     # all the rest. Two, because a user's loop makes the next before it drops the last.
     CACHED_STORES = 2
@@ -29,7 +33,7 @@ cdef bint larger(void** p, int64_t bytes) noexcept nogil:
     return True
 
 
-# ---- one binary column
+# ---- headers and names
 
 cdef bint binary_reserve(Binary* b, int64_t elements, int64_t bytes) noexcept nogil:
     """Room for so many more; the first end is written."""
@@ -58,10 +62,12 @@ cdef bint binary_first_null(Binary* b) noexcept nogil:
     return True
 
 
-cdef inline bint binary_set(Binary* b, const uint8_t* p, int32_t n) noexcept nogil:
-    """There is room. False: no memory for the bitmap."""
-    cdef uint8_t bit = <uint8_t> (1 << (b.count & 7))
-    if unlikely(n < 0):
+cdef bint binary_put(Binary* b, const uint8_t* p, int32_t n) noexcept nogil:
+    cdef uint8_t bit
+    if b.n + n > STORE_BYTES_MAX or not binary_reserve(b, 1, max(n, 0)):
+        return False
+    bit = <uint8_t> (1 << (b.count & 7))
+    if n < 0:
         if b.validity == NULL and not binary_first_null(b):
             return False
         b.validity[b.count >> 3] &= ~bit
@@ -76,12 +82,6 @@ cdef inline bint binary_set(Binary* b, const uint8_t* p, int32_t n) noexcept nog
     return True
 
 
-cdef bint binary_put(Binary* b, const uint8_t* p, int32_t n) noexcept nogil:
-    if b.n + n > STORE_BYTES_MAX or not binary_reserve(b, 1, max(n, 0)):
-        return False
-    return binary_set(b, p, n)
-
-
 cdef void binary_empty(Binary* b) noexcept nogil:
     free(b.validity)
     b.validity = NULL
@@ -92,6 +92,128 @@ cdef void binary_free(Binary* b) noexcept nogil:
     free(b.ends)
     free(b.data)
     free(b.validity)
+
+
+# ---- keys and values
+
+cdef bint views_reserve(Views* v, int64_t before, int64_t room) noexcept nogil:
+    cdef int64_t start = before // 8 + 1 if before else 0
+    if not larger(<void**> &v.views, room * sizeof(View)):
+        return False
+    if not larger(<void**> &v.validity, room // 8 + 1):
+        return False
+    memset(v.validity + start, 0xFF, room // 8 + 1 - start)
+    return True
+
+
+cdef void views_begin(Views* v, int64_t rows) noexcept nogil:
+    """All rows so far were null, and are written now."""
+    v.begun = True
+    memset(v.views, 0, rows * sizeof(View))
+    memset(v.validity, 0, rows >> 3)
+    v.validity[rows >> 3] &= <uint8_t> (0xFF << (rows & 7))
+
+
+cdef inline void views_put(
+    Views* v, int64_t row, Slice s, int32_t piece, const uint8_t* base
+) noexcept nogil:
+    """There is room."""
+    cdef View* view = v.views + row
+    if s.n < 0:
+        v.nulls += 1
+        if v.begun:
+            memset(view, 0, sizeof(View))
+            v.validity[row >> 3] &= ~<uint8_t> (1 << (row & 7))
+        return
+    if unlikely(not v.begun):
+        views_begin(v, row)
+    v.n += s.n
+    view.n = s.n
+    if s.n > VIEW_INLINE_MAX:
+        memcpy(view.prefix, s.p, sizeof(view.prefix))
+        view.piece = piece
+        view.at = <int32_t> (s.p - base)
+    else:
+        memset(view.prefix, 0, VIEW_INLINE_MAX)
+        memcpy(view.prefix, s.p, s.n)
+
+
+cdef void views_empty(Views* v, int64_t rows) noexcept nogil:
+    if v.begun and v.nulls:
+        memset(v.validity, 0xFF, (rows >> 3) + 1)
+    v.begun = v.packed = False
+    v.n = v.nulls = 0
+
+
+cdef void views_free(Views* v) noexcept nogil:
+    free(v.views)
+    free(v.validity)
+    free(v.ends)
+    free(v.data)
+
+
+cdef int64_t views_bytes(const Views* v, int64_t room) noexcept nogil:
+    return room * sizeof(View) + v.ends_room + v.data_room
+
+
+cdef int32_t store_value(
+    const Store* store, const Views* v, int64_t i, const uint8_t** p
+) noexcept nogil:
+    cdef View* view = v.views + i
+    if not v.begun or not v.validity[i >> 3] >> (i & 7) & 1:
+        return -1
+    p[0] = view.prefix
+    if view.n > VIEW_INLINE_MAX:
+        p[0] = store.pieces[view.piece].p + view.at
+    return view.n
+
+
+cdef void views_settle(Store* store, Views* v) noexcept:
+    if not v.begun and store.room:
+        views_begin(v, store.rows)
+
+
+cdef void pack(const Store* store, const Views* v, int32_t* ends, uint8_t* data) noexcept nogil:
+    cdef const uint8_t* p = NULL
+    cdef int64_t i
+    cdef int64_t n = 0
+    cdef int32_t each
+    ends[0] = 0
+    for i in range(store.rows):
+        each = store_value(store, v, i, &p)
+        if each > 0:
+            memcpy(data + n, p, each)
+            n += each
+        ends[i + 1] = <int32_t> n
+
+
+cdef bint views_pack(Store* store, Views* v):
+    cdef Views made = v[0]              # with the memory of an earlier filling
+    cdef bint done = True
+    if v.packed:
+        return True
+    v.ends = NULL                       # another thread may pack at the same time
+    v.data = NULL
+    v.ends_room = v.data_room = 0
+    with nogil:
+        if store.rows + 1 > made.ends_room:
+            made.ends_room = store.rows + 1
+            done = larger(<void**> &made.ends, made.ends_room * sizeof(int32_t))
+        if done and v.n + 1 > made.data_room:
+            made.data_room = v.n + 1
+            done = larger(<void**> &made.data, made.data_room)
+        if done:
+            pack(store, v, made.ends, made.data)
+    if v.packed or not done:
+        free(made.ends)
+        free(made.data)
+        return v.packed
+    v.ends = made.ends
+    v.data = made.data
+    v.ends_room = made.ends_room
+    v.data_room = made.data_room
+    v.packed = True
+    return True
 
 
 # ---- the store
@@ -122,13 +244,30 @@ cdef void store_free(Store* store) noexcept nogil:
     free(store.timestamps)
     free(store.partitions)
     free(store.topics)
+    free(store.pieces)
+    free(store.piece_bytes)
     free(store.header_ends)
-    binary_free(&store.key)
-    binary_free(&store.value)
+    views_free(&store.key)
+    views_free(&store.value)
     binary_free(&store.header_key)
     binary_free(&store.header_value)
     binary_free(&store.names)
     free(store)
+
+
+cdef void store_empty(Store* store) noexcept nogil:
+    cdef int32_t i
+    views_empty(&store.key, store.rows)
+    views_empty(&store.value, store.rows)
+    store.rows = 0
+    for i in range(store.pieces_count):
+        memory_unref(store.pieces[i])
+    store.pieces_count = 0
+    free(store.header_ends)
+    store.header_ends = NULL
+    binary_empty(&store.header_key)
+    binary_empty(&store.header_value)
+    binary_empty(&store.names)
 
 
 cdef void store_unref(Store* store) noexcept nogil:
@@ -136,15 +275,8 @@ cdef void store_unref(Store* store) noexcept nogil:
     if store == NULL or atomic_add_i32(&store.refs, -1) > 0:
         return
     object_died(OBJECT_CLIENT_COLUMNS)
+    store_empty(store)
     if store_bytes(store) <= CACHED_BYTES_MAX:
-        store.rows = 0
-        free(store.header_ends)
-        store.header_ends = NULL
-        binary_empty(&store.key)
-        binary_empty(&store.value)
-        binary_empty(&store.header_key)
-        binary_empty(&store.header_value)
-        binary_empty(&store.names)
         for i in range(CACHED_STORES):
             store = <Store*> atomic_exchange_ptr(&cached[i], store)
             if store == NULL:
@@ -160,28 +292,57 @@ cdef void store_forget_cached() noexcept nogil:
 
 cdef int64_t store_bytes(const Store* store) noexcept nogil:
     return (
-        24 * store.room + store.key.bytes_room + store.value.bytes_room
+        24 * store.room + views_bytes(&store.key, store.room)
+        + views_bytes(&store.value, store.room)
         + store.header_key.bytes_room + store.header_value.bytes_room
     )
 
 
-cdef bint store_reserve(Store* store, int64_t rows, int64_t bytes) noexcept nogil:
+cdef bint store_reserve(Store* store, int64_t rows) noexcept nogil:
     cdef int64_t room
-    if store.rows + rows > store.room:
-        room = max(max(store.rows + rows, 2 * store.room), <int64_t> ROWS_MIN)
+    if store.rows + rows <= store.room:
+        return True
+    room = max(max(store.rows + rows, 2 * store.room), <int64_t> ROWS_MIN)
+    if not (
+        larger(<void**> &store.offsets, room * sizeof(int64_t))
+        and larger(<void**> &store.timestamps, room * sizeof(int64_t))
+        and larger(<void**> &store.partitions, room * sizeof(int32_t))
+        and larger(<void**> &store.topics, room * sizeof(int32_t))
+        and views_reserve(&store.key, store.room, room)
+        and views_reserve(&store.value, store.room, room)
+    ):
+        return False
+    if store.header_ends != NULL and not larger(
+        <void**> &store.header_ends, (room + 1) * sizeof(int32_t)
+    ):
+        return False
+    store.room = room
+    return True
+
+
+cdef bint store_hold(Store* store, Memory* memory) noexcept nogil:
+    """The last piece is `memory`."""
+    cdef int32_t room
+    if store.pieces_count and store.pieces[store.pieces_count - 1] == memory:
+        return True
+    if store.pieces_count == store.pieces_room:
+        room = 2 * store.pieces_room + 8
         if not (
-            larger(<void**> &store.offsets, room * sizeof(int64_t))
-            and larger(<void**> &store.timestamps, room * sizeof(int64_t))
-            and larger(<void**> &store.partitions, room * sizeof(int32_t))
-            and larger(<void**> &store.topics, room * sizeof(int32_t))
+            larger(<void**> &store.pieces, room * sizeof(void*))
+            and larger(<void**> &store.piece_bytes, room * sizeof(int64_t))
         ):
             return False
-        if store.header_ends != NULL and not larger(
-            <void**> &store.header_ends, (room + 1) * sizeof(int32_t)
-        ):
-            return False
-        store.room = room
-    return binary_reserve(&store.key, rows, bytes) and binary_reserve(&store.value, rows, bytes)
+        store.pieces_room = room
+    store.pieces[store.pieces_count] = memory_ref(memory)
+    store.piece_bytes[store.pieces_count] = memory.n
+    store.pieces_count += 1
+    return True
+
+
+cdef bint store_settle_headers(Store* store) noexcept:
+    if store.header_ends == NULL:
+        store.header_ends = <int32_t*> calloc(store.rows + 1, sizeof(int32_t))
+    return store.header_ends != NULL
 
 
 cdef int take_headers(Store* store, const Record* r, int64_t row) noexcept nogil:
@@ -209,6 +370,8 @@ cdef int store_take(
 ) noexcept nogil:
     cdef Record r
     cdef const uint8_t* at
+    cdef const uint8_t* base
+    cdef int32_t piece
     cdef int64_t row = store.rows
     cdef int64_t bytes = s.cursor.end - s.cursor.p
     cdef int code = 1
@@ -219,13 +382,18 @@ cdef int store_take(
     ):
         return STORE_FULL
     # A record takes at least seven bytes, whatever the header of its batch counts.
-    if not store_reserve(store, min(min(most - row, s.cursor.left), bytes // 7 + 1), bytes):
+    if not store_reserve(store, min(min(most - row, s.cursor.left), bytes // 7 + 1)) \
+            or not store_hold(store, s.memory):
         return BATCH_NO_MEMORY
+    piece = store.pieces_count - 1
+    base = s.memory.p
     while row < most:
         at = s.cursor.p
         code = stream_record(s, &r)
         if code != 1:
             break
+        # Records of a batch tend to be of one length: what comes is under way when it is read.
+        __builtin_prefetch(<const void*> (<size_t> at + AHEAD * <size_t> (r.end - at)))
         if unlikely(r.header_count > 0):
             code = take_headers(store, &r, row)
             if code != 1:               # to be met again
@@ -237,10 +405,8 @@ cdef int store_take(
         store.timestamps[row] = r.timestamp
         store.partitions[row] = partition
         store.topics[row] = topic
-        if not (binary_set(&store.key, r.key.p, r.key.n)
-                and binary_set(&store.value, r.value.p, r.value.n)):
-            code = BATCH_NO_MEMORY
-            break
+        views_put(&store.key, row, r.key, piece, base)
+        views_put(&store.value, row, r.value, piece, base)
         row += 1
         if store.header_ends != NULL:
             store.header_ends[row] = <int32_t> store.header_key.count

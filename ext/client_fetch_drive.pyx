@@ -1,11 +1,12 @@
 """The fetcher on its loop (see client_fetch_drive.pxd)."""
 from libc.stddef cimport size_t
-from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memset
 
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
 from kbroker.ext.client_counted cimport Memory, memory_make, memory_unref
+from kbroker.ext.client_fetch_scan cimport scan_more
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_REPLICA, FETCH_BY_NAME_HIGH, FETCH_HIGH, FETCH_KEY,
     FETCH_LOW, SESSIONS_MAX, TOPIC_ID_BYTES, Chunk, Fetch, Part, Session, Topic, chunk_append,
@@ -189,6 +190,10 @@ cdef bint make_request(Fetch* f, Session* s, int64_t now_ns) noexcept nogil:
     call.api_version = s.version
     call.flexible = s.version >= 12
     call.answered = True
+    call.arriving = NULL
+    if f.rules.stream.check_crcs:
+        call.arriving = arriving
+    memset(&s.scan, 0, sizeof(s.scan))
     call.deadline_ns = now_ns + f.rules.request_timeout_ns
     call.done = answered
     writer_init(&w, s.memory, s.room)
@@ -306,7 +311,7 @@ cdef int64_t behind(
 
 
 cdef void take_records(
-    Fetch* f, Part* part, Memory* frame, const FetchPart* told
+    Fetch* f, Session* s, Part* part, Memory* frame, const FetchPart* told
 ) noexcept nogil:
     cdef const uint8_t* end = told.records.p + told.records.n
     cdef Chunk* chunk = <Chunk*> calloc(1, sizeof(Chunk))
@@ -317,6 +322,7 @@ cdef void take_records(
     ):
         free(chunk)
         return                          # asked for again
+    chunk.stream.sound = s.scan.sound
     chunk.bytes = told.records.n
     part.offset = behind(told.records.p, end, part.offset, &part.offset_epoch, &sound)
     part.faulted = not sound
@@ -325,7 +331,9 @@ cdef void take_records(
     fetch_signal(f)
 
 
-cdef void take_part(Fetch* f, Part* part, Memory* frame, const FetchPart* told) noexcept nogil:
+cdef void take_part(
+    Fetch* f, Session* s, Part* part, Memory* frame, const FetchPart* told
+) noexcept nogil:
     part.flight_link = -1
     if part.generation != part.flight_generation or part.offset != part.flight_offset:
         return
@@ -338,7 +346,7 @@ cdef void take_part(Fetch* f, Part* part, Memory* frame, const FetchPart* told) 
     part.last_stable_offset = told.last_stable_offset
     part.log_start_offset = told.log_start_offset
     if told.records.n > 0:
-        take_records(f, part, frame, told)
+        take_records(f, s, part, frame, told)
     elif told.preferred_replica >= 0 and part.attention == 0 and (
         told.preferred_replica != part.node
     ):
@@ -389,7 +397,7 @@ cdef bint take_topics(
             if not c.bad and topic != NULL:
                 part = find_part(topic, s, told.partition)
                 if part != NULL:
-                    take_part(f, part, frame, &told)
+                    take_part(f, s, part, frame, &told)
             partitions -= 1
         if s.version >= 12:
             skip_tags(c)
@@ -437,6 +445,10 @@ cdef void attend_link(Fetch* f, int32_t link, int32_t why) noexcept nogil:
                 part_attend(f, part, why, -1, -1)
             part = part.next
         topic = topic.next
+
+
+cdef void arriving(Call* call, const uint8_t* frame, uint64_t have) noexcept nogil:
+    scan_more(&(<Session*> call).scan, frame, have, call.api_version)
 
 
 cdef void answered(Call* call, int code, const uint8_t* p, size_t n) noexcept nogil:

@@ -11,7 +11,6 @@ has `attention`; the control thread collects these after an event.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kbroker.ext.client_counted cimport Memory
 from kbroker.ext.client_link cimport Call, Driver
 from kbroker.ext.client_stream cimport Stream, StreamRules
 from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t
@@ -77,9 +76,20 @@ cdef struct Part:
     int64_t flight_offset
     bint wanted                     # while a request is made
 
+cdef struct Scan:                   # how far an answer on its way was looked at (client_fetch_scan)
+    const uint8_t* sound            # end of the last batch that is good, as all before it; or NULL
+    const uint8_t* p                # not looked at yet
+    const uint8_t* records_end      # of the partition that p is in; NULL: in none
+    int32_t topics                  # to come
+    int32_t partitions              # of the topic, to come
+    bint in_topic
+    bint begun
+    bint over                       # the rest is left to those who read
+
 cdef struct Session:
     Call call                       # first: `done` gets it
     iovec_t piece
+    Scan scan                       # of the answer
     Fetch* fetch
     int32_t link
     bint in_flight

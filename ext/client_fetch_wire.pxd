@@ -45,3 +45,5 @@ cdef void get_topic(
     Cursor* c, int16_t version, Slice* name, const uint8_t** topic_id, int32_t* partitions
 ) noexcept nogil
 cdef void get_part(Cursor* c, int16_t version, FetchPart* out) noexcept nogil
+# All of it that stands before the records, whose bytes it gives, -1: null.
+cdef int64_t get_part_front(Cursor* c, int16_t version, FetchPart* out) noexcept nogil

@@ -5,10 +5,10 @@ from kbroker.ext.client_fetch_state cimport (
     FETCH_BY_NAME_HIGH, TOPIC_ID_BYTES, Fetch, Part, Session, Topic,
 )
 from kbroker.ext.wire cimport (
-    Cursor, Slice, Writer, array_count, cursor_fail, get_compact_nullable_bytes,
-    get_compact_string, get_count, get_i16, get_i32, get_i64, get_nullable_bytes, get_string,
-    get_tag_count, get_uuid, get_uvarint, put_compact_string, put_count, put_i8, put_i32,
-    put_i64, put_no_tags, put_raw, put_string, skip, skip_tags, writer_init,
+    Cursor, Slice, Writer, array_count, cursor_fail, get_compact_string, get_count, get_i16,
+    get_i32, get_i64, get_span, get_string, get_tag_count, get_uuid, get_uvarint,
+    put_compact_string, put_count, put_i8, put_i32, put_i64, put_no_tags, put_raw, put_string,
+    skip, skip_tags, writer_init,
 )
 
 cdef enum:
@@ -195,7 +195,7 @@ cdef void get_tags(Cursor* c, FetchPart* out) noexcept nogil:
                 cursor_fail(c)
 
 
-cdef void get_part(Cursor* c, int16_t version, FetchPart* out) noexcept nogil:
+cdef int64_t get_part_front(Cursor* c, int16_t version, FetchPart* out) noexcept nogil:
     out.leader = out.leader_epoch = -1
     out.partition = get_i32(c)
     out.error = get_i16(c)
@@ -204,8 +204,10 @@ cdef void get_part(Cursor* c, int16_t version, FetchPart* out) noexcept nogil:
     out.log_start_offset = get_i64(c) if version >= 5 else -1
     get_aborted(c, version, out)
     out.preferred_replica = get_i32(c) if version >= 11 else -1
+    return <int64_t> get_uvarint(c) - 1 if version >= FLEXIBLE else get_i32(c)
+
+
+cdef void get_part(Cursor* c, int16_t version, FetchPart* out) noexcept nogil:
+    out.records = get_span(c, get_part_front(c, version, out), 0x7FFFFFFF, True)
     if version >= FLEXIBLE:
-        out.records = get_compact_nullable_bytes(c)
         get_tags(c, out)
-    else:
-        out.records = get_nullable_bytes(c)

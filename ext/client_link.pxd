@@ -43,6 +43,9 @@ cdef struct Call:
     int64_t deadline_ns         # monotonic; 0: none
     # p..p+n: the body of the answer, valid during the call unless link_keep takes it over.
     void (*done)(Call* call, int code, const uint8_t* p, size_t n) noexcept nogil
+    # After each read of an answer that comes in pieces, into memory that link_keep takes over as
+    # it is: its first `have` bytes, the correlation id in front. NULL: nobody wants to know.
+    void (*arriving)(Call* call, const uint8_t* frame, uint64_t have) noexcept nogil
     void* owner                 # free for the owner
     # Of the link.
     Call* next

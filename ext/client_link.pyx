@@ -22,6 +22,7 @@ cdef enum:
     CORRELATION_AT = 8              # in a request
     API_VERSIONS_KEY = 18
     PARTS_MAX = 64                  # pieces of one sendmsg
+    READ_BYTES = 512 << 10          # at once: what comes stays in the cache until it is summed
     TURN_READ_BYTES = 8 << 20       # of one link, before the others have their turn
     CACHE_BYTES_MAX = 32 << 20      # of answers' memory that is kept warm
 
@@ -441,8 +442,11 @@ cdef void link_receive(Link* link) noexcept nogil:
             link.loop.behind = True
             return
         if link.frame != NULL:
-            got = link_read(link, link.frame + link.frame_have, link.frame_bytes - link.frame_have)
+            have = link.frame_bytes - link.frame_have
+            got = link_read(link, link.frame + link.frame_have, min(have, <uint64_t> READ_BYTES))
             link.frame_have += <uint64_t> got
+            if got > 0 and link.awaited.arriving != NULL:
+                link.awaited.arriving(link.awaited, link.frame, link.frame_have)
             if link.frame_have == link.frame_bytes:
                 end_frame(link)
             continue

@@ -8,11 +8,11 @@ from kbroker.ext.atomics cimport (
     atomic_store_i32, atomic_store_i64, atomic_store_relaxed_i32, atomic_store_relaxed_i64,
 )
 from kbroker.ext.batch cimport BATCH_OK
-from kbroker.ext.batch_build cimport BatchStamp, builder_stamp
+from kbroker.ext.batch_build cimport BatchStamp, builder_stamp, builder_stamp_summed
 from kbroker.ext.client_accumulator cimport Accumulator
 from kbroker.ext.client_batch cimport (
     ClientBatch, ERROR_CLOSED, ERROR_COMPRESSION, ERROR_EXPIRED, OUTCOME_PENDING, batch_pack,
-    batch_ref, batch_unref,
+    batch_ref, batch_sum, batch_unref,
 )
 from kbroker.ext.client_link cimport (
     Call, LINK_BROKEN, LINK_CORRUPT, LINK_OK, LINK_TIMEOUT, link_submit,
@@ -234,9 +234,13 @@ cdef bint prepare(Sender* s, Part* part, ClientBatch* b) noexcept nogil:
         stamp.producer_epoch = b.producer_epoch
         stamp.base_sequence = b.base_sequence
         stamp.transactional = s.transactional
-        builder_stamp(
-            &b.builder, b.builder.buffer.p, b.builder.buffer.n, s.a.settings.codec, &stamp
-        )
+        if s.a.settings.codec == CODEC_NONE:
+            batch_sum(b)
+            builder_stamp_summed(&b.builder, b.builder.buffer.p, b.builder.buffer.n, &stamp, b.crc)
+        else:
+            builder_stamp(
+                &b.builder, b.builder.buffer.p, b.builder.buffer.n, s.a.settings.codec, &stamp
+            )
         b.stamped = True
     return True
 

@@ -48,6 +48,7 @@ ctypedef struct Stream:
     int64_t start                   # `position` at the beginning
     int32_t epoch                   # leader epoch of the last batch opened, -1: none
     StreamRules rules
+    const uint8_t* sound            # of the frame: batches that end here or before have good CRCs
     Aborted* aborted                # owned; by first offset; those before aborted_at have begun
     int32_t aborted_count
     int32_t aborted_at

@@ -184,7 +184,7 @@ cdef int next_batch(Stream* s) noexcept nogil:
             break
         if code != BATCH_OK:
             return code
-        if s.rules.check_crcs and not batch_crc_ok(p, &s.info):
+        if s.rules.check_crcs and p + s.info.length > s.sound and not batch_crc_ok(p, &s.info):
             return BATCH_BAD_CRC
         last = s.info.base_offset + s.info.last_offset_delta
         if s.info.base_offset < 0 or s.info.last_offset_delta < 0 or last < s.info.base_offset:

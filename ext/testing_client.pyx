@@ -1,11 +1,14 @@
 """The client's reading of Fetch answers on bytes of a test."""
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.string cimport memset
 
 from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.client_column_store cimport STORE_FULL, Store, store_new, store_take
 from kbroker.ext.client_columns cimport columns_of
 from kbroker.ext.client_counted cimport Memory, memory_make, memory_unref
+from kbroker.ext.client_fetch_scan cimport scan_more
+from kbroker.ext.client_fetch_state cimport Scan
 from kbroker.ext.client_fetch_wire cimport (
     FetchHead, FetchPart, get_head, get_part, get_topic,
 )
@@ -118,3 +121,15 @@ def fetch_answer(data: bytes | bytearray | memoryview, version: int) -> list | N
     if of >= 12:
         skip_tags(&c)
     return None if c.bad else found
+
+
+def scanned(data: bytes | bytearray | memoryview, version: int, ends: list[int]) -> int:
+    """An answer, its correlation id in front, which arrives up to each of `ends` in turn: where
+    the last batch ends that was found good on the way; 0: nowhere."""
+    cdef Borrowed view = Borrowed(data)
+    cdef int16_t of = version
+    cdef Scan scan
+    memset(&scan, 0, sizeof(scan))
+    for end in ends:
+        scan_more(&scan, view.p, <size_t> min(<size_t> end, view.n), of)
+    return scan.sound - view.p if scan.sound != NULL else 0

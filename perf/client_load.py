@@ -24,6 +24,7 @@ CHUNK = 10_000  # messages of one send_batch(), of one look at the queue
 READ_MESSAGES = 10_000  # at most, by one consume(), getmany() or poll()
 READ_S = 10.0
 FRAME_BYTES_MAX = 64 << 20  # kafka-python: less than one full answer to its own fetch unless told
+PARTS = 5
 
 
 class Job(NamedTuple):
@@ -36,10 +37,11 @@ class Job(NamedTuple):
 
 
 class Meter:
-    """From begin() to end(): seconds, processor seconds and resident memory."""
+    """From begin() to end(): seconds, processor seconds, and resident memory at the beginning, at
+    each part() and at the end."""
 
     def begin(self) -> None:
-        self.rss_begin_kb = resident_kb()
+        self.rss_kb = [resident_kb()]
         self.began, self.cpu_began = time.perf_counter(), cpu_s()
 
     def end(self, messages: int) -> None:
@@ -47,10 +49,13 @@ class Meter:
             "messages": messages,
             "seconds": time.perf_counter() - self.began,
             "cpu_s": cpu_s() - self.cpu_began,
-            "rss_begin_kb": self.rss_begin_kb,
-            "rss_end_kb": resident_kb(),
+            "rss_kb": self.rss_kb,
         }
         print(json.dumps(found), flush=True)
+
+    def part(self) -> None:
+        """A fifth of the messages is done."""
+        self.rss_kb.append(resident_kb())
 
 
 def cpu_s() -> float:
@@ -89,10 +94,12 @@ def kbroker_send(job: Job, meter: Meter) -> None:
             send(topic, some[number % CHUNK])
         producer.flush()
         meter.begin()
-        for number in range(job.count):
-            send(topic, some[number % CHUNK])
+        for _ in range(PARTS):
+            for number in range(job.count // PARTS):
+                send(topic, some[number % CHUNK])
+            meter.part()
         producer.flush()
-        meter.end(job.count)
+        meter.end(job.count // PARTS * PARTS)
 
 
 def kbroker_send_batch(job: Job, meter: Meter) -> None:
@@ -100,10 +107,13 @@ def kbroker_send_batch(job: Job, meter: Meter) -> None:
     with kbroker_producer(job) as producer:
         producer.send_batch(job.topic, some).result(READ_S)
         meter.begin()
-        for _ in range(job.count // CHUNK):
-            producer.send_batch(job.topic, some)
+        chunks = max(job.count // CHUNK // PARTS, 1)
+        for _ in range(PARTS):
+            for _ in range(chunks):
+                producer.send_batch(job.topic, some)
+            meter.part()
         producer.flush()
-        meter.end(job.count // CHUNK * CHUNK)
+        meter.end(PARTS * chunks * CHUNK)
 
 
 def kbroker_consumer(job: Job) -> Any:
@@ -115,14 +125,18 @@ def kbroker_consumer(job: Job) -> Any:
 
 def kbroker_iterate(job: Job, meter: Meter) -> None:
     with kbroker_consumer(job) as consumer:
-        seen = size = 0
+        seen = size = due = 0
         for record in consumer:
             size += len(record.value)
-            if seen == 0:
-                meter.begin()
             seen += 1
-            if seen > job.count:
-                break
+            if seen > due:
+                if seen == 1:
+                    meter.begin()
+                else:
+                    meter.part()
+                if seen > job.count:
+                    break
+                due += max(job.count // PARTS, 1)
         meter.end(seen - 1)
 
 
@@ -131,9 +145,24 @@ def kbroker_poll_batch(job: Job, meter: Meter) -> None:
         first = seen = len(consumer.poll_batch(READ_S))
         meter.begin()
         size = 0
+        for part in range(1, PARTS + 1):
+            while seen < job.count * part // PARTS:
+                columns = consumer.poll_batch(READ_S)
+                size += columns.values.nbytes + sum(columns.values.lengths[:1])
+                seen += len(columns)
+            meter.part()
+        meter.end(seen - first)
+
+
+def kbroker_poll_packed(job: Job, meter: Meter) -> None:
+    """As Arrow's `binary`, one value behind the other: each is copied once."""
+    with kbroker_consumer(job) as consumer:
+        first = seen = len(consumer.poll_batch(READ_S))
+        meter.begin()
+        size = 0
         while seen < job.count:
             columns = consumer.poll_batch(READ_S)
-            size += len(columns.values.data) + sum(columns.offsets[:1])
+            size += len(columns.values.data) + sum(columns.values.offsets[:1])
             seen += len(columns)
         meter.end(seen - first)
 
@@ -366,6 +395,7 @@ WORKS: dict[tuple[str, str], Work] = {
     ("kbroker", "send_batch"): kbroker_send_batch,
     ("kbroker", "iterate"): kbroker_iterate,
     ("kbroker", "poll_batch"): kbroker_poll_batch,
+    ("kbroker", "poll_packed"): kbroker_poll_packed,
     ("confluent-kafka", "send"): confluent_send,
     ("confluent-kafka", "send_batch"): confluent_send_batch,
     ("confluent-kafka", "iterate"): confluent_consume,

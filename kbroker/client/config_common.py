@@ -83,7 +83,7 @@ class ClientConfig:
     metrics_sample_window_ms: int = int64(30_000, at_least(0),
         "The length of such a window.")
     receive_buffer_bytes: int = int32(65536, at_least(-1),
-        "SO_RCVBUF of connections; -1: the system's default.")
+        "SO_RCVBUF of connections; -1, or where it is not set: the system's, which grows.")
     reconnect_backoff_max_ms: int = int64(1_000, at_least(0),
         "The pause before a connection is tried again doubles with each failure up to this.")
     reconnect_backoff_ms: int = int64(50, at_least(0),
@@ -196,7 +196,7 @@ class ClientConfig:
     security_providers: str | None = string(None,
         "Java classes.", effective=False)
     send_buffer_bytes: int = int32(131_072, at_least(-1),
-        "SO_SNDBUF of connections; -1: the system's default.")
+        "SO_SNDBUF of connections; -1, or where it is not set: the system's, which grows.")
     socket_connection_setup_timeout_max_ms: int = int64(30_000,
         "The limit for connecting doubles with each failure up to this.")
     socket_connection_setup_timeout_ms: int = int64(10_000,

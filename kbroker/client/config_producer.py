@@ -93,7 +93,7 @@ class ProducerConfig(ClientConfig):
     partitioner_ignore_keys: bool = boolean(False,
         "Whether records with a key are spread as those without.")
     receive_buffer_bytes: int = int32(32768, at_least(-1),
-        "SO_RCVBUF of connections; -1: the system's default.")
+        "SO_RCVBUF of connections; -1, or where it is not set: the system's, which grows.")
     transaction_timeout_ms: int = int32(60_000,
         "A transaction left open for so long is aborted by the coordinator.")
     transaction_two_phase_commit_enable: bool = boolean(False,

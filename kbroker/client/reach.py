@@ -81,6 +81,7 @@ class ClusterSettings(NamedTuple):
             tls = tls_of(config)
         canonical = config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only"
         idle_ms = config.connections_max_idle_ms
+        given = config.given
         return cls(
             client_id=config.client_id,
             timeout_s=config.request_timeout_ms / 1e3,
@@ -96,8 +97,12 @@ class ClusterSettings(NamedTuple):
             setup_timeout_s=config.socket_connection_setup_timeout_ms / 1e3,
             setup_timeout_max_s=config.socket_connection_setup_timeout_max_ms / 1e3,
             idle_max_s=idle_ms / 1e3 if idle_ms >= 0 else float("inf"),
-            send_buffer_bytes=config.send_buffer_bytes,
-            receive_buffer_bytes=config.receive_buffer_bytes,
+            # Kafka's defaults, once they are set, keep the system from growing a busy socket's
+            # buffers, and every 64 KiB costs a wake-up. So only what the user said is set.
+            send_buffer_bytes=config.send_buffer_bytes if "send_buffer_bytes" in given else -1,
+            receive_buffer_bytes=(
+                config.receive_buffer_bytes if "receive_buffer_bytes" in given else -1
+            ),
             canonical_names=canonical,
             login=login,
             tls=tls,

@@ -139,7 +139,7 @@ def consumed_run(data: memoryview) -> None:
 def fetched_corpus() -> Sequence[bytes]:
     """Answers of each form that versions have, one byte for the version in front."""
     part = {
-        "partition_index": 3, "high_watermark": 9, "records": b"r" * 200,
+        "partition_index": 3, "high_watermark": 9, "records": batch_corpus()[1] + b"r" * 200,
         "preferred_read_replica": 2,
         "aborted_transactions": [{"producer_id": 5, "first_offset": 1}] * 2,
         "current_leader": {"leader_id": 4, "leader_epoch": 7},
@@ -166,6 +166,9 @@ def fetched_run(data: memoryview) -> None:
     version = 4 + data[0] % 14 if data else 4
     found = testing_client.fetch_answer(data[1:], version)
     assert sum(max(0, size) for _, _, _, size, _, _ in found or ()) <= len(data)
+    framed = b"corr" + b"\0" * (version >= 12) + data[1:]
+    ends = sorted(random.Random(len(data)).randrange(len(framed) + 1) for _ in range(9))
+    assert testing_client.scanned(framed, version, [*ends, len(framed)]) <= len(framed)
 
 
 # ---- codecs

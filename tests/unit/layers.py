@@ -127,6 +127,7 @@ LAYERS = (
     "kbroker.ext.client_columns",
     "kbroker.ext.client_fetch_state",
     "kbroker.ext.client_fetch_wire",
+    "kbroker.ext.client_fetch_scan",
     "kbroker.ext.client_fetch_drive",
     "kbroker.ext.client_fetch_parts",
     "kbroker.ext.client_fetch",

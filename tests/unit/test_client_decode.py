@@ -1,14 +1,22 @@
 """Records and columns out of the bytes of a Fetch answer, against `kbroker.ext.records`."""
 
 import gc
+import itertools
 import pickle
 import random
+import struct
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from kbroker.ext import compression, debug, records
+from kbroker.ext.client_columns import BinaryColumn
 from kbroker.ext.client_record import FetchedBatchError, restored
-from kbroker.ext.testing_client import Answer
+from kbroker.ext.testing_client import Answer, scanned
+from kbroker.protocol import ApiKey
+from kbroker.protocol.encode import struct_writer
+from kbroker.protocol.schemas import response_schema
 
 NOW = 1_700_000_000_000
 COMMIT = b"\0\0\0\1"
@@ -199,6 +207,92 @@ def test_columns_are_buffers() -> None:
     assert offsets.tolist() == list(range(20))
 
 
+def packed(column: BinaryColumn) -> list[bytes | None]:
+    """By offsets and data, as Arrow's `binary` has it."""
+    bits = column.validity
+    found = []
+    for i, (start, end) in enumerate(itertools.pairwise(column.offsets)):
+        null = bits is not None and not bits[i // 8] >> i % 8 & 1
+        found.append(None if null else bytes(column.data[start:end]))
+    return found
+
+
+def viewed(column: BinaryColumn) -> list[bytes | None]:
+    """By views and buffers."""
+    bits, found = column.validity, []
+    views = column.views.tolist()
+    for i, n in enumerate(column.lengths):
+        length, _, piece, at = views[4 * i : 4 * i + 4]
+        assert n == length
+        inline = struct.pack("=3i", *views[4 * i + 1 : 4 * i + 4])
+        assert n > 12 or inline[n:] == bytes(12 - n), "the rest is zero"
+        value = inline[:n] if n <= 12 else bytes(column.buffers[piece][at : at + n])
+        assert value[:4] == inline[: min(n, 4)]
+        null = bits is not None and not bits[i // 8] >> i % 8 & 1
+        found.append(None if null else value)
+    return found
+
+
+@pytest.mark.parametrize("codec", compression.NAMES)
+def test_columns_are_the_same_by_views_and_packed(codec: str) -> None:
+    for seed in range(20):
+        data = random_batches(seed, codec)
+        expected = [tuple(record) for record in records.read(data)]
+        kinds = [viewed, packed, list]
+        for turn in range(3):
+            columns = Answer(data).columns()
+            for kind in kinds[turn:] + kinds[:turn]:
+                assert kind(columns.keys) == [row[2] for row in expected]
+                assert kind(columns.values) == [row[3] for row in expected]
+            assert columns.values.nbytes == sum(len(row[3] or b"") for row in expected)
+            assert columns.keys.null_count == sum(row[2] is None for row in expected)
+
+
+def test_nulls_begin_and_end_anywhere() -> None:
+    """Also in memory that earlier columns left."""
+    for first in range(20):
+        for count in range(20):
+            keys = [None] * first + [b"k" * (5 * i) for i in range(count)] + [None] * 3
+            data = records.build([(NOW, key, b"") for key in keys])
+            columns = Answer(data).columns()
+            assert columns.keys.null_count == first + 3
+            assert list(columns.keys) == viewed(columns.keys) == packed(columns.keys) == keys
+            assert columns.values.validity is None
+
+
+def test_sizes_of_every_kind() -> None:
+    values = [b"", b"v", b"x" * 12, b"y" * 13, random.Random(1).randbytes(3_000_000), None]
+    for codec in compression.NAMES:
+        data = records.build([(NOW, value, value) for value in values], codec=codec)
+        columns = Answer(data, limit=10_000_000).columns()
+        for column in (columns.keys, columns.values):
+            assert list(column) == viewed(column) == packed(column) == values
+
+
+def test_columns_outlive_their_answer() -> None:
+    data = bytearray(random_batches(3, "lz4") + random_batches(4))
+    expected = [record.value for record in Answer(bytes(data)).records()]
+    answer = Answer(data)
+    columns = answer.columns()
+    kept = columns.values.views, columns.values.buffers, columns.values.lengths
+    columns = columns.values
+    del answer, data
+    gc.collect()
+    assert viewed(columns) == expected
+    assert len(kept[2]) == len(expected)
+    with pytest.raises(TypeError):
+        kept[0][0] = 1
+
+
+def test_columns_are_packed_once_by_many_threads() -> None:
+    values = [random.Random(i).randbytes(500) for i in range(4000)]
+    for _ in range(5):
+        columns = Answer(records.build([(NOW, None, value) for value in values])).columns()
+        with ThreadPoolExecutor(4) as pool:
+            runs = list(pool.map(lambda _: bytes(columns.values.data), range(8)))  # noqa: B023
+        assert set(runs) == {b"".join(values)}
+
+
 def test_columns_are_an_arrow_record_batch() -> None:
     pyarrow = pytest.importorskip("pyarrow")
     for seed in range(10):
@@ -225,9 +319,55 @@ def test_columns_are_an_arrow_record_batch() -> None:
             for row in batch.to_pylist()
         ]
         assert rows == [tuple(record) for record in records.read(data)]
+        views = Answer(data).columns().to_arrow(views=True)
+        views.validate(full=True)
+        assert views.schema.field("value").type == pyarrow.binary_view()
+        assert views.to_pylist() == batch.to_pylist()
+        wanted = batch.schema.set(5, pyarrow.field("value", pyarrow.binary_view()))
+        assert pyarrow.record_batch(Answer(data).columns(), schema=wanted).equals(
+            views.set_column(4, "key", batch.column("key"))
+        )
+    assert Answer(b"").columns().to_arrow(views=True).num_rows == 0
     empty = Answer(b"").columns().to_arrow()
     empty.validate(full=True)
     assert empty.num_rows == 0
+
+
+def fetch_answer(version: int, parts: list[list[bytes | None]]) -> bytes:
+    """A topic for each list of its partitions' records; the correlation id in front."""
+    out = bytearray(b"corr" + b"\0" * (version >= 12))
+    named = "topic_id" if version > 12 else "topic"
+    told = [
+        {
+            named: uuid.UUID(int=i + 1) if version > 12 else f"topic{i}",
+            "partitions": [
+                {"partition_index": k, "records": data} for k, data in enumerate(topic)
+            ],
+        }
+        for i, topic in enumerate(parts)
+    ]
+    struct_writer(response_schema(ApiKey.FETCH, version))(out, {"responses": told})
+    return bytes(out)
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+def test_batches_are_summed_as_they_arrive(version: int) -> None:
+    first, second, third = (random_batches(seed, "lz4") for seed in (1, 2, 3))
+    parts = [[first, None, b"", second + first[:40]], [], [third], [b""]]
+    data = fetch_answer(version, parts)
+    whole = data.index(third) + len(third)
+    for step in (1, 7, 64, 1000, len(data)):
+        ends = [*range(step, len(data), step), len(data)]
+        assert scanned(data, version, ends) == whole
+    for end in range(0, len(data), 11):
+        found = scanned(data, version, [end])
+        assert found <= end
+    # Behind the first bad batch nothing is noted.
+    for at, end in ((data.index(second) + 30, data.index(first) + len(first)),
+                    (data.index(first) + 30, 0)):  # fmt: skip
+        bad = bytearray(data)
+        bad[at] ^= 1
+        assert scanned(bad, version, [len(data) // 2, len(data)]) == end
 
 
 def test_nothing_is_left() -> None:
