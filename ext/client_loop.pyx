@@ -43,6 +43,7 @@ cdef struct LinkPost:
     LoopPost post
     Link* link
     int32_t id
+    int64_t requests                # drop: only where it has sent no more; -1: whatever it does
 
 
 cdef void activate(Loop* loop, LoopPost* post) noexcept nogil:
@@ -61,7 +62,10 @@ cdef void activate(Loop* loop, LoopPost* post) noexcept nogil:
 
 cdef void drop(Loop* loop, LoopPost* post) noexcept nogil:
     cdef Link* link = link_find(loop, (<LinkPost*> post).id)
+    cdef int64_t requests = (<LinkPost*> post).requests
     free(post)
+    if link != NULL and requests >= 0 and (link.requests != requests or link.in_flight > 0):
+        return
     if link != NULL:
         link_fail(link, LINK_BROKEN)
 
@@ -212,15 +216,19 @@ cdef class ClientLoop:
                 return False
         return True
 
-    def drop_link(self, link: int) -> None:
-        """Closes a link soon, its calls get no answer; does nothing where it is gone already."""
+    def drop_link(self, link: int, *, idle_since: int = -1) -> None:
+        """Closes a link soon, its calls get no answer; does nothing where it is gone already.
+        idle_since: how many requests it had sent; does nothing where they are more now, or where
+        answers are due."""
         cdef LinkPost* post
+        cdef int64_t requests = idle_since
         self.check()
         post = <LinkPost*> malloc(sizeof(LinkPost))
         if post == NULL:
             raise MemoryError("no memory for a post")
         post.post.run = drop
         post.id = link
+        post.requests = requests
         loop_post(self.loop, &post.post)
 
     def wake(self) -> None:

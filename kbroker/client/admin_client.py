@@ -51,6 +51,7 @@ from kbroker.client.groups import GroupDescription, GroupListing
 from kbroker.client.offsets import FoundOffset
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.client.results import Results
+from kbroker.client.sweeper import sweep
 from kbroker.errors import ErrorCode
 
 __all__ = ["Admin"]
@@ -81,6 +82,7 @@ class Admin:
             if controllers
             else Cluster.of(self.config)
         )
+        sweep(self._cluster)
 
     def __enter__(self) -> Admin:
         return self

@@ -73,8 +73,7 @@ class Cluster:
     """The way to a cluster, from one or more bootstrap addresses.
 
     bootstrap: `HOST:PORT`, several with commas or as a list. Raises ValueError for an address that
-    is none. No connection is made before the first call that needs one. timeout_s: per answer.
-    """
+    is none. No connection is made before the first call that needs one. timeout_s: per answer."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class Cluster:
         self._own = Own()
         self._reach = Reach(self.settings)
         self.calls = Calls()
-        self._closed = threading.Event()
+        self.closed = threading.Event()
         self._pid = os.getpid()
 
     @classmethod
@@ -130,7 +129,7 @@ class Cluster:
     def close(self) -> None:
         """Closes this thread's connections and ends those of others; threads that wait for an
         answer get ClosedError."""
-        self._closed.set()
+        self.closed.set()
         if os.getpid() != self._pid:
             return
         mine = self._own.connections
@@ -177,11 +176,8 @@ class Cluster:
         return [info for info in self.topics(internal=internal) if pattern.fullmatch(info.name)]
 
     def topic(self, name: str, *, create: bool = False) -> TopicInfo:
-        """One topic, from what is known or from the broker.
-
-        create: let the broker create it where it is configured to (auto.create.topics.enable).
-        Raises BrokerError UNKNOWN_TOPIC_OR_PARTITION and the like.
-        """
+        """One topic, from what is known or from the broker. create: let the broker create it where
+        it is configured to (auto.create.topics.enable). Raises BrokerError."""
         known = self._metadata.topics.get(name)
         if known is not None and not self.is_old(name):
             return known
@@ -234,7 +230,7 @@ class Cluster:
     def describe(
         self, names: Iterable[str] | None, *, create: bool = False
     ) -> dict[str, TopicInfo | BrokerError]:
-        """Asks the cluster anew for these topics, None: all; for each what it is, or the error."""
+        """Asks anew for these topics, None: all; for each what it is, or the error."""
         wanted = None if names is None else list(names)
         return self.retry(lambda: self._ask(wanted, create=create))
 
@@ -327,7 +323,7 @@ class Cluster:
             connection.close()
 
     def _mine(self) -> dict[Address, Connection]:
-        if self._closed.is_set():
+        if self.closed.is_set():
             raise ClosedError("the client was closed")
         if os.getpid() != self._pid:
             raise ForkError("this client was made before fork(); make a new one in the child")
@@ -339,24 +335,29 @@ class Cluster:
         found = mine.get(address)
         if found is None:
             return None
-        now = time.monotonic()
-        idle = now - self._own.used_s[address] > self.settings.idle_max_s
-        if idle or now >= found.renew_at:
+        if found.idle_s > self.settings.idle_max_s or time.monotonic() >= found.renew_at:
             found.close()
         if found.closed:
             del mine[address]
             return None
-        self._own.used_s[address] = now
         return found
+
+    def drop_idle(self) -> None:
+        """Ends connections of all threads that were not used for connections.max.idle.ms; who owns
+        one finds that out before it uses it again. Any thread, from time to time."""
+        with self._lock:
+            every = list(self._open)
+        for connection in every:
+            if not connection.closed and connection.idle_s > self.settings.idle_max_s:
+                connection.interrupt()
 
     def _link(self, address: Address) -> Connection:
         live = self._live(address)
         if live is None:
             live = self._mine()[address] = self._connect(address)
-            self._own.used_s[address] = time.monotonic()
             with self._lock:
                 self._open.add(live)
-            if self._closed.is_set():  # between the last look and this one
+            if self.closed.is_set():  # between the last look and this one
                 live.close()
         return live
 
@@ -367,7 +368,7 @@ class Cluster:
 
     def _connect(self, address: Address) -> Connection:
         self._mine()
-        if self._closed.wait(self._reach.pause_s(address)):
+        if self.closed.wait(self._reach.pause_s(address)):
             raise ClosedError("the client was closed")
         settings = self.settings
         try:
@@ -435,11 +436,11 @@ class Cluster:
                 if now + pause_s > deadline_s:
                     raise
                 self._count("request-retry-total")
-            if self._closed.wait(pause_s):
+            if self.closed.wait(pause_s):
                 raise ClosedError("the client was closed")
 
     def metrics(self) -> dict[str, float]:
-        """Counts since the cluster was made, and what holds now; names as Kafka's clients have."""
+        """Counts since it was made, and what holds now; names as Kafka's clients have."""
         with self._lock:
             live = sum(not connection.closed for connection in self._open)
             age_s = time.monotonic() - max(self._learnt_s.values(), default=time.monotonic())

@@ -74,6 +74,7 @@ class Connection:
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.renew_at = math.inf
+        self._used_s = time.monotonic()
         self.broker_versions: dict[int, tuple[int, int]] = {}
         self._sent: collections.deque[_Sent] = collections.deque()
         self._correlation_id = 0
@@ -97,6 +98,11 @@ class Connection:
     def closed(self) -> bool:
         """True after close() and after any error."""
         return self._closed
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since a request was sent; 0 while one waits for its answer."""
+        return 0.0 if self._sent else time.monotonic() - self._used_s
 
     def close(self) -> None:
         """Closes the socket; calling it again does nothing."""
@@ -178,6 +184,7 @@ class Connection:
     def _send(self, api: ApiKey, version: int, values: Mapping[str, Any], answered: bool) -> None:
         if self._closed:
             raise ConnectError(f"connection to {self.address} is closed")
+        self._used_s = time.monotonic()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         body = encode_request(api, version, self._correlation_id, values, self.client_id)
         framed = struct.pack(">i", len(body)) + body

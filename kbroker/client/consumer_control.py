@@ -33,6 +33,7 @@ from kbroker.client.metadata import NO_ID, Leader, PartitionInfo
 from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
 from kbroker.client.offsets_for_epoch import EpochEnd, end_of_epoch
 from kbroker.client.partitions import TopicPartition
+from kbroker.client.reach import IdleLinks
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
@@ -113,6 +114,8 @@ class Control:
         self._ids: dict[TopicPartition, uuid.UUID] = {}  # of the topics that are read
         self._due: dict[TopicPartition, tuple[float, _Told]] = {}
         self._refreshed_s = time.monotonic()
+        self._idle = IdleLinks(loop, cluster.settings.idle_max_s)
+        self._idle_at_s = time.monotonic() + self._idle.look_s
         self._thread = threading.Thread(target=self._run, name=loop.name, daemon=True)
 
     def start(self) -> None:
@@ -175,6 +178,10 @@ class Control:
             if at <= now and self._due.pop(where, None) is not None:
                 self._attempt(told)
         self._renew(now)
+        if now >= self._idle_at_s:
+            self._idle_at_s = now + self._idle.look_s
+            self._idle.drop(self._links.values())
+            self._cluster.drop_idle()
         if now - self._refreshed_s > self._cluster.settings.metadata_max_age_s:
             self._refreshed_s = now
             self._look_for_leaders()

@@ -13,6 +13,7 @@ from typing import Any
 
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.errors import AuthenticationError, BrokerError, ClosedError, KafkaError
+from kbroker.client.reach import IdleLinks
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.ext.client_producer import SenderDriver
@@ -60,6 +61,8 @@ class Control:
         self._failures: dict[int, int] = {}
         self._renew_at_s: dict[int, float] = {}
         self._refresh_at_s = time.monotonic() + max_age_s
+        self._idle = IdleLinks(loop, cluster.settings.idle_max_s)
+        self._idle_at_s = time.monotonic() + self._idle.look_s
 
     def run(self) -> None:
         """Until the loop has ended and all callbacks have run."""
@@ -78,7 +81,7 @@ class Control:
     def _pause_s(self) -> float:
         now_s = time.monotonic()
         due = [self._not_before_s.get(w, 0.0) for w in self._steps() if self._wishes & w]
-        due += [self._refresh_at_s, *self._renew_at_s.values()]
+        due += [self._refresh_at_s, self._idle_at_s, *self._renew_at_s.values()]
         return max(0.0, min([now_s + _IDLE_S, *due]) - now_s)
 
     def _steps(self) -> dict[int, Any]:
@@ -95,6 +98,10 @@ class Control:
             self._refresh_at_s = now_s + self._max_age_s
             if self.driver.topic_names(self._max_idle_s):
                 self._wishes |= WISH_METADATA
+        if now_s >= self._idle_at_s:
+            self._idle_at_s = now_s + self._idle.look_s
+            self._idle.drop(self.driver.links().values())
+            self.cluster.drop_idle()
         self._renew_links(now_s)
         for wish, step in self._steps().items():
             if not self._wishes & wish or self._not_before_s.get(wish, 0.0) > now_s:

@@ -22,11 +22,13 @@ from kbroker.client.errors import ClosedError, KafkaError
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
     from kbroker.client.tls import Tls
+    from kbroker.ext.client_loop import ClientLoop
 
 __all__ = [
     "Calls",
     "ClusterSettings",
     "FinalFailure",
+    "IdleLinks",
     "Own",
     "PassingFailure",
     "Reach",
@@ -203,8 +205,32 @@ class Own(threading.local):
 
     def __init__(self) -> None:
         self.connections = Connections()
-        self.used_s: dict[Address, float] = {}
         self.deadline_s: float | None = None
+
+
+class IdleLinks:
+    """Links of a loop that send nothing: dropped after idle_max_s."""
+
+    def __init__(self, loop: ClientLoop, idle_max_s: float) -> None:
+        self.look_s = min(max(idle_max_s / 8, 0.01), 30.0)
+        self._loop = loop
+        self._idle_max_s = idle_max_s
+        self._seen: dict[int, tuple[int, float]] = {}  # link: requests, since when (monotonic)
+
+    def drop(self, links: Iterable[int]) -> None:
+        """To be called with all links every `look_s`."""
+        now, seen = time.monotonic(), self._seen
+        self._seen = {}
+        for link in links:
+            told = self._loop.link_stats(link)
+            if told is None:
+                continue
+            requests, since_s = seen.get(link, (-1, now))
+            if requests != told["requests"] or told["in_flight"]:
+                requests, since_s = told["requests"], now
+            elif now - since_s > self._idle_max_s:
+                self._loop.drop_link(link, idle_since=requests)
+            self._seen[link] = requests, since_s
 
 
 class Calls:

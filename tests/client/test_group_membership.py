@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from kbroker.client import Admin
 from kbroker.client.errors import CommitFailedError, KafkaError
 from kbroker.client.group import SubscriptionPattern
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from tests.support import wire
 from tests.support.processes import BrokerProcess
 from tests.support.seats import Seat, poll_until, seated, settle, share
+from tests.support.waits import wait_for
 
 PROTOCOLS = {
     "range": {"partition_assignment_strategy": ["range"]},
@@ -81,6 +83,26 @@ def test_commits_are_read_by_the_next_owner(sit: Sit, topic: str) -> None:
         assert calls == [(20, None), (21, None), (22, None)]
         one.end()
         assert two.group.committed([none], 10.0) == {none: OffsetAndMetadata(22)}
+
+
+def test_a_topic_made_again_is_committed_to_by_its_new_id(
+    sit: Sit, target: BrokerProcess, topic: str
+) -> None:
+    one = sit(enable_auto_commit=False)
+    with seated(one):
+        one.group.subscribe([topic], one)
+        poll_until(lambda: share(one) == [4], one)
+        topics = one.group._room.topics
+        stale = topics.ids_of([topic])
+        assert stale
+        with Admin(bootstrap_servers=target.bootstrap) as admin:
+            admin.delete_topics([topic])
+            wait_for("it is gone", lambda: admin.describe_topics([topic]).errors, 10)
+            admin.create_topic(topic, partitions=4)
+        told = {TopicPartition(topic, 0): OffsetAndMetadata(7)}
+        one.group.commit(told, 20.0)
+        assert topics.ids_of([topic]) not in ({}, stale)
+        assert one.group.committed(told, 10.0) == told
 
 
 def test_delivered_positions_are_committed_before_they_go(sit: Sit, topic: str) -> None:

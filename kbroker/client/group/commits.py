@@ -271,7 +271,7 @@ class Commits:
         if code in LOST or code == ErrorCode.REQUEST_TIMED_OUT:
             self._room.wire.forget()
         if code == ErrorCode.UNKNOWN_TOPIC_ID:
-            self._room.topics.ask_anew()
+            self._room.topics.ask_anew(self._room.clock())
         if code in _WHO:
             if self.member is not None:
                 return self.member.commit_refused(code, who)
@@ -359,7 +359,7 @@ class Commits:
             for part in topic.partitions:
                 partition = TopicPartition(_name_of(topic, ids), int(part.partition_index))
                 if part.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-                    self._room.topics.ask_anew()
+                    self._room.topics.ask_anew(self._room.clock())
                 if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise KafkaError(f"partition {partition} does not exist")
                 if part.error_code != 0:

@@ -78,6 +78,10 @@ class TopicsWatch:
             return math.inf
         if now < self._due:
             return self._due - now
+        self._ask(now)
+        return math.inf
+
+    def _ask(self, now: float) -> None:
         self._asking = True
         self._due = now + self._max_age_s
         waiting, self._waiting = self._waiting, []
@@ -88,7 +92,6 @@ class TopicsWatch:
             {"topics": topics, "allow_auto_topic_creation": self._create and wanted is not None},
             lambda answer: self._answered(answer, wanted, waiting, now),
         )
-        return math.inf
 
     def resolve(self, ids: Collection[uuid.UUID], done: Callable[[], None]) -> None:
         """Learns the names of topic ids; those that exist are in `known` afterwards."""
@@ -111,10 +114,10 @@ class TopicsWatch:
             found[name] = shape.topic_id
         return found
 
-    def ask_anew(self) -> None:
+    def ask_anew(self, now: float) -> None:
         """An id is not the topic's any more."""
-        if self._due != math.inf:
-            self._due = 0.0
+        if not self._asking and self._due != math.inf:
+            self._ask(now)
 
     def names_by_id(self) -> dict[uuid.UUID, str]:
         return {one.topic_id: name for name, one in self.known.items() if one.topic_id is not None}
