@@ -314,12 +314,19 @@ class Consumer:
             raise error
         if self._group is None:
             return float("inf")
-        asking = self._assignment.asking
-        if asking:
-            asked, self._assignment.asking = frozenset(asking), set()
-            assignment = self._assignment
-            self._group.fetch_committed(asked, lambda told: assignment.begin_at(asked, told))
-        return self._group.poll()
+        self._ask_committed(self._group)
+        due_s = self._group.poll()
+        if not self._assignment.refused:  # what it has assigned waits for no later round
+            self._ask_committed(self._group)
+        return due_s
+
+    def _ask_committed(self, group: Group) -> None:
+        """Where to begin in partitions that were assigned."""
+        assignment = self._assignment
+        if assignment.asking:
+            asked, assignment.asking = frozenset(assignment.asking), set()
+            assignment.refused = False
+            group.fetch_committed(asked, lambda told: assignment.begin_at(asked, told))
 
     def wakeup(self) -> None:
         """Has the wait of another thread, or the next one, end with WakeupError."""

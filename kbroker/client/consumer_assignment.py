@@ -22,11 +22,13 @@ Committed = Mapping[TopicPartition, OffsetAndMetadata | None]
 class Assignment:
     """Partitions and positions. grouped: partitions begin at their committed offsets.
 
-    asking: partitions whose committed offset has to be asked for.
+    asking: partitions whose committed offset has to be asked for. refused: the last question about
+    some of them failed for good; they are asked about again, but not at once.
     """
 
     def __init__(self, fetcher: Fetcher, control: Control, *, grouped: bool) -> None:
         self.asking: set[TopicPartition] = set()
+        self.refused = False
         self._fetcher = fetcher
         self._control = control
         self._grouped = grouped
@@ -85,6 +87,7 @@ class Assignment:
             for where in self._control.held.intersection(asked):
                 if isinstance(told, KafkaError):
                     self.asking.add(where)
+                    self.refused = True
                     continue
                 found = told.get(where)
                 self._control.held.discard(where)

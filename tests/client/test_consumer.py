@@ -401,3 +401,18 @@ def test_reads_on_after_the_broker_was_killed(
         produce(broker.port, topic, 10)
         values += [int(record.value) for record in taken(consumer, 10)]
     assert values == [*range(500), *range(10)]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_one_poll_joins_and_reads(
+    read: Read, target: BrokerProcess, topic: str, protocol: str
+) -> None:
+    """What a join assigns is asked for its committed offset by the same poll: it once waited for
+    the next automatic commit."""
+    wire.create_topic(target.port, topic, 2)
+    produce(target.port, topic, 5)
+    consumer = read(group_id=topic, group_protocol=protocol, auto_commit_interval_ms=600_000)
+    consumer.subscribe([topic])
+    began = time.monotonic()
+    assert consumer.poll(60.0)
+    assert time.monotonic() - began < 30
