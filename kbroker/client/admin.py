@@ -180,12 +180,24 @@ def describe_topics(
 
 
 def create_partitions(
-    cluster: Cluster, totals: Mapping[str, int], *, validate_only: bool = False
+    cluster: Cluster,
+    totals: Mapping[str, int],
+    *,
+    assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    validate_only: bool = False,
 ) -> Results[str, None]:
-    """Raises the number of partitions of topics to these totals."""
+    """Raises the number of partitions of topics to these totals. assignments: the replicas of
+    each new partition of a topic, first the preferred leader; brokers choose where none is given.
+    """
+
+    def replicas(name: str) -> list[dict[str, list[int]]] | None:
+        told = (assignments or {}).get(name)
+        return None if told is None else [{"broker_ids": list(nodes)} for nodes in told]
 
     def ask(names: list[str]) -> Iterator[tuple[str, KafkaError | None]]:
-        wanted = [{"name": name, "count": totals[name], "assignments": None} for name in names]
+        wanted = [
+            {"name": name, "count": totals[name], "assignments": replicas(name)} for name in names
+        ]
         values = {"topics": wanted, "timeout": limit_ms(cluster), "validate_only": validate_only}
         for answer in cluster.controller().call(ApiKey.CREATE_PARTITIONS, values).results:
             cluster.forget(answer.name)

@@ -77,7 +77,10 @@ Resource = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting with where its value comes from. value None: secret or unset."""
+    """One setting with where its value comes from. value None: secret or unset.
+
+    synonyms: where it could come from, the first being where it does: (source, name there, value).
+    """
 
     name: str
     value: str | None
@@ -87,6 +90,7 @@ class ConfigEntry:
     sensitive: bool
     kind: str
     documentation: str
+    synonyms: tuple[tuple[str, str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +125,13 @@ def _by_node(resources: Iterable[Resource]) -> dict[int | None, list[Resource]]:
 
 
 def describe_resources(
-    cluster: Cluster, resources: Iterable[Resource], *, keys: Iterable[str] | None = None
+    cluster: Cluster,
+    resources: Iterable[Resource],
+    *,
+    keys: Iterable[str] | None = None,
+    synonyms: bool = False,
 ) -> Results[Resource, list[ConfigEntry]]:
-    """The settings of resources, by name. keys: only these."""
+    """The settings of resources, by name. keys: only these. synonyms: with all their sources."""
     wanted_keys = None if keys is None else list(keys)
 
     def ask(left: list[Resource]) -> Iterator[tuple[Resource, list[ConfigEntry] | KafkaError]]:
@@ -135,7 +143,7 @@ def describe_resources(
             ]
             values = {
                 "resources": wanted,
-                "include_synonyms": False,
+                "include_synonyms": synonyms,
                 "include_documentation": True,
             }
             for answer in connection.call(ApiKey.DESCRIBE_CONFIGS, values).results:
@@ -156,6 +164,10 @@ def _entry(entry: Any) -> ConfigEntry:
         sensitive=entry.is_sensitive,
         kind=_TYPES.get(int(entry.config_type), ""),
         documentation=entry.documentation or "",
+        synonyms=tuple(
+            (_SOURCES.get(int(same.source), str(same.source)), same.name, same.value)
+            for same in entry.synonyms
+        ),
     )
 
 

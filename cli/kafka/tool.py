@@ -1,0 +1,137 @@
+"""How a script runs: reads its options, does its work, ends with the status that Kafka's has.
+
+A Tool names its options and what it does with them. `start` turns what goes wrong into text and
+status: a mistake in the command line into the text, the help and 1; a failure into what the tool's
+`failed` makes of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbroker.cli.kafka.options import Given, Option, OptionError, UsageError, check_help, help_text
+
+if TYPE_CHECKING:
+    from kbroker.client.cluster import Cluster
+
+__all__ = [
+    "KAFKA_VERSION",
+    "Tool",
+    "client_settings",
+    "is_failure",
+    "open_cluster",
+    "read_properties",
+    "say",
+    "start",
+    "warn",
+]
+
+KAFKA_VERSION = "4.3.0"
+_INTERRUPTED = 130
+
+
+class Tool(NamedTuple):
+    """A script. what: its purpose, for --help; work: gives the exit status; failed: the status of
+    a failure (an error of the client or ValueError), which it has told."""
+
+    what: str
+    options: tuple[Option, ...]
+    work: Callable[[Given], int]
+    failed: Callable[[Given, Exception], int]
+
+
+def say(line: str = "", end: str = "\n") -> None:
+    """A line to standard output."""
+    sys.stdout.write(line + end)
+
+
+def warn(line: str) -> None:
+    """A line to standard error."""
+    sys.stderr.write(line + "\n")
+
+
+def start(tool: Tool, words: Sequence[str] | None = None) -> int:
+    """Runs a script with these words, or those of this process; gives its exit status."""
+    try:
+        status = _run(tool, sys.argv[1:] if words is None else words)
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        warn(f"{error}\n{help_text(tool.options)}")
+    except OptionError as error:
+        warn(str(error))
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _run(tool: Tool, words: Sequence[str]) -> int:
+    given = Given(tool.options, words)
+    if check_help(given, tool.what):
+        say(KAFKA_VERSION)
+        return 0
+    try:
+        return tool.work(given)
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        return tool.failed(given, error)
+
+
+def is_failure(error: Exception) -> bool:
+    """True for errors that a user can meet; others are bugs of ours."""
+    from kbroker.client.errors import KafkaError
+    from kbroker.errors import KbrokerError
+
+    if isinstance(error, BrokenPipeError):
+        return False
+    return isinstance(error, KafkaError | KbrokerError | ValueError | OSError | OptionError)
+
+
+def read_properties(path: str | None) -> dict[str, str]:
+    """The settings of a properties file; none without a file."""
+    if path is None:
+        return {}
+    from kbroker.config.properties import read_properties as read
+
+    return {key: told.value for key, told in read(Path(path)).items()}
+
+
+def client_settings(kind: type, settings: dict[str, str]) -> dict[str, str]:
+    """The settings that a client of this config class knows; others are told of and passed over,
+    as Kafka's clients do: one file often serves several kinds of them."""
+    from kbroker.client.config_types import specs_of
+
+    known = specs_of(kind)
+    for name in settings:
+        if name.replace(".", "_") not in known:
+            warn(f"WARN {name} is no setting of this client and has no effect")
+    return {name: value for name, value in settings.items() if name.replace(".", "_") in known}
+
+
+def open_cluster(
+    bootstrap: str, config_file: str | None = None, timeout_ms: int | None = None
+) -> Cluster:
+    """The way to the cluster of --bootstrap-server and --command-config."""
+    import logging
+
+    from kbroker.client.cluster import Cluster
+    from kbroker.client.config_admin import AdminConfig, admin_config
+
+    logging.basicConfig(format="%(levelname)s %(message)s")
+    logging.getLogger("kbroker.client.cluster").setLevel(logging.INFO)  # whom it cannot reach
+    settings = client_settings(AdminConfig, read_properties(config_file))
+    settings["bootstrap.servers"] = bootstrap
+    settings.pop("bootstrap.controllers", None)
+    if timeout_ms is not None:
+        settings["default.api.timeout.ms"] = str(timeout_ms)
+        settings["request.timeout.ms"] = str(min(timeout_ms, 30_000))
+    return Cluster.of(admin_config(settings, {}))
