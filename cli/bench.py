@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _RECORDS = 1_000_000
+_ALL = 1 << 62
 _E2E_RATE, _E2E_S = 1000.0, 10.0
 _STAMP_BYTES = 16  # bench_through.STAMP_BYTES, which --help does not load
 _STOPPED = 130
@@ -137,7 +138,9 @@ def consume(output: str, bootstrap: str | None, size: int, group: bool, **given:
     if group:
         settings["group.id"] = _made_up()
     with _place(bootstrap, given) as place:
-        load = _load(place, size, given)
+        if not place.own and given["records"] is None:
+            given["records"] = _ALL
+        load = _load(place, size, given, fills=place.own)
         if place.own:
             fill(load, client_settings(bootstrap, kind="producer"))
         with Consumer(settings) as consumer, _measuring() as (meter, live):
@@ -194,14 +197,15 @@ def _codec(settings: Mapping[str, str]) -> dict[str, str]:
     return {"compression": settings.get("compression.type", "none")}
 
 
-def _load(place: Place, size: int, given: Mapping[str, Any]) -> Load:
+def _load(place: Place, size: int, given: Mapping[str, Any], *, fills: bool = False) -> Load:
+    """fills: so many records are put into the topic before, whatever ends the measurement."""
     from kbroker.cli.bench_load import Load
 
-    records = given["records"]
-    if records is None and (given["duration"] is None or "rate" not in given) and place.own:
+    records, duration = given["records"], given["duration"]
+    if records is None and (fills or duration is None):
         records = _RECORDS
     return Load(
-        place.topic, size, records, given["duration"], given.get("rate"), given.get("keys", 0),
+        place.topic, size, records, duration, given.get("rate"), given.get("keys", 0),
         given.get("one_by_one", False),
     )  # fmt: skip
 

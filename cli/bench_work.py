@@ -129,13 +129,12 @@ def fill(load: Load, settings: dict[str, str]) -> None:
 
     values = payload(load.size, max(1, min(_VALUES, _BATCH_BYTES // max(load.size, 1))))
     with Producer(settings) as producer:
-        left, last = load.records or 0, None
-        while left > 0:
-            last = producer.send_batch(load.topic, values[:left])
-            left -= len(values)
+        deliveries = []
+        for left in range(load.records or 0, 0, -len(values)):
+            deliveries.append(producer.send_batch(load.topic, values[:left]))
         producer.flush()
-        if last is not None:
-            last.result()
+        for delivery in deliveries:
+            delivery.result()  # raises what kept records from arriving
 
 
 def consume(

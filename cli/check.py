@@ -97,8 +97,9 @@ def _findings(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
     yield _open_files()
     yield _file_size(config)
     yield _maps()
-    if config is not None and "listeners" in config.static:
-        yield from _listeners(config, runfile.running(place) is not None)
+    serves = runfile.running(place) is not None  # then they are its own
+    if config is not None and "listeners" in config.static and not serves:
+        yield from _listeners(config)
 
 
 def _config(config: BrokerConfig, config_file: Path | None) -> Finding:
@@ -249,18 +250,21 @@ def _maps() -> Finding:
     return Finding("memory maps", WARNING if low else OK, text)
 
 
-def _listeners(config: BrokerConfig, serves: bool) -> Iterator[Finding]:
-    """Whether addresses are this machine's and free; those of a broker that runs are its own."""
+def _listeners(config: BrokerConfig) -> Iterator[Finding]:
+    """Whether addresses are this machine's and free."""
     for listener in config.listeners:
         name = f"{listener.name}://{listener.host}:{listener.port}"
-        if serves:
-            continue
-        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-        with contextlib.closing(socket.socket(family)) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((listener.host, listener.port))
-            except OSError as error:
-                yield Finding("listener", FAILED, f"{name}: {error.strerror or error}")
-            else:
-                yield Finding("listener", OK, f"{name} is free")
+        try:
+            _bind(listener.host, listener.port)
+        except OSError as error:
+            yield Finding("listener", FAILED, f"{name}: {error.strerror or error}")
+        else:
+            yield Finding("listener", OK, f"{name} is free")
+
+
+def _bind(host: str, port: int) -> None:
+    kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
+    family, *_, address = socket.getaddrinfo(host or None, port, type=kind, flags=passive)[0]
+    with contextlib.closing(socket.socket(family, kind)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)

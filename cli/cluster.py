@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli.brokers import known_broker, serving
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
 from kbroker.cli.render import Column, human_bytes, print_json, print_rows
 
@@ -215,11 +216,4 @@ def features(bootstrap: str | None, output: str) -> None:
 
 def _nodes(cluster: Cluster, wanted: Iterable[int]) -> list[int]:
     """The brokers meant, or all."""
-    cluster.refresh([])
-    known = sorted(cluster.nodes)
-    for node in wanted:
-        if node not in known:
-            there = ", ".join(map(str, known))
-            raise click.BadParameter(f"there is no broker {node}; known: {there}",
-                                     param_hint="--broker")  # fmt: skip
-    return sorted(set(wanted)) or known
+    return sorted({known_broker(cluster, node) for node in wanted}) or serving(cluster)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
 
 _PAUSE_S = 0.2
+_LOOK_S, _UNHURRIED_S = 1.0, 30.0  # for a broker's answers, with and without --wait
 _SHOWN = 10  # of each kind of trouble, in words
 
 
@@ -34,7 +35,8 @@ def health(bootstrap: str | None, output: str, wait: float) -> int:
     deadline = time.monotonic() + wait
     while True:
         try:
-            with open_cluster(bootstrap) as cluster:
+            limit_s = max(deadline - time.monotonic(), _LOOK_S) if wait else _UNHURRIED_S
+            with open_cluster(bootstrap, timeout_s=limit_s) as cluster:
                 told = _look(cluster)
             if told["healthy"]:
                 break

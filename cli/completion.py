@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["completion", "equip"]
 
-_LIMIT_S = float(os.environ.get("KBROKER_COMPLETION_TIMEOUT", "1"))
+_LIMIT_S = 1.0
 _KIND = re.compile(r"\[?(TOPIC|GROUP|PROFILE|KEY|T\[:P,)\W*")
 _VARIABLE = "_KBROKER_COMPLETE"
 
@@ -127,8 +127,12 @@ def _within(find: Callable[[], Iterable[str]]) -> list[str]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(_LIMIT_S)
+    thread.join(_limit_s())
     return [] if thread.is_alive() else found
+
+
+def _limit_s() -> float:
+    return float(os.environ.get("KBROKER_COMPLETION_TIMEOUT") or _LIMIT_S)
 
 
 def _topics(incomplete: str, ctx: click.Context) -> Iterable[str]:
@@ -149,7 +153,7 @@ def _cluster(ctx: click.Context) -> Cluster:
     from kbroker.cli.options import open_cluster
 
     with ctx.scope(cleanup=False):
-        return open_cluster(ctx.params.get("bootstrap"), timeout_s=_LIMIT_S)
+        return open_cluster(ctx.params.get("bootstrap"), timeout_s=_limit_s())
 
 
 def _profiles(*_: object) -> Iterable[str]:

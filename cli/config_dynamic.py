@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbroker.cli.brokers import known_broker
 from kbroker.cli.nearest import did_you_mean
 from kbroker.cli.options import bootstrap_option, key_values, open_cluster, output_option
 from kbroker.cli.render import Column, print_rows
@@ -42,7 +43,7 @@ def get_values(
 ) -> None:
     """Show the settings that a running broker has: those named, or all that were set."""
     with open_cluster(bootstrap) as cluster:
-        node = _node(cluster, broker)
+        node = known_broker(cluster, broker)
         entries = _entries(cluster, node)
     if names:
         _refuse_unknown(names, entries)
@@ -89,7 +90,7 @@ def set_values(
     with open_cluster(bootstrap) as cluster:
         from kbroker.client.admin_configs import BROKER, alter_configs
 
-        first = _node(cluster, broker)
+        first = known_broker(cluster, broker)
         _refuse_unknown((*values, *deleted), _entries(cluster, first))
         whose = "" if broker is None else str(broker)
         alter_configs(
@@ -109,17 +110,6 @@ def set_values(
                 f" {entry.value!r}; --broker {first} --delete {entry.name} takes it away",
                 err=True,
             )
-
-
-def _node(cluster: Cluster, broker: int | None) -> int:
-    cluster.refresh([])
-    known = sorted(cluster.nodes)
-    if broker is not None and broker not in known:
-        there = ", ".join(map(str, known))
-        raise click.BadParameter(
-            f"there is no broker {broker}; known: {there}", param_hint="--broker"
-        )
-    return known[0] if broker is None else broker
 
 
 def _entries(cluster: Cluster, node: int) -> list[ConfigEntry]:

@@ -100,15 +100,16 @@ def change_profiles() -> Iterator[Profiles]:
 def _flat(table: Any, before: str = "") -> Iterator[tuple[str, str]]:
     if not isinstance(table, dict):
         raise ValueError("a profile is a table of settings")
-    for name, value in table.items():
+    for key, value in table.items():
+        name = before + key.replace("_", ".")
         if isinstance(value, dict):
-            yield from _flat(value, f"{before}{name}.")
+            yield from _flat(value, f"{name}.")
         elif isinstance(value, bool):
-            yield before + name, str(value).lower()
+            yield name, str(value).lower()
         elif isinstance(value, str | int | float):
-            yield before + name, str(value)
+            yield name, str(value)
         else:
-            raise ValueError(f"{before}{name}: write text, a number, true or false")
+            raise ValueError(f"{name}: write text, a number, true or false")
 
 
 def _text(profiles: Profiles) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.cli import root
+from kbroker.cli import bench, root
 from kbroker.cli.bench_figures import Latencies, Meter
 from kbroker.cli.bench_load import Load, Pace, payload
 from kbroker.client.cluster import Cluster
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_with_the_figures_so_far(target: BrokerProcess, number: int)
     reader.start()
     live = re.compile(rb"\r\d+ s  [\d,]+ records  [\d,]+/s  [\d.]+ MB/s  p99 [\d.]+ ms")
     try:
-        wait_for("a live line", lambda: live.search(b"".join(shown)), 30)
+        wait_for("a live line", lambda: live.search(b"".join(shown)), 60)
         process.send_signal(number)
         out, _ = process.communicate(timeout=30)
     finally:
@@ -190,6 +190,20 @@ def test_the_pace_catches_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slept == []
     assert pace.portion(51, 100)[0] == 0
     assert Pace(Load("t", 1, 10, None), now).portion(4, 100) == (6, now)
+
+
+@pytest.mark.parametrize(
+    ("given", "fills", "records"),
+    [
+        ({"records": None, "duration": None}, False, 1_000_000),
+        ({"records": None, "duration": 5.0}, False, None),
+        ({"records": None, "duration": 5.0}, True, 1_000_000),
+        ({"records": 7, "duration": 5.0}, True, 7),
+    ],
+)
+def test_there_is_an_end(given: dict[str, Any], fills: bool, records: int | None) -> None:
+    place: Any = bench.Place(None, "t", 1, fills)  # type: ignore[arg-type]
+    assert bench._load(place, 100, given, fills=fills).records == records
 
 
 def test_values_differ() -> None:

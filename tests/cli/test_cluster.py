@@ -122,3 +122,12 @@ def test_settings_that_cannot_be(run: Run, words: list[str], status: int, says: 
     told = run("config", *words, status=status)
     assert says in told
     assert told.count("\n") == 1
+
+
+def test_a_cluster_whose_brokers_are_all_fenced_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that lost its session with the controller answers still, and names none."""
+    monkeypatch.setattr("kbroker.client.cluster.Cluster.nodes", {})
+    for words in (["config", "get"], ["cluster", "logdirs"], ["cluster", "api-versions"]):
+        assert "no broker that serves" in run(*words, status=1)
