@@ -1,4 +1,5 @@
-"""docs/migration.md: every block runs, and the four libraries do the same job."""
+"""docs/migration.md: every block runs, and the four libraries do the same job; and README's blocks
+about the client."""
 
 from __future__ import annotations
 
@@ -121,3 +122,16 @@ def test_the_names_of_methods_are_names():
     assert len(names) > 12
     kinds = (Producer, Consumer, Delivery, Record, KafkaError, client)
     assert {name for name in names if not any(hasattr(kind, name) for kind in kinds)} == set()
+
+
+def test_the_readme(tmp_path: Path):
+    page = ROOT / "README.md"
+    found = [block for block in pages.blocks(page)
+             if block.section == "The Python client" and "def test_" not in block.code]  # fmt: skip
+    with Broker() as broker:
+        told = pages.run(page, found, broker.bootstrap_servers, tmp_path)
+    said = "".join(told)
+    for expected in ("InvalidTopicError", "['a', 'flights']", "RecordMetadata(topic='flights'",
+                     "100 acknowledged", "b'JFK' b'two'"):  # fmt: skip
+        assert expected in said
+    assert len(told) == 4
