@@ -1,199 +1,272 @@
-"""`kbroker consume`: print records of a topic, by partition and offset."""
+"""`kbroker consume`: print records, of whole topics or as a member of a group."""
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli.connect import reach, settings_for
 from kbroker.cli.format import DEFAULT_FORMAT, compile_format, json_line, unescape
-from kbroker.cli.options import bootstrap_option, open_cluster
-from kbroker.cli.when import parse_time_ms
+from kbroker.cli.options import bootstrap_option
+from kbroker.cli.output import Output
+from kbroker.cli.reading import ByColumns, ByRecords, Reading, Shape
+from kbroker.cli.span import Span, find_bounds, parse_offsets, partitions_of
+from kbroker.cli.stopping import Stop
 
 if TYPE_CHECKING:
+    from kbroker.client import Consumer
     from kbroker.client.cluster import Cluster
-    from kbroker.client.fetch import Reader
-    from kbroker.client.records import FetchedRecord
-
-Partition = tuple[str, int]
 
 _OFFSET_HELP = (
-    "Where to begin: beginning, end, an offset N, -N (the last N), s@TIME (the first at or after"
-    " TIME), and with a second -o e@TIME where to end. TIME: ms since 1970 or ISO 8601."
+    "Where to begin: beginning, end, stored (what group.id has committed), an offset N, -N (the"
+    " last N), +N (behind the first N), s@TIME (the first at or after TIME), and with a second -o"
+    " e@TIME where to end. TIME: ms since 1970, ISO 8601, or 10m ago."
+)
+_FORMAT_HELP = (
+    "As kcat's: %s value, %k key, %h headers, %T timestamp, %t topic, %p partition, %o offset,"
+    " %S %K sizes, %R %Q sizes as binary int32, \\n \\t \\xHH escapes. Goes before -D and -K."
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Where to begin (one of the three) and where to end."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The options, by their parameters' names."""
 
-    begin: int | None = None  # an offset, or with a minus the last so many
-    begin_at: str = "beginning"
-    begin_ms: int | None = None
-    end_ms: int | None = None
+    names: tuple[str, ...]
+    topics: tuple[str, ...]
+    group: str | None
+    bootstrap: str | None
+    partitions: tuple[int, ...]
+    offsets: tuple[str, ...]
+    count: int | None
+    exit_eof: bool
+    form: str | None
+    as_json: bool
+    delimiter: str
+    key_delimiter: str | None
+    with_offset: bool
+    null: bool
+    quiet: bool
+    unbuffered: bool
+    isolation: str | None
+    read_committed: bool
+
+    @property
+    def all_topics(self) -> tuple[str, ...]:
+        """Names, and patterns that begin with ^."""
+        return tuple(dict.fromkeys((*self.topics, *self.names)))
+
+    @property
+    def talks(self) -> bool:
+        """Whether somebody is there to be told what goes on beside the records."""
+        return not self.quiet and sys.stderr.isatty()
 
 
 @click.command()
-@click.argument("topic", metavar="TOPIC")
+@click.argument("names", metavar="TOPIC...", nargs=-1)
 @bootstrap_option
-@click.option("--partition", "-p", "partitions", type=click.IntRange(0), multiple=True)
+@click.option("--topic", "-t", "topics", multiple=True, metavar="TOPIC", help="The same.")
+@click.option(
+    "--group", "-G", metavar="GROUP", help="Share the topics with the other members of a group."
+)
+@click.option(
+    "--partition", "-p", "partitions", type=click.IntRange(-1), multiple=True, help="-1: all."
+)
 @click.option("--offset", "-o", "offsets", multiple=True, metavar="OFFSET", help=_OFFSET_HELP)
 @click.option("--count", "-c", type=click.IntRange(1), help="Exit after so many records.")
 @click.option("--exit-eof", "-e", is_flag=True, help="Exit at the end of all partitions.")
-@click.option(
-    "--format",
-    "-f",
-    "form",
-    metavar="FORMAT",
-    help="As kcat's: %s value, %k key, %h headers, %T timestamp, %t topic, %p partition, %o offset,"
-    " %S %K sizes, \\n \\t escapes. Default: '%s\\n'.",
-)
+@click.option("--format", "-f", "form", metavar="FORMAT", help=_FORMAT_HELP)
 @click.option("--json", "-J", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--delimiter", "-D", default="\\n", metavar="DELIM", help="Behind each record.")
 @click.option("--key-delimiter", "-K", metavar="DELIM", help="Print the key and this before it.")
+@click.option(
+    "--print-offset", "-O", "with_offset", is_flag=True, help="Print the offset, with -K."
+)
 @click.option("--null", "-Z", "null", is_flag=True, help="Show null keys and values as NULL.")
-@click.option("--unbuffered", "-u", is_flag=True, help="Flush after each record.")
-@click.option("--read-committed", is_flag=True, help="Only up to the last stable offset.")
-def consume(
-    topic: str,
-    bootstrap: str | None,
-    partitions: tuple[int, ...],
-    offsets: tuple[str, ...],
-    count: int | None,
-    exit_eof: bool,
-    form: str | None,
-    as_json: bool,
-    key_delimiter: str | None,
-    null: bool,
-    unbuffered: bool,
-    read_committed: bool,
+@click.option("--quiet", "-q", is_flag=True, help="Records alone, also on a terminal.")
+@click.option("--unbuffered", "-u", is_flag=True, help="A write for each record.")
+@click.option(
+    "--isolation-level",
+    "isolation",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="Whether records of open and aborted transactions are left out.",
+)
+@click.option("--read-committed", is_flag=True, help="Short for --isolation-level read_committed.")
+def consume(**given: Any) -> None:
+    """Print records of topics: from the beginning, and on as they come unless -e is given.
+
+    A TOPIC that begins with ^ is a regular expression. With -G the partitions are shared among the
+    group's members, and what was printed is committed; Ctrl-C leaves the group.
+    """
+    wanted = _Wanted(**given)
+    if not wanted.all_topics:
+        raise click.UsageError("give a TOPIC")
+    span = parse_offsets(wanted.offsets)
+    _shape(wanted, lambda topic, index: None)  # a wrong format is told before anything is asked
+    logging.basicConfig(level=logging.WARNING, format="kbroker: %(message)s")
+    from kbroker.client.config_consumer import consumer_config
+
+    defaults = _defaults(wanted, span)
+    settings, config = settings_for(wanted.bootstrap, "consumer", defaults, consumer_config)
+    if span.begin_at == "stored" and config.group_id is None:
+        raise click.UsageError("-o stored needs -X group.id=GROUP")
+    with Stop() as stop, reach(config) as cluster:
+        out = Output(stop, single=wanted.unbuffered)
+        read = _share if wanted.group is not None else _read
+        read(cluster, wanted, span, settings, Reading(out, stop, wanted.count))
+
+
+def _defaults(wanted: _Wanted, span: Span) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "allow.auto.create.topics": False,
+        "max.partition.fetch.bytes": 4 << 20,
+    }
+    if wanted.isolation or wanted.read_committed:
+        level = wanted.isolation or "read_committed"
+        settings["isolation.level"] = level
+    if wanted.group is None:
+        return settings
+    settings["group.id"] = wanted.group
+    if wanted.partitions:
+        raise click.UsageError("a group shares out the partitions: -p does not go with -G")
+    if span.end_ms is not None or (span.given and span.begin_at not in _RESETS):
+        raise click.UsageError(
+            "with -G, -o says where to begin without a committed offset: beginning, end or @TIME"
+        )
+    if span.given and _RESETS[span.begin_at]:
+        settings["auto.offset.reset"] = _RESETS[span.begin_at]
+    return settings
+
+
+_RESETS = {"beginning": "earliest", "end": "latest", "time": "", "stored": ""}
+
+
+# ---- what is printed
+
+
+def _shape(wanted: _Wanted, broker_of: Callable[[str, int], int | None]) -> Shape:
+    if wanted.as_json:
+        return ByRecords(
+            lambda record: json_line(record, broker_of(record.topic, record.partition))
+        )
+    null = b"NULL" if wanted.null else b""
+    if wanted.form is not None:
+        return ByColumns(compile_format(wanted.form, null=null))
+    if wanted.with_offset and wanted.key_delimiter is None:
+        raise click.UsageError("-O prints the offset before what -K gives")
+    form = ""
+    for letter, option in (("%o", wanted.with_offset), ("%k", wanted.key_delimiter is not None)):
+        form += letter + _literal(wanted.key_delimiter or "", "--key-delimiter") if option else ""
+    form += "%s" + _literal(wanted.delimiter, "--delimiter")
+    return ByColumns(compile_format(form if form != "%s\\n" else DEFAULT_FORMAT, null=null))
+
+
+def _literal(text: str, option: str) -> str:
+    unescape(text, option)  # names the option where it is wrong
+    return text.replace("%", "%%")
+
+
+# ---- alone
+
+
+def _read(
+    cluster: Cluster, wanted: _Wanted, span: Span, settings: dict[str, Any], reading: Reading
 ) -> None:
-    """Print records of a topic: from the beginning, and on as they come unless -e is given."""
-    if sum((form is not None, as_json, key_delimiter is not None)) > 1:
-        raise click.UsageError("give only one of --format, --json and --key-delimiter")
-    span = parse_offsets(offsets)
-    show = _printer(form, as_json, key_delimiter, b"NULL" if null else b"")
-    with open_cluster(bootstrap) as cluster:
-        from kbroker.client.fetch import Reader
+    from kbroker.client import Consumer
 
-        begin, end = _bounds(cluster, topic, partitions, span, read_committed)
-        stop_at = end if exit_eof or span.end_ms is not None else {}
-        reader = Reader(cluster, begin, read_committed=read_committed)
-        _print(reader, show, stop_at, count, unbuffered)
-
-
-def parse_offsets(offsets: tuple[str, ...]) -> _Span:
-    """What the -o options say."""
-    begin: int | None = None
-    begin_at, begin_ms, end_ms = "beginning", None, None
-    for text in offsets:
-        if text in ("beginning", "end"):
-            begin_at = text
-        elif text.startswith("s@"):
-            begin_ms = parse_time_ms(text[2:], "--offset")
-        elif text.startswith("e@"):
-            end_ms = parse_time_ms(text[2:], "--offset")
-        elif text.removeprefix("-").isdecimal() and text.isascii():
-            begin = int(text)
-            begin_at = "tail" if text.startswith("-") else "offset"
-        else:
-            raise click.BadParameter(
-                f"{text!r}: write beginning, end, N, -N, s@TIME or e@TIME", param_hint="--offset"
-            )
-    return _Span(begin, begin_at, begin_ms, end_ms)
+    indexes = () if -1 in wanted.partitions else wanted.partitions
+    leaders = partitions_of(cluster, _matching(cluster, wanted.all_topics), indexes)
+    committed = settings.get("isolation.level") == "read_committed"
+    bounds = find_bounds(cluster, leaders, span, read_committed=committed)
+    shape = _shape(wanted, lambda topic, index: leaders.get((topic, index)))
+    stops = wanted.exit_eof or span.end_ms is not None
+    ends = bounds.end if stops else {}
+    begin = {at: low for at, low in bounds.begin.items() if not stops or low < bounds.end[at]}
+    stored = span.begin_at == "stored"
+    if stops and not begin and not stored:
+        return
+    with Consumer(settings) as consumer:
+        reading.stop.wake = consumer.wakeup
+        consumer.assign(leaders if stored else begin)
+        for where, offset in begin.items():
+            consumer.seek(where, offset)
+        if not stops and wanted.talks:
+            _tell_end(consumer, bounds.end, reading)
+        reading.run(consumer, shape, {at: ends[at] for at in consumer.assignment() if at in ends})
 
 
-def _printer(
-    form: str | None, as_json: bool, key_delimiter: str | None, null: bytes
-) -> Callable[[FetchedRecord], bytes]:
-    if as_json:
-        return lambda record: json_line(record).encode() + b"\n"
-    if key_delimiter is not None:
-        between = unescape(key_delimiter, "--key-delimiter")
-        key, value = compile_format("%k", null=null), compile_format("%s\\n", null=null)
-        return lambda record: key(record) + between + value(record)
-    return compile_format(form if form is not None else DEFAULT_FORMAT, null=null)
+def _matching(cluster: Cluster, names: tuple[str, ...]) -> list[str]:
+    """The topics that are named, and those that match a pattern now."""
+    pattern = _pattern(tuple(name for name in names if name.startswith("^")))
+    found = [name for name in names if not name.startswith("^")]
+    if pattern is not None:
+        found += [info.name for info in cluster.topics_matching(pattern)]
+    if not found:
+        raise click.ClickException(f"no topic matches {' '.join(names)}")
+    return list(dict.fromkeys(found))
 
 
-def _bounds(
-    cluster: Cluster,
-    topic: str,
-    partitions: tuple[int, ...],
-    span: _Span,
-    read_committed: bool,
-) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Where to begin in each partition, and where its end is now (or at e@TIME)."""
-    from kbroker.client.offsets import EARLIEST, LATEST, leader_of, list_offsets
-
-    indexes = partitions or tuple(part.index for part in cluster.topic(topic).partitions)
-    every = [(topic, index) for index in indexes]
-    for key in every:
-        leader_of(cluster, *key)  # tells of a partition that is none
-    ends = list_offsets(cluster, dict.fromkeys(every, LATEST), read_committed=read_committed)
-    first = list_offsets(cluster, dict.fromkeys(every, EARLIEST))
-    end = {key: ends[key].offset for key in every}
-    if span.begin_ms is not None:
-        found = list_offsets(cluster, dict.fromkeys(every, span.begin_ms))
-        begin = {key: found[key].offset if found[key].offset >= 0 else end[key] for key in every}
-    elif span.begin_at == "end":
-        begin = dict(end)
-    elif span.begin_at == "tail":
-        assert span.begin is not None
-        begin = {key: max(first[key].offset, end[key] + span.begin) for key in every}
-    elif span.begin_at == "offset":
-        assert span.begin is not None
-        begin = dict.fromkeys(every, span.begin)
-        _refuse_outside(begin, {key: first[key].offset for key in every}, end)
-    else:
-        begin = {key: first[key].offset for key in every}
-    if span.end_ms is not None:
-        found = list_offsets(cluster, dict.fromkeys(every, span.end_ms))
-        end = {key: found[key].offset if found[key].offset >= 0 else end[key] for key in every}
-    return begin, end
+def _pattern(parts: tuple[str, ...]) -> re.Pattern[str] | None:
+    """One pattern out of several that match the beginnings of names, as librdkafka's do."""
+    if not parts:
+        return None
+    for part in parts:
+        try:
+            re.compile(part)
+        except re.error as error:
+            raise click.BadParameter(f"{part!r}: {error}", param_hint="TOPIC") from error
+    return re.compile("|".join(f"(?:{part}).*" for part in parts))
 
 
-def _refuse_outside(
-    begin: dict[Partition, int], first: dict[Partition, int], end: dict[Partition, int]
+def _tell_end(consumer: Consumer, ends: dict[tuple[str, int], int], reading: Reading) -> None:
+    """Says once that what there was has been printed, so that silence is no riddle."""
+
+    def tell() -> None:
+        if all(consumer.position(at) >= ends[at] for at in consumer.assignment() if at in ends):
+            click.echo("% at the end; waiting for more, Ctrl-C ends", err=True)
+            reading.idle = None
+
+    reading.idle = tell
+
+
+# ---- in a group
+
+
+def _share(
+    cluster: Cluster, wanted: _Wanted, span: Span, settings: dict[str, Any], reading: Reading
 ) -> None:
-    for (topic, index), offset in begin.items():
-        low, high = first[topic, index], end[topic, index]
-        if not low <= offset <= high:
-            raise click.ClickException(
-                f"offset {offset} is not in {topic}-{index}, which begins at {low}"
-                f" and goes on at {high}"
-            )
+    from kbroker.cli.rebalances import Listener
+    from kbroker.client import Consumer
+
+    plain = tuple(name for name in wanted.all_topics if not name.startswith("^"))
+    patterns = tuple(name for name in wanted.all_topics if name.startswith("^"))
+    for name in plain:
+        cluster.topic(name)  # tells of a topic that is none, instead of waiting for it
+    subscription: Any = list(plain)
+    if patterns:
+        subscription = _pattern((*patterns, *(f"{re.escape(name)}$" for name in plain)))
+    shape = _shape(wanted, lambda topic, index: _leader(cluster, topic, index))
+    with Consumer(settings) as consumer:
+        reading.stop.wake = consumer.wakeup
+        listener = Listener(
+            consumer,
+            wanted.group if wanted.talks else None,
+            span.begin if span.begin_at == "time" else None,
+        )
+        consumer.subscribe(subscription, listener)
+        reading.to_the_end = wanted.exit_eof
+        reading.run(consumer, shape, {})
 
 
-def _print(
-    reader: Reader,
-    show: Callable[[FetchedRecord], bytes],
-    stop_at: dict[Partition, int],
-    count: int | None,
-    unbuffered: bool,
-) -> None:
-    """Prints until `stop_at` is reached everywhere (if told), `count` records, or Ctrl-C."""
-    out = sys.stdout.buffer
-    printed = 0
-    while True:
-        for key, end in stop_at.items():
-            if reader.positions.get(key, end) >= end:
-                reader.positions.pop(key, None)
-        if stop_at and not reader.positions:
-            break
-        began = time.monotonic()
-        for record in reader.poll():
-            if record.offset >= stop_at.get((record.topic, record.partition), record.offset + 1):
-                continue
-            out.write(show(record))
-            printed += 1
-            if unbuffered:
-                out.flush()
-            if printed == count:
-                out.flush()
-                return
-        if time.monotonic() - began > 0.01:
-            out.flush()
-    out.flush()
+def _leader(cluster: Cluster, topic: str, index: int) -> int | None:
+    known = cluster.metadata.partition(topic, index)
+    if known is None:
+        cluster.topic(topic)
+        known = cluster.metadata.partition(topic, index)
+    return None if known is None else known.leader

@@ -7,51 +7,94 @@
 
 from __future__ import annotations
 
-import json
+import json.encoder
 import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from kbroker.client.records import FetchedRecord
+    from kbroker.client import Columns, Record
+    from kbroker.ext.client_columns import BinaryColumn
 
-__all__ = ["DEFAULT_FORMAT", "compile_format", "json_line", "unescape"]
+__all__ = ["DEFAULT_FORMAT", "LETTERS", "Format", "compile_format", "json_line", "unescape"]
 
 DEFAULT_FORMAT = "%s\\n"
+LETTERS = "skhTtpoSKRQ"
 _NULL_SIZE = -1
+_NUMBERS = "TpoSK"
 _HEX = frozenset("0123456789abcdefABCDEF")
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
-Piece = Callable[["FetchedRecord"], bytes]
+Headers = Iterable[tuple[str, bytes | None]]
 
 
-def compile_format(text: str, *, null: bytes = b"") -> Callable[[FetchedRecord], bytes]:
-    """A function from a record to its output. null: what a null key or value is shown as."""
-    pieces: list[Piece] = []
+class Format:
+    """A compiled format: fields, and what stands between and behind them.
+
+    tail: what stands behind the last field of every record. null: what a null key or value is
+    shown as.
+    """
+
+    def __init__(self, pieces: Sequence[bytes | str], null: bytes) -> None:
+        fields = [piece for piece in pieces if isinstance(piece, str)]
+        behind = pieces[-1] if pieces and isinstance(pieces[-1], bytes) else b""
+        body = pieces[:-1] if behind else pieces
+        self.tail = behind if isinstance(behind, bytes) else b""
+        self._null = null
+        self._fields = fields
+        self._template = b"".join(map(_slot, body))
+        self._bare = list(body) in (["s"], ["k"])
+
+    def __call__(self, record: Record) -> bytes:
+        """One record, with its tail."""
+        cells = tuple(_of_record(letter, record, self._null) for letter in self._fields)
+        return self._template % cells + self.tail
+
+    def lines(self, columns: Columns) -> list[bytes]:
+        """Each record of a batch, without its tail."""
+        if not self._fields:
+            return [self._template % ()] * len(columns)
+        cells = [_of_columns(letter, columns, self._null) for letter in self._fields]
+        if self._bare:
+            return cells[0]
+        return list(map(self._template.__mod__, zip(*cells, strict=True)))
+
+
+def compile_format(text: str, *, null: bytes = b"") -> Format:
+    """The format that a text describes. Raises click.BadParameter."""
+    return Format(pieces_of(text, LETTERS), null)
+
+
+def pieces_of(text: str, letters: str) -> list[bytes | str]:
+    """Fields as their letters (str), and what stands between them (bytes)."""
+    pieces: list[bytes | str] = []
     fixed = ""
     at = 0
     while at < len(text):
-        if text[at] == "%":
+        if text[at] == "%" and text[at + 1 : at + 2] != "%":
             letter = text[at + 1 : at + 2]
-            if letter == "%":
-                fixed += "%"
-            else:
-                if fixed:
-                    pieces.append(_constant(unescape(fixed, "--format")))
-                fixed = ""
-                pieces.append(_piece(letter, null))
+            if not letter or letter not in letters:
+                known = " ".join("%" + name for name in letters)
+                raise click.BadParameter(
+                    f"%{letter} is no field; use one of {known}", param_hint="--format"
+                )
+            if fixed:
+                pieces.append(unescape(fixed, "--format"))
+            fixed = ""
+            pieces.append(letter)
             at += 2
-        elif text[at] == "\\":
-            fixed += text[at : at + 2]
+        elif text[at] in "%\\":
+            fixed += "%" if text[at] == "%" else text[at : at + 2]
             at += 2
         else:
             fixed += text[at]
             at += 1
     if fixed:
-        pieces.append(_constant(unescape(fixed, "--format")))
-    return lambda record: b"".join(piece(record) for piece in pieces)
+        pieces.append(unescape(fixed, "--format"))
+    return pieces
 
 
 def unescape(text: str, option: str) -> bytes:
@@ -60,7 +103,7 @@ def unescape(text: str, option: str) -> bytes:
     at = 0
     while at < len(text):
         if text[at] != "\\":
-            out += text[at].encode()
+            out += text[at].encode("utf-8", "surrogateescape")
             at += 1
             continue
         letter = text[at + 1 : at + 2]
@@ -78,58 +121,116 @@ def unescape(text: str, option: str) -> bytes:
     return bytes(out)
 
 
-def json_line(record: FetchedRecord) -> str:
-    """A record as kcat's -J envelope; bytes that are no UTF-8 become escapes \\udcXX."""
-    return json.dumps(
-        {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "tstype": "logappend" if record.log_append_time else "create",
-            "ts": record.timestamp_ms,
-            "broker": None,
-            "headers": [part for key, value in record.headers for part in (key, _text(value))],
-            "key": _text(record.key),
-            "payload": _text(record.value),
-        }
-    )
+def _slot(piece: bytes | str) -> bytes:
+    if isinstance(piece, bytes):
+        return piece.replace(b"%", b"%%")
+    return b"%d" if piece in _NUMBERS else b"%b"
 
 
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "surrogateescape")
-
-
-def _constant(data: bytes) -> Piece:
-    return lambda _: data
-
-
-def _headers(record: FetchedRecord, null: bytes) -> bytes:
-    return b",".join(
-        key.encode() + b"=" + (null if value is None else value) for key, value in record.headers
-    )
+# ---- fields
 
 
 def _size(data: bytes | None) -> int:
     return _NULL_SIZE if data is None else len(data)
 
 
-def _piece(letter: str, null: bytes) -> Piece:
-    table: dict[str, Piece] = {
-        "s": lambda r: null if r.value is None else r.value,
-        "k": lambda r: null if r.key is None else r.key,
-        "h": lambda r: _headers(r, null),
-        "T": lambda r: b"%d" % r.timestamp_ms,
-        "t": lambda r: r.topic.encode(),
-        "p": lambda r: b"%d" % r.partition,
-        "o": lambda r: b"%d" % r.offset,
-        "S": lambda r: b"%d" % _size(r.value),
-        "K": lambda r: b"%d" % _size(r.key),
-        "R": lambda r: struct.pack(">i", _size(r.value)),
-        "Q": lambda r: struct.pack(">i", _size(r.key)),
+def _headers(headers: Headers) -> bytes:
+    """As kcat: a null value is NULL, whatever nulls of keys and values are."""
+    return b",".join(
+        name.encode("utf-8", "surrogateescape") + b"=" + (b"NULL" if value is None else value)
+        for name, value in headers
+    )
+
+
+def _of_record(letter: str, record: Record, null: bytes) -> Any:
+    table: dict[str, Callable[[], Any]] = {
+        "s": lambda: null if record.value is None else record.value,
+        "k": lambda: null if record.key is None else record.key,
+        "h": lambda: _headers(record.headers),
+        "T": lambda: record.timestamp,
+        "t": record.topic.encode,
+        "p": lambda: record.partition,
+        "o": lambda: record.offset,
+        "S": lambda: _size(record.value),
+        "K": lambda: _size(record.key),
+        "R": lambda: struct.pack(">i", _size(record.value)),
+        "Q": lambda: struct.pack(">i", _size(record.key)),
     }
-    if letter not in table:
-        raise click.BadParameter(
-            f"%{letter} is no field; use one of {' '.join('%' + name for name in table)}",
-            param_hint="--format",
-        )
-    return table[letter]
+    return table[letter]()
+
+
+def _of_columns(letter: str, columns: Columns, null: bytes) -> list[Any]:
+    table: dict[str, Callable[[], list[Any]]] = {
+        "s": lambda: _cells(columns.values, null),
+        "k": lambda: _cells(columns.keys, null),
+        "h": lambda: _header_cells(columns),
+        "T": columns.timestamps.tolist,
+        "t": lambda: _topics(columns),
+        "p": columns.partitions.tolist,
+        "o": columns.offsets.tolist,
+        "S": lambda: _sizes(columns.values),
+        "K": lambda: _sizes(columns.keys),
+        "R": lambda: list(map(struct.Struct(">i").pack, _sizes(columns.values))),
+        "Q": lambda: list(map(struct.Struct(">i").pack, _sizes(columns.keys))),
+    }
+    return table[letter]()
+
+
+def _cells(column: BinaryColumn, null: bytes) -> list[bytes]:
+    if column.null_count == len(column):
+        return [null] * len(column)
+    if column.null_count and null:
+        cells = map(column.__getitem__, range(len(column)))
+        return [null if cell is None else cell for cell in cells]
+    data = bytes(column.data)
+    return [data[start:end] for start, end in pairwise(column.offsets.tolist())]
+
+
+def _header_cells(columns: Columns) -> list[bytes]:
+    column = columns.headers
+    return [_headers(column[at]) for at in range(len(column))]
+
+
+def _sizes(column: BinaryColumn) -> list[int]:
+    sizes = [end - start for start, end in pairwise(column.offsets.tolist())]
+    if column.null_count:
+        return [_NULL_SIZE if column[at] is None else size for at, size in enumerate(sizes)]
+    return sizes
+
+
+def _topics(columns: Columns) -> list[bytes]:
+    names = [name.encode() for name in columns.topics]
+    if len(names) == 1:
+        return names * len(columns)
+    return [names[index] for index in columns.topic_indexes.tolist()]
+
+
+# ---- JSON
+
+_quoted = json.encoder.encode_basestring
+
+
+def json_line(record: Record, broker: int | None = None) -> bytes:
+    """A record as kcat's -J envelope, in UTF-8 without a line's end.
+
+    Bytes that are no UTF-8 become escapes \\udcXX; `kbroker produce -J` makes bytes of them again.
+    broker: the node that it was read from.
+    """
+    headers = ""
+    if record.headers:
+        parts = [part for name, value in record.headers for part in (_quoted(name), _text(value))]
+        headers = f'"headers":[{",".join(parts)}],'
+    text = (
+        f'{{"topic":{_quoted(record.topic)},"partition":{record.partition},'
+        f'"offset":{record.offset},"tstype":"{_TIME_TYPES[record.timestamp_type]}",'
+        f'"ts":{record.timestamp},"broker":{"null" if broker is None else broker},{headers}'
+        f'"key":{_text(record.key)},"payload":{_text(record.value)}}}'
+    )
+    return text.encode("utf-8", "backslashreplace")
+
+
+_TIME_TYPES = ("create", "logappend")  # by CREATE_TIME, LOG_APPEND_TIME
+
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else _quoted(data.decode("utf-8", "surrogateescape"))

@@ -135,7 +135,10 @@ def client_settings(
         own |= key_values([word], "-X") if _SETTING.match(word) else _properties(word)
     for pairs in (told.get("settings") or (), sets):
         own |= pairs if isinstance(pairs, Mapping) else key_values(pairs, "--set")
-    own = {name.replace("_", "."): value for name, value in own.items()}
+    if own:
+        from kbroker.cli.kcat_names import by_kafkas_names
+
+        own = by_kafkas_names(own)
     address = bootstrap or own.pop(_SERVERS, None)
     chosen: dict[str, str] = {}
     named = profile or told.get("profile")

@@ -42,6 +42,7 @@ TOPIC: Commands = {
     "offsets": ("topic_offsets", "offsets", "Show first and next offsets, or those at a time."),
     "produce": ("produce", "produce", "Send records: `kbroker produce`."),
     "consume": ("consume", "consume", "Print records: `kbroker consume`."),
+    "browse": ("browse", "browse", "Look for records by key, header, offset, time or text."),
 }
 GROUP: Commands = {
     "list": ("group", "list_all", "List groups."),

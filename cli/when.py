@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import time
 
 import click
 
@@ -18,14 +19,20 @@ _UNITS_MS = (7 * 86_400_000, 86_400_000, 3_600_000, 60_000, 1000)
 
 
 def parse_time_ms(text: str, option: str) -> int:
-    """Milliseconds since 1970: a number of them, or ISO 8601 (local time unless it says)."""
+    """Milliseconds since 1970: a number of them, ISO 8601 (local time unless it says), now, or
+    a span of time before now: `10m ago`, -10m."""
     if text.isascii() and text.isdigit():
         return int(text)
+    if text == "now":
+        return int(time.time() * 1000)
+    span = text.removesuffix("ago").rstrip() if text.endswith("ago") else text.removeprefix("-")
+    if span != text:
+        return int(time.time() * 1000) - parse_duration_ms(span, option)
     try:
         when = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r}: write ms since 1970, or a time such as 2026-01-31T12:00:00Z",
+            f"{text!r}: write ms since 1970, a time such as 2026-01-31T12:00:00Z, or 10m ago",
             param_hint=option,
         ) from None
     return int(when.timestamp() * 1000)

@@ -11,10 +11,10 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from kbroker.client.partitioner import murmur2
 from kbroker.client.producer import Producer
 from kbroker.ext.client_partition import hashes
 from tests.client.reading import read_all
+from tests.reference.murmur2 import murmur2
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from kbroker.cli import root
+from kbroker.client import Producer
 from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import commit_offsets
-from kbroker.client.produce import Producer
 from tests.support import wire
 from tests.support.kafka import tool_output
 from tests.support.processes import BrokerProcess
@@ -41,12 +41,10 @@ def run(target: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> R
 def filled(target: BrokerProcess, topic: str) -> str:
     """A topic of two partitions with ten records each, at timestamps 1000, 2000, ... 10000 ms."""
     wire.create_topic(target.port, topic, 2, {"retention.ms": "-1"})
-    with Cluster(target.bootstrap) as cluster:
-        producer = Producer(cluster)
+    with Producer(bootstrap_servers=target.bootstrap) as producer:
         for number in range(20):
             at = 1000 * (number // 2 + 1)
             producer.send(topic, b"%d" % number, partition=number % 2, timestamp_ms=at)
-        producer.flush()
     return topic
 
 

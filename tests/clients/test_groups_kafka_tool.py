@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from kbroker.client import Producer
 from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import commit_offsets
-from kbroker.client.produce import Producer
 from tests.support import wire
 from tests.support.kafka import java_command
 from tests.support.processes import BrokerProcess
@@ -141,12 +141,11 @@ def scenario(broker: BrokerProcess, mark: str, folder: Path) -> Iterator[dict[st
              "FILE": str(folder / "plan.csv")}  # fmt: skip
     Path(names["FILE"]).write_text(f"{names['T']},0,3\n{names['T']},1,400\n")
     wire.create_topic(broker.port, names["T"], 2, {"retention.ms": "-1"})
-    with Cluster(broker.bootstrap) as cluster:
-        producer = Producer(cluster)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(20):
             at = 1000 * (number // 2 + 1)
             producer.send(names["T"], b"%d" % number, partition=number % 2, timestamp_ms=at)
-        producer.flush()
+    with Cluster(broker.bootstrap) as cluster:
         commit_offsets(cluster, names["ALONE"], {(names["T"], 0): 4, (names["T"], 1): 6})
         base = {
             "bootstrap.servers": broker.bootstrap, "client.id": "reader",

@@ -7,14 +7,14 @@ import json
 import click
 import pytest
 
-from kbroker.cli.consume import parse_offsets
 from kbroker.cli.format import compile_format, json_line, unescape
-from kbroker.client.records import FetchedRecord
+from kbroker.cli.span import parse_offsets
+from kbroker.ext.client_record import restored
 
-RECORD = FetchedRecord(
-    "t", 3, 17, 1700000000000, False, b"key", b"va\xfflue", (("a", b"b"), ("c", None))
+RECORD = restored(
+    "t", 3, 17, 1700000000000, b"key", b"va\xfflue", (("a", b"b"), ("c", None))
 )
-EMPTY = FetchedRecord("t", 0, 0, -1, True, None, None, ())
+EMPTY = restored("t", 0, 0, -1, None, None, (), log_append_time=True)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,8 @@ def test_json_envelope_is_kcats() -> None:
         "key": "key",
         "payload": "va\udcfflue",
     }
-    assert json.loads(json_line(EMPTY))["tstype"] == "logappend"
+    told = json.loads(json_line(EMPTY, 4))
+    assert (told["tstype"], told["broker"], "headers" in told) == ("logappend", 4, False)
 
 
 def test_unescape_leaves_other_bytes_alone() -> None:
@@ -70,7 +71,11 @@ def test_offsets() -> None:
     assert (parse_offsets(("5",)).begin_at, parse_offsets(("5",)).begin) == ("offset", 5)
     assert (parse_offsets(("-5",)).begin_at, parse_offsets(("-5",)).begin) == ("tail", -5)
     span = parse_offsets(("s@1000", "e@1970-01-01T00:00:02Z"))
-    assert (span.begin_ms, span.end_ms) == (1000, 2000)
-    for wrong in ("x", "--5", "5.0", "s@x", ""):
+    assert (span.begin_at, span.begin, span.end_ms) == ("time", 1000, 2000)
+    assert (parse_offsets(("+5",)).begin_at, parse_offsets(("@7",)).begin_at) == ("skip", "time")
+    assert parse_offsets(("stored",)).begin_at == "stored"
+    with pytest.raises(click.BadParameter, match="one beginning"):
+        parse_offsets(("end", "5"))
+    for wrong in ("x", "--5", "5.0", "s@x", "", "-"):
         with pytest.raises(click.BadParameter, match="write"):
             parse_offsets((wrong,))

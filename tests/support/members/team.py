@@ -15,12 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kbroker.client import Producer
 from kbroker.client.admin_configs import alter_configs
 from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import committed_offsets
 from kbroker.client.groups import GroupDescription, describe_groups
 from kbroker.client.offsets import LATEST, list_offsets
-from kbroker.client.produce import Producer
 from tests.support.kafka import java_command
 from tests.support.members.history import History, replay
 from tests.support.needs import need_command
@@ -224,10 +224,13 @@ class Team:
 
     def produce(self, count: int) -> None:
         """So many records, round robin."""
-        producer = Producer(self.cluster)
-        for number in range(count):
-            producer.send(self.topic, b"%d" % number, partition=number % self.partitions)
-        producer.flush()
+        with Producer(bootstrap_servers=self.bootstrap) as producer:
+            sent = [
+                producer.send(self.topic, b"%d" % number, partition=number % self.partitions)
+                for number in range(count)
+            ]
+        for delivery in sent:
+            delivery.result(0)
 
     def ends(self) -> dict[int, int]:
         """Partition to log end offset."""

@@ -1,8 +1,8 @@
-"""The default partitioner of the Java client: murmur2 of the key, by the number of partitions."""
+"""murmur2 as the Java client hashes keys, written the slow way: an oracle."""
 
 from __future__ import annotations
 
-__all__ = ["murmur2", "partition_for_key"]
+__all__ = ["murmur2"]
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -23,8 +23,3 @@ def murmur2(data: bytes) -> int:
         h = ((h ^ int.from_bytes(tail, "little")) * _M) & _MASK
     h = ((h ^ (h >> 13)) * _M) & _MASK
     return h ^ (h >> 15)
-
-
-def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition that every Java client and every kafka-python picks for this key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions

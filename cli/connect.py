@@ -1,0 +1,47 @@
+"""How produce, consume and browse reach a cluster: the settings that -b, -X, a profile and the
+command's own options amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbroker.cli.options import client_settings
+
+if TYPE_CHECKING:
+    from kbroker.client.cluster import Cluster
+    from kbroker.client.config import ClientConfig
+
+__all__ = ["reach", "settings_for"]
+
+
+def settings_for(
+    bootstrap: str | None,
+    kind: str,
+    defaults: dict[str, Any],
+    make: Callable[[dict[str, Any], dict[str, Any]], ClientConfig],
+) -> tuple[dict[str, Any], Any]:
+    """Settings of a producer or consumer, what was told over `defaults`, and what `make` makes of
+    them. Raises click.BadParameter for what is wrong with them."""
+    from kbroker.client.errors import ConfigError
+
+    try:
+        settings = {"client.id": "kbroker", **defaults, **client_settings(bootstrap, kind=kind)}
+        return settings, make(settings, {})
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="-X") from error
+
+
+def reach(config: ClientConfig) -> Cluster:
+    """The cluster for questions before anything is read or sent: says at once that nobody is
+    there, where producers and consumers try again for a minute."""
+    from kbroker.client.cluster import Cluster
+    from kbroker.client.reach import ClusterSettings
+
+    try:
+        settings = ClusterSettings.of(config)._replace(patient=False)
+        return Cluster(config.bootstrap_servers, settings=settings)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--bootstrap-server") from error
