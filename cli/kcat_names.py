@@ -1,4 +1,4 @@
-"""librdkafka's names and values of settings that Kafka spells otherwise, for who comes from kcat."""
+"""librdkafka's names and values of settings that Kafka spells otherwise, for kcat's users."""
 
 from __future__ import annotations
 

@@ -46,8 +46,9 @@ _FORMAT_HELP = (
 class _Wanted:
     """The options, by their parameters' names."""
 
-    words: tuple[str, ...]
     topic: str | None
+    paths: tuple[str, ...]
+    named: str | None
     bootstrap: str | None
     key: str | None
     key_delimiter: str | None
@@ -70,14 +71,16 @@ class _Wanted:
     @property
     def name(self) -> str:
         """The topic."""
-        if self.topic is None and not self.words:
+        name = self.topic if self.named is None else self.named
+        if name is None:
             raise click.UsageError("give a TOPIC")
-        return self.words[0] if self.topic is None else self.topic
+        return name
 
     @property
     def files(self) -> list[Path]:
-        """What is read instead of standard input."""
-        found = [Path(word) for word in self.words[0 if self.topic is not None else 1 :]]
+        """What is read instead of standard input; with -t the first argument is a file as well."""
+        first = () if self.named is None or self.topic is None else (self.topic,)
+        found = [Path(word) for word in (*first, *self.paths)]
         for path in found:
             if not path.exists():
                 raise click.BadParameter(f"{path} does not exist", param_hint="FILE")
@@ -85,9 +88,12 @@ class _Wanted:
 
 
 @click.command()
-@click.argument("words", metavar="TOPIC [FILE...]", nargs=-1)
+@click.argument("topic", metavar="TOPIC", required=False)
+@click.argument("paths", metavar="[FILE...]", nargs=-1)
 @bootstrap_option
-@click.option("--topic", "-t", metavar="TOPIC", help="The topic; then all arguments are files.")
+@click.option(
+    "--topic", "-t", "named", metavar="TOPIC", help="The topic; then all arguments are files."
+)
 @click.option("--key", "-k", metavar="KEY", help="Key of every record that has none of its own.")
 @click.option("--key-delimiter", "-K", metavar="DELIM", help="A line is KEY DELIM VALUE.")
 @click.option("--delimiter", "-D", default="\\n", metavar="DELIM", help="Between records.")

@@ -140,12 +140,15 @@ class Reading:
                 return
 
     def _close_ends(self, consumer: Consumer, open_ends: dict[Partition, int]) -> bool:
-        """Reads on only where the end is not reached; True where nothing is left."""
-        done = [where for where, end in open_ends.items() if consumer.position(where) >= end]
-        for where in done:
-            del open_ends[where]
-        if done and open_ends:
-            consumer.assign(open_ends)
+        """Reads on only where the end is not reached; True where nothing is left. Positions stay
+        at the ends, for who commits them."""
+        for where, end in list(open_ends.items()):
+            at = consumer.position(where)
+            if at > end:
+                consumer.seek(where, end)
+            if at >= end:
+                consumer.pause([where])
+                del open_ends[where]
         return not open_ends
 
     def _print(self, consumer: Consumer, taken: Taken, ends: dict[Partition, int]) -> None:

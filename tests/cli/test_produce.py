@@ -86,7 +86,7 @@ def test_records_that_fail_are_counted_and_the_others_sent(
 def test_what_is_wrong_is_one_line(run: Run, one: str) -> None:
     for words, status, wrong in (
         (["produce"], 2, "give a TOPIC"),
-        (["produce", one, "-X", "lingr.ms=5"], 2, "did you mean linger.ms?"),
+        (["produce", one, "-X", "lingr.ms=5"], 2, "did you mean 'linger.ms'?"),
         (["produce", one, "-X", "linger.ms=x"], 2, "linger.ms='x'"),
         (["produce", one, "--acks", "0", "-X", "enable.idempotence=true"], 2, "exclude each other"),
         (["produce", one, "-b", "127.0.0.1:1"], 1, "no broker listens on 127.0.0.1:1"),
