@@ -147,7 +147,7 @@ class Control:
         failure: KafkaError | None = None
         for node in sorted(self.driver.leaders_wanted() - self.driver.links().keys()):
             try:
-                self._make_link(node)
+                self.cluster.retry(lambda node=node: self._make_link(node), timeout_s=0.0)
             except ClosedError:
                 raise
             except KafkaError as error:
@@ -156,7 +156,7 @@ class Control:
             raise failure
 
     def _make_link(self, node: int) -> None:
-        made = self.cluster.open(node)
+        made = self.cluster.open(node, wait=False)  # other brokers, and callbacks, wait meanwhile
         try:
             low, high = made.broker_versions.get(int(ApiKey.PRODUCE), (0, -1))
             version = min(_PRODUCE_HIGH, high)

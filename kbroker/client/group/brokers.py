@@ -24,4 +24,5 @@ class ClusterBrokers:
         return self._cluster.any_connection()
 
     def open(self, node_id: int) -> Channel:
-        return LoopChannel(self._loop, self._cluster.open(node_id))
+        made = self._cluster.retry(lambda: self._cluster.open(node_id), 0.0)  # the wire tries again
+        return LoopChannel(self._loop, made)
