@@ -147,7 +147,7 @@ cdef class FetchParts(LoopDriver):
             part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
         elif to < 0:
             part_attend(self.fetch, part, ATTEND_POSITION, -1, -1)
-        elif of >= 0:                   # whether the log has this record is asked first (KIP-320)
+        elif 0 <= of < part.epoch:      # whether the log has this record is asked first (KIP-320)
             part.epoch = -1
             part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
         pthread_mutex_unlock(&self.fetch.lock)

@@ -293,6 +293,25 @@ def test_an_assignment_is_taken_and_acknowledged() -> None:
     assert values["topic_partitions"] == [{"topic_id": TOPIC_ID, "partitions": [0]}]
 
 
+def test_a_commit_before_partitions_go_is_tried_again() -> None:
+    play = Play("consumer", auto_commit=True)
+    play.expect(ApiKey.CONSUMER_GROUP_HEARTBEAT)[1](beat_answer(1, 0, 1))
+    play.expect(ApiKey.CONSUMER_GROUP_HEARTBEAT)[1](beat_answer(1, assigned=False))
+    play.read = {P1: OffsetAndMetadata(5)}
+    play.wire.heart.on_answer(beat_answer(2, 0))
+    for passing in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH):
+        _, done = play.expect(ApiKey.OFFSET_COMMIT)
+        part = SimpleNamespace(partition_index=1, error_code=int(passing))
+        done(SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[part])]))
+        assert play.quiet() and play.owned == {P0, P1}, "nothing is given up meanwhile"
+        play.now += 1.0
+        play.commits.poll(play.now)
+    _, done = play.expect(ApiKey.OFFSET_COMMIT)
+    done(SimpleNamespace(topics=[]))
+    assert play.story[-2:] == [("revoked", frozenset({P1})), ("assigned", frozenset())]
+    assert play.room.metrics.rebalances.count == 2
+
+
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_a_fenced_member_joins_anew_with_nothing(code: ErrorCode) -> None:
     play = Play("consumer")
