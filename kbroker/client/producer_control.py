@@ -7,6 +7,7 @@ cluster, never the producer, so that a producer that nobody refers to any more c
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from typing import Any
@@ -147,7 +148,7 @@ class Control:
         failure: KafkaError | None = None
         for node in sorted(self.driver.leaders_wanted() - self.driver.links().keys()):
             try:
-                self.cluster.retry(lambda node=node: self._make_link(node), timeout_s=0.0)
+                self.cluster.retry(functools.partial(self._make_link, node), timeout_s=0.0)
             except ClosedError:
                 raise
             except KafkaError as error:
