@@ -38,9 +38,8 @@ _DEFAULTS = {
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 
 _OPTIONS = (
-    text("bootstrap-server", "HOST:PORT", "Required. Brokers to talk to."),
-    text("bootstrap-controller", "HOST:PORT", "Controllers to talk to: not served here, brokers"
-         " answer for them."),
+    text("bootstrap-server", "HOST:PORT", "Brokers to talk to."),
+    text("bootstrap-controller", "HOST:PORT", "Controllers to talk to instead."),
     text("command-config", "FILE", "Settings of the admin client, as properties."),
     flag("alter", "Change settings of an entity."),
     flag("describe", "Show settings of entities."),
@@ -81,11 +80,10 @@ def entity_names(given: Given) -> list[str]:
 def _work(given: Given) -> int:
     _check(given)
     types, names = entity_types(given), entity_names(given)
-    if given.has("bootstrap-controller"):
-        raise ValueError("--bootstrap-controller is not served: name brokers, --bootstrap-server")
     if given.has("alter") and len(types) != len(names):
         raise ValueError("An entity name must be specified for every entity type")
-    with open_cluster(given.needed("bootstrap-server"), given.value("command-config")) as cluster:
+    file, controllers = given.value("command-config"), given.value("bootstrap-controller")
+    with open_cluster(given.value("bootstrap-server"), file, controllers=controllers) as cluster:
         if given.has("alter"):
             _alter(cluster, given, types, names)
         elif types[0] in _QUOTA_TYPES:

@@ -215,7 +215,10 @@ def _current(
 def _from_file(cluster: Cluster, given: Given, group: str) -> dict[Partition, int]:
     """The offsets that a file of --export has for a group."""
     path = given.values("from-file")[0]
-    lines = [line for line in csv.reader(io.StringIO(Path(path).read_text())) if line]
+    try:
+        lines = [line for line in csv.reader(io.StringIO(Path(path).read_text())) if line]
+    except OSError:
+        raise ValueError(f"java.io.IOException: Unable to read file {path}") from None
     short = len(given.values("group")) == 1 and bool(lines) and len(lines[0]) == 3
     plan: Plan = {}
     for line in lines:

@@ -89,7 +89,7 @@ def _work(given: Given) -> int:
     for name in ("to-offset", "shift-by"):
         given.integer(name)  # numbers are looked at whether they are used or not
     server, file = given.needed("bootstrap-server"), given.value("command-config")
-    with open_cluster(server, file, given.integer("timeout")) as cluster:
+    with open_cluster(server, file, timeout_ms=given.integer("timeout")) as cluster:
         _act(cluster, given)
     return 0
 

@@ -118,9 +118,14 @@ def client_settings(kind: type, settings: dict[str, str]) -> dict[str, str]:
 
 
 def open_cluster(
-    bootstrap: str, config_file: str | None = None, timeout_ms: int | None = None
+    bootstrap: str | None,
+    config_file: str | None = None,
+    *,
+    timeout_ms: int | None = None,
+    controllers: str | None = None,
 ) -> Cluster:
-    """The way to the cluster of --bootstrap-server and --command-config."""
+    """The way to the cluster of --bootstrap-server, or by its controllers of
+    --bootstrap-controller, with the settings of --command-config."""
     import logging
 
     from kbroker.client.cluster import Cluster
@@ -129,9 +134,16 @@ def open_cluster(
     logging.basicConfig(format="%(levelname)s %(message)s")
     logging.getLogger("kbroker.client.cluster").setLevel(logging.INFO)  # whom it cannot reach
     settings = client_settings(AdminConfig, read_properties(config_file))
-    settings["bootstrap.servers"] = bootstrap
-    settings.pop("bootstrap.controllers", None)
+    settings.pop("bootstrap.servers" if controllers else "bootstrap.controllers", None)
+    settings["bootstrap.controllers" if controllers else "bootstrap.servers"] = (
+        controllers or bootstrap or ""
+    )
     if timeout_ms is not None:
         settings["default.api.timeout.ms"] = str(timeout_ms)
         settings["request.timeout.ms"] = str(min(timeout_ms, 30_000))
-    return Cluster.of(admin_config(settings, {}))
+    config = admin_config(settings, {})
+    if not controllers:
+        return Cluster.of(config)
+    from kbroker.client.controllers import ControllerCluster
+
+    return ControllerCluster.of(config, config.bootstrap_controllers)

@@ -30,6 +30,7 @@ class Both:
         self, broker: BrokerProcess, java: JavaScripts, patch: pytest.MonkeyPatch, number: int
     ) -> None:
         self.broker = broker
+        self.server = ["--bootstrap-server", broker.bootstrap]
         self.marks = (f"-j{number}", f"-k{number}")
         self.ways: tuple[Callable[..., Ended], ...] = (
             java.run,
@@ -44,7 +45,7 @@ class Both:
         ended = []
         for mark, way in zip(self.marks, self.ways, strict=True):
             told = [word.replace("@", mark) for word in (*words, *more)]
-            server = ["--bootstrap-server", self.broker.bootstrap]
+            server = self.server
             ended.append(way(f"kafka-{tool}", server + told, stdin))
         theirs, ours = ended
         seen = [end.seen(mark) for mark, end in zip(self.marks, ended, strict=True)]

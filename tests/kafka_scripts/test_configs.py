@@ -61,10 +61,3 @@ def test_command_lines(both: Both) -> None:
         f"--describe {server} --entity-type broker-loggers",
     ):  # fmt: skip
         both.bare(f"configs {words}")
-
-
-def test_controllers_are_not_spoken_to(both: Both) -> None:
-    _, ours = both.ways
-    ended = ours("kafka-configs", ["--describe", "--bootstrap-controller", "a:1", "--topic", "t"])
-    assert ended.status == 1
-    assert "--bootstrap-controller is not served" in ended.err

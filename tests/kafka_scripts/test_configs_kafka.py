@@ -30,28 +30,32 @@ def test_quotas(on_kafka: Both) -> None:
     both("configs --alter --entity-type users --entity-name u@ --entity-type clients"
          " --entity-default --add-config request_percentage=0.5")  # fmt: skip
     both("configs --alter --client c@ --add-config controller_mutation_rate=12345678")
-    both("configs --alter --ip 127.0.0.1 --add-config connection_creation_rate=100000")
+    both("configs --alter --ip 127.0.0.9 --add-config connection_creation_rate=100000")
     both("configs --describe --user u@")
     both("configs --describe --user u@ --client-defaults")
     both("configs --describe --entity-type users --entity-name u@ --entity-type clients")
     both("configs --describe --client c@")
-    both("configs --describe --ip 127.0.0.1")
+    both("configs --describe --ip 127.0.0.9")
     both("configs --describe --entity-type ips")
     both("configs --alter --user u@ --delete-config producer_byte_rate")
     both("configs --alter --user u@ --delete-config producer_byte_rate", status=1)
     both("configs --alter --user u@ --add-config nope=1", status=1)
     both("configs --alter --client c@ --add-config producer_byte_rate=x", status=1)
     both("configs --alter --client c@ --add-config SCRAM-SHA-256=[password=x]", status=1)
-    both("configs --alter --ip 127.0.0.1 --add-config producer_byte_rate=1", status=1)
+    both("configs --alter --ip 127.0.0.9 --add-config producer_byte_rate=1", status=1)
     both("configs --describe --user u@")
     both("configs --describe --user-defaults")
-    both("configs --alter --ip 127.0.0.1 --delete-config connection_creation_rate", status=None)
+    end = "--alter --ip 127.0.0.9 --delete-config connection_creation_rate"
+    server = ["--bootstrap-server", both.broker.bootstrap]
+    assert both.ways[1]("kafka-configs", [*server, *end.split()]).status == 0
 
 
 def test_credentials(on_kafka: Both) -> None:
     both = on_kafka
+    both("configs --alter --user s@ --add-config SCRAM-SHA-256=[iterations=8192,password=a,b]")
+    both("configs --alter --user s@ --add-config SCRAM-SHA-512=[password=c]")
     both("configs --alter --user s@ --add-config"
-         " SCRAM-SHA-256=[iterations=8192,password=a,b],SCRAM-SHA-512=[password=c]")  # fmt: skip
+         " SCRAM-SHA-256=[password=c],SCRAM-SHA-512=[password=c]", status=1)  # fmt: skip
     both("configs --describe --user s@")
     both("configs --alter --user s@ --delete-config SCRAM-SHA-512")
     both("configs --describe --entity-type users --entity-name s@")
@@ -68,6 +72,19 @@ def test_metrics_and_loggers(on_kafka: Both) -> None:
     both("configs --describe --client-metrics m@")
     both("configs --describe --client-metrics none@")
     both("configs --describe --broker-logger 1")
-    both("configs --alter --broker-logger 1 --add-config kafka.log=DEBUG")
+    both("configs --alter --broker-logger 1 --add-config root=WARN")
     both("configs --alter --broker-logger 1 --add-config no.such=DEBUG", status=1)
-    both("configs --alter --broker-logger 1 --delete-config kafka.log", status=None)
+
+
+def test_through_controllers(on_kafka: Both, kafka: KafkaProcess) -> None:
+    both = on_kafka
+    both("topics --create --topic t@")
+    both.server = ["--bootstrap-controller", f"127.0.0.1:{kafka.controller_port}"]
+    both("configs --alter --topic t@ --add-config retention.ms=99999")
+    both("configs --alter --broker 1 --add-config log.cleaner.threads=1")
+    both("configs --describe --broker 1")
+    both("configs --alter --broker-defaults --add-config message.max.bytes=1048599")
+    both("configs --describe --broker-defaults")
+    both("configs --alter --user v@ --add-config producer_byte_rate=10", status=1)
+    both("configs --alter --broker-defaults --delete-config message.max.bytes", status=None)
+    both("configs --alter --broker 1 --delete-config log.cleaner.threads", status=None)

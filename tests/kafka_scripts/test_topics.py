@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.kafka_scripts.conftest import Both
+from tests.support import wire
+from tests.support.processes import BrokerProcess
 
 
 def test_a_topic_from_its_creation_to_its_end(both: Both) -> None:
@@ -61,9 +63,9 @@ def test_command_lines(both: Both) -> None:
 
 
 @pytest.mark.long
-def test_a_topic_by_its_id(both: Both) -> None:
-    both("topics --create --topic t@ --partitions 2")
-    told = both("topics --describe --topic t@").out
+def test_a_topic_by_its_id(both: Both, target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 2)
+    told = both(f"topics --describe --topic {topic}").out
     topic_id = told.split("TopicId: ")[1][:22]
     by_id = both(f"topics --describe --topic-id {topic_id}")
-    assert f"Topic: t{both.marks[1]}\t" in by_id.out
+    assert f"Topic: {topic}\t" in by_id.out

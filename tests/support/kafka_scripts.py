@@ -33,12 +33,12 @@ _APART = (
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: ID"),
     (re.compile(r"[\w.-]+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "MEMBER"),
     (re.compile(r"(CreateTime|LogAppendTime):\d+"), r"\1:MS"),
-    (re.compile(r"(Configs: )(\S+)"), lambda found: found[1] + _sorted(found[2])),
+    (re.compile(r"(Configs: |\()('.*'|[^\s)]+)"), lambda found: found[1] + _sorted(found[2])),
 )  # fmt: skip
 
 
 def _sorted(commas: str) -> str:
-    return ",".join(sorted(commas.split(",")))
+    return ",".join(sorted(word.strip() for word in commas.split(",")))
 
 
 _ANSWER_S = 60.0
