@@ -312,6 +312,11 @@ cdef bint may_retry(
             bump_for(s, part)
         return True
     if b.base_sequence >= 0 and answer.code == CODE_OUT_OF_ORDER_SEQUENCE:
+        if b.base_sequence <= part.last_acked_sequence:
+            # A broker that knows no sequence of this producer takes any. One behind this was taken
+            # while this was refused, and its turn is over for good.
+            bump_for(s, part)
+            return True
         if part.unresolved_sequence < 0 and (
             b.sequence_reset or not is_next(part, b.base_sequence)
         ):

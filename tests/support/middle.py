@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 CUT = b"cut"
 Change = Callable[[int, bytes], bytes | None]
+Ask = Callable[[int, bytes], bytes]
 
 
 class Middle:
@@ -22,12 +23,15 @@ class Middle:
 
     change(number, answer): `number` counts the answers to `api`; the answer begins with its
     correlation id, without its length; what is returned goes out as it is, length included where
-    it begins with b"raw" (the rest is written as given).
+    it begins with b"raw" (the rest is written as given). ask(number, request): the same for
+    requests, which it may change.
     """
 
-    def __init__(self, api: int, change: Change) -> None:
+    def __init__(self, api: int, change: Change, ask: Ask | None = None) -> None:
         self.to = 0
         self.seen = 0
+        self._asks = 0
+        self._ask = ask
         self._api = api
         self._change = change
         self._lock = threading.Lock()
@@ -62,6 +66,11 @@ class Middle:
             while True:
                 frame = _read_frame(client)
                 asked.append(struct.unpack_from(">h", frame)[0])
+                if self._ask is not None and asked[-1] == self._api:
+                    with self._lock:
+                        self._asks += 1
+                        number = self._asks
+                    frame = self._ask(number, frame)
                 broker.sendall(struct.pack(">i", len(frame)) + frame)
         _end(client)
         _end(broker)
