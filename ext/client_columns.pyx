@@ -242,7 +242,9 @@ cdef class Columns:
         """A pyarrow.RecordBatch over the same memory: topic (dictionary), partition, offset,
         timestamp, key, value, headers; key and value as `binary`, which copies them, or with
         `views` as `binary_view`, which does not. Needs pyarrow."""
-        return import_module("pyarrow").record_batch(_AsViews(self) if views else self)
+        cdef _AsViews as_views = _AsViews.__new__(_AsViews)
+        as_views.columns = self
+        return import_module("pyarrow").record_batch(as_views if views else self)
 
     def __arrow_c_schema__(self):
         return store_schema(False, False)
@@ -262,9 +264,6 @@ cdef class Columns:
 cdef class _AsViews:
     """Columns to Arrow, with views."""
     cdef Columns columns
-
-    def __init__(self, Columns columns not None):
-        self.columns = columns
 
     def __arrow_c_array__(self, requested_schema=None):
         return store_schema(True, True), store_array(self.columns.store, True, True)
@@ -286,3 +285,4 @@ not_by_hand(Span)
 not_by_hand(BinaryColumn)
 not_by_hand(HeaderColumn)
 not_by_hand(Columns)
+not_by_hand(_AsViews)

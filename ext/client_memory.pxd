@@ -2,7 +2,9 @@
 
 Pieces of the pool's own size (`batch.size`) are kept in a free list, because their pages are warm;
 others come from malloc. Who finds too little waits without the GIL until others gave back as much;
-what comes free goes to the one who has waited longest. Any thread.
+what comes free goes to the one who has waited longest. For some milliseconds it waits until an eighth
+of the memory is free: a producer that outruns its broker would otherwise be woken for each batch.
+Any thread.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -18,6 +20,7 @@ cdef struct MemoryWaiter:           # on the waiting thread's stack
     pthread_cond_t granted
     MemoryWaiter* next
     int64_t size
+    int64_t wanted                  # bytes available when it is woken: at least its size
     bint done
 
 cdef struct MemoryPool:

@@ -10,6 +10,10 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.sockets cimport cond_init_monotonic
 
+cdef enum:
+    WAKING_SHARE = 8
+    PATIENCE_NS = 5_000_000
+
 
 cdef void memory_init(MemoryPool* pool, int64_t bytes_max, int64_t piece_bytes) noexcept nogil:
     memset(pool, 0, sizeof(MemoryPool))
@@ -31,6 +35,8 @@ cdef void memory_destroy(MemoryPool* pool) noexcept nogil:
 cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexcept nogil:
     """Until `size` bytes were put aside for us."""
     cdef int64_t began_ns = monotonic_ns()
+    cdef int64_t now_ns = began_ns
+    cdef int64_t until_ns = min(deadline_ns, began_ns + PATIENCE_NS)
     cdef MemoryWaiter waiter
     cdef timespec_t until
     cdef int code = MEMORY_OK
@@ -39,6 +45,7 @@ cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexce
     cond_init_monotonic(&waiter.granted)
     waiter.next = NULL
     waiter.size = size
+    waiter.wanted = max(size, pool.bytes_max // WAKING_SHARE)
     waiter.done = False
     if pool.tail != NULL:
         pool.tail.next = &waiter
@@ -47,10 +54,18 @@ cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexce
     pool.tail = &waiter
     atomic_add_i32(&pool.waiting, 1)
     pool.waits += 1
-    until.tv_sec = deadline_ns // 1000000000
-    until.tv_nsec = deadline_ns % 1000000000
-    while not waiter.done and not pool.closed and monotonic_ns() < deadline_ns:
+    while not waiter.done and not pool.closed:
+        if now_ns >= until_ns:
+            if until_ns == deadline_ns and waiter.wanted == size:
+                break
+            waiter.wanted = size
+            until_ns = deadline_ns
+            grant_locked(pool)
+            continue
+        until.tv_sec = until_ns // 1000000000
+        until.tv_nsec = until_ns % 1000000000
         pthread_cond_timedwait(&waiter.granted, &pool.lock, &until)
+        now_ns = monotonic_ns()
     if not waiter.done:
         code = MEMORY_CLOSED if pool.closed else MEMORY_TIMEOUT
         forget_locked(pool, &waiter)
@@ -74,7 +89,7 @@ cdef void forget_locked(MemoryPool* pool, MemoryWaiter* waiter) noexcept nogil:
 
 cdef void grant_locked(MemoryPool* pool) noexcept nogil:
     cdef MemoryWaiter* waiter
-    while pool.head != NULL and pool.head.size <= pool.available:
+    while pool.head != NULL and pool.head.wanted <= pool.available:
         waiter = pool.head
         pool.head = waiter.next
         if pool.head == NULL:
