@@ -5,7 +5,6 @@ Thread-safe but for start, stop, kill, restart and close, which belong to one th
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import itertools
 import os
@@ -17,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from kbroker.errors import KbrokerError
 from kbroker.testing.home import close_home, home
@@ -45,6 +44,7 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str | bytes, bytes |
 _OWN: Final = frozenset({"listeners", "log.dir", "log.dirs"})
 _START_S: Final = 30.0
 _STOP_S: Final = 30.0
+_END_S: Final = 5.0  # between the end of what it says and its own
 _TAIL_LINES: Final = 100
 _HELPER_MS: Final = 10_000  # how long produce() and its like go on trying
 
@@ -185,9 +185,9 @@ class Broker:
 
     def _why_ended(self, process: subprocess.Popen[bytes]) -> str:
         try:
-            status = process.wait(_STOP_S)
+            status = process.wait(_END_S)
         except subprocess.TimeoutExpired:
-            return f"the broker does not serve, and goes on:\n{self.log()}"
+            return f"the broker does not serve after {_START_S:g} s:\n{self.log()}"
         how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
         return f"the broker ended with {how}:\n{self.log() or '(it said nothing)'}"
 
@@ -274,14 +274,30 @@ class Broker:
                 found += consumer.poll(min(left_s, 0.1))
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
-    async def produce_async(self, topic: str, *given: Any, **more: Any) -> RecordMetadata:
+    async def produce_async(
+        self,
+        topic: str,
+        value: bytes | str | None = None,
+        key: bytes | str | None = None,
+        *,
+        partition: int | None = None,
+        headers: Headers = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
         """produce() without holding up the event loop."""
-        return await asyncio.to_thread(self.produce, topic, *given, **more)
+        import asyncio
+
+        return await asyncio.to_thread(
+            self.produce, topic, value, key,
+            partition=partition, headers=headers, timestamp_ms=timestamp_ms,
+        )  # fmt: skip
 
     async def records_async(
         self, topic: str, count: int | None = None, *, timeout_s: float = 10.0
     ) -> list[Record]:
         """records() without holding up the event loop, on which the records may have to be made."""
+        import asyncio
+
         return await asyncio.to_thread(self.records, topic, count, timeout_s=timeout_s)
 
     def _ends(self, topic: str, deadline: float | None) -> dict[tuple[str, int], int]:
@@ -369,7 +385,6 @@ def _first_line(process: subprocess.Popen[bytes]) -> bytes:
     while b"\n" not in said:
         left_s = deadline - time.monotonic()
         if left_s <= 0 or not waiting.poll(left_s * 1000):
-            process.kill()
             return b""
         part = os.read(descriptor, 4096)
         if not part:
