@@ -10,8 +10,7 @@ from __future__ import annotations
 import json.encoder
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -163,7 +162,7 @@ def _of_columns(letter: str, columns: Columns, null: bytes) -> list[Any]:
     table: dict[str, Callable[[], list[Any]]] = {
         "s": lambda: _cells(columns.values, null),
         "k": lambda: _cells(columns.keys, null),
-        "h": lambda: _header_cells(columns),
+        "h": lambda: list(map(_headers, cast("Iterable[Headers]", columns.headers))),
         "T": columns.timestamps.tolist,
         "t": lambda: _topics(columns),
         "p": columns.partitions.tolist,
@@ -179,20 +178,14 @@ def _of_columns(letter: str, columns: Columns, null: bytes) -> list[Any]:
 def _cells(column: BinaryColumn, null: bytes) -> list[bytes]:
     if column.null_count == len(column):
         return [null] * len(column)
-    if column.null_count and null:
-        cells = map(column.__getitem__, range(len(column)))
+    cells = list(cast("Iterable[bytes | None]", column))
+    if column.null_count:
         return [null if cell is None else cell for cell in cells]
-    data = bytes(column.data)
-    return [data[start:end] for start, end in pairwise(column.offsets.tolist())]
-
-
-def _header_cells(columns: Columns) -> list[bytes]:
-    column = columns.headers
-    return [_headers(column[at]) for at in range(len(column))]
+    return cast("list[bytes]", cells)
 
 
 def _sizes(column: BinaryColumn) -> list[int]:
-    sizes = [end - start for start, end in pairwise(column.offsets.tolist())]
+    sizes: list[int] = column.lengths.tolist()
     if column.null_count:
         return [_NULL_SIZE if column[at] is None else size for at, size in enumerate(sizes)]
     return sizes

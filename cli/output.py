@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import array
-import fcntl
 import os
-import select
-import stat
 import sys
-import termios
 from collections.abc import Sequence
 
-from kbroker.cli.stopping import Stop, StoppedError
+from kbroker.cli.stopping import Stop
 
 __all__ = ["Output"]
 
@@ -19,8 +14,8 @@ __all__ = ["Output"]
 class Output:
     """Where records are printed. whole: how many of those given last were written to the end.
 
-    Nothing is buffered here. single: a write for each record. A signal ends the wait for a reader
-    (StoppedError): into a pipe nothing is written but what it has room for.
+    Nothing is buffered here. single: a write for each record. A signal ends a write that waits for
+    its reader (StoppedError).
     """
 
     def __init__(self, stop: Stop, *, single: bool = False) -> None:
@@ -29,7 +24,6 @@ class Output:
         self._fd = sys.stdout.fileno()
         self._stop = stop
         self._single = single
-        self._pipe = stat.S_ISFIFO(os.fstat(self._fd).st_mode)
 
     def put(self, lines: Sequence[bytes], tail: bytes = b"") -> None:
         """Writes each line with `tail` behind it."""
@@ -46,29 +40,17 @@ class Output:
 
     def _write(self, data: bytes, lines: Sequence[bytes], tail: bytes) -> None:
         view = memoryview(data)
-        done = 0
+        written: list[int] = []
         try:
-            while done < len(view):
-                done += os.write(self._fd, view[done : done + self._room()])
+            while (done := sum(written)) < len(view):
+                with self._stop.interruptible():
+                    # One call into C: no signal is looked at between the write and its count.
+                    written.extend(map(os.write, (self._fd,), (view[done:],)))
         except BaseException:
+            left = sum(written)
             for line in lines:
-                done -= len(line) + len(tail)
-                if done < 0:
+                left -= len(line) + len(tail)
+                if left < 0:
                     break
                 self.whole += 1
             raise
-
-    def _room(self) -> int:
-        """How many bytes can be written without a wait for who reads them; waits until some can.
-
-        Of a pipe that is ready a page is free (pipe(7)), of an empty one all there is.
-        """
-        if self._stop.asked:
-            raise StoppedError
-        if not self._pipe:
-            return sys.maxsize
-        with self._stop.interruptible():
-            select.select([], [self._fd], [])
-        unread = array.array("i", [0])
-        fcntl.ioctl(self._fd, termios.FIONREAD, unread)
-        return select.PIPE_BUF if unread[0] else fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ)

@@ -22,6 +22,9 @@ __all__ = ["ByColumns", "ByRecords", "Reading", "Shape"]
 _WAIT_S = 1.0
 _LOOK_S = 0.1  # so often ends are looked at that bring no record, as after a control batch
 
+_ROWS, _ROWS_MIN, _BYTES = 8192, 64, 1 << 20
+_RECORDS = 10_000
+
 Place = tuple[str, int, int]  # topic, partition, offset
 
 
@@ -45,15 +48,21 @@ class Shape(Protocol):
 
 
 class ByColumns:
-    """By a format, from columns: no object a record but its line."""
+    """By a format, from columns: no object a record but its line. A poll takes about as much as a
+    processor's cache holds."""
 
     def __init__(self, form: Format) -> None:
         self._form = form
+        self._rows = _ROWS
 
     def take(self, consumer: Consumer, timeout_s: float, most: int | None) -> Taken | None:
         """One poll."""
-        columns = consumer.poll_batch(timeout_s, most)
-        return _Columns(columns, self._form) if len(columns) else None
+        columns = consumer.poll_batch(timeout_s, min(most or self._rows, self._rows))
+        if not len(columns):
+            return None
+        size = columns.values.nbytes // len(columns)
+        self._rows = max(_ROWS_MIN, min(_ROWS, _BYTES // (size + 1)))
+        return _Columns(columns, self._form)
 
 
 class _Columns:
@@ -81,9 +90,6 @@ class ByRecords:
         """One poll."""
         records = consumer.poll(timeout_s, min(most or _RECORDS, _RECORDS))
         return _Records(records, self._show) if records else None
-
-
-_RECORDS = 10_000
 
 
 class _Records:

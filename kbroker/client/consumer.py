@@ -14,10 +14,10 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
-from kbroker.client.config import consumer_config
+from kbroker.client.config_consumer import consumer_config
 from kbroker.client.consumer_assignment import Assignment
 from kbroker.client.consumer_control import Control
 from kbroker.client.consumer_queries import OffsetAndTimestamp, Queries
@@ -31,7 +31,6 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     WakeupError,
 )
-from kbroker.client.group import ClusterBrokers, Group, GroupMetadata, RebalanceListener
 from kbroker.client.offsets import EARLIEST, LATEST
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.ext.client_columns import Columns
@@ -39,6 +38,9 @@ from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_heartbeat import HeartbeatDriver
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.ext.client_record import FetchedBatchError, Record
+
+if TYPE_CHECKING:
+    from kbroker.client.group import Group, GroupMetadata, RebalanceListener
 
 __all__ = ["Consumer"]
 
@@ -148,6 +150,8 @@ class Consumer:
         self._assignment = Assignment(self._fetcher, self._control, grouped=grouped)
         self._group: Group | None = None
         if grouped:
+            from kbroker.client.group import ClusterBrokers, Group
+
             heartbeat = HeartbeatDriver()
             self._loop.add_driver(heartbeat)
             brokers = ClusterBrokers(self._cluster, self._loop)

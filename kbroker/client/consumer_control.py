@@ -14,10 +14,10 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.client.cluster import Cluster, TopicInfo
-from kbroker.client.config import ConsumerConfig
+from kbroker.client.config_consumer import ConsumerConfig
 from kbroker.client.errors import (
     BrokerError,
     ClosedError,
@@ -28,7 +28,6 @@ from kbroker.client.errors import (
     NoOffsetError,
     RequestTimeoutError,
 )
-from kbroker.client.group import Group
 from kbroker.client.metadata import NO_ID, Leader, PartitionInfo
 from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
 from kbroker.client.offsets_for_epoch import EpochEnd, end_of_epoch
@@ -40,6 +39,9 @@ from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
 from kbroker.ext.client_heartbeat import EVENT_HEARTBEAT
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.protocol import ApiKey
+
+if TYPE_CHECKING:
+    from kbroker.client.group import Group
 
 __all__ = ["Control", "duration_ms"]
 

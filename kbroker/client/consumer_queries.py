@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
-from kbroker.client.config import ConsumerConfig
+from kbroker.client.config_consumer import ConsumerConfig
 from kbroker.client.offsets import FoundOffset, list_offsets
 from kbroker.client.partitions import TopicPartition
 from kbroker.ext.client_fetch import Fetcher
