@@ -34,7 +34,9 @@ from kbroker.client.errors import (
     UnsupportedApiError,
 )
 from kbroker.client.offsets import EARLIEST, LATEST
+from kbroker.protocol import ApiKey
 from tests.support import async_admin
+from tests.support.middle import Middle
 from tests.support.processes import BrokerProcess
 from tests.support.waits import free_ports, wait_for
 
@@ -110,6 +112,10 @@ def test_records_and_offsets(admin: Admin, target: BrokerProcess, topic: str):
     assert admin.list_offsets({key: LATEST})[key].offset == 10
     assert admin.delete_records({key: 4}) == {key: 4}
     assert admin.list_offsets({key: EARLIEST})[key].offset == 4
+    some = admin.list_offsets({key: LATEST, (topic, 7): LATEST, ("not-there", 0): LATEST})
+    assert some[key].offset == 10 and set(some.errors) == {(topic, 7), ("not-there", 0)}
+    with pytest.raises(UnknownTopicOrPartitionError):
+        some["not-there", 0]
     assert admin.delete_records({key: -1})[key] == 10
     with pytest.raises(KafkaError, match=f"{topic}.*no partition 7"):
         admin.delete_records({(topic, 7): 1})
@@ -230,6 +236,32 @@ def test_close_ends_the_calls_of_other_threads():
             admin.close()
         thread.join(20)
         assert isinstance(told[0], ClosedError)
+
+
+def test_close_waits_for_the_calls_of_other_threads(kbroker: BrokerProcess):
+    began = threading.Event()
+    told: list[object] = []
+    middle = Middle(int(ApiKey.DESCRIBE_CLUSTER), lambda _, answer: began.set() or _late(answer))
+    middle.to = kbroker.port
+    admin = Admin(bootstrap_servers=f"127.0.0.1:{middle.port}")
+
+    def call() -> None:
+        told.append(admin.describe_cluster())
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert began.wait(10)
+    admin.close(20)
+    thread.join(20)
+    middle.close()
+    assert len(told) == 1
+    with pytest.raises(ClosedError):
+        admin.describe_cluster()
+
+
+def _late(answer: bytes) -> bytes:
+    threading.Event().wait(0.3)
+    return answer
 
 
 def test_a_child_of_fork_is_told_and_leaves_the_parent_alone(kbroker: BrokerProcess):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from kbroker.client import AsyncConsumer
+from kbroker.client import AsyncConsumer, OffsetAndMetadata, TopicPartition
 from kbroker.client.errors import ClosedError, NoOffsetError
 from tests.client.test_consumer import produce
 from tests.support import wire
@@ -67,6 +68,21 @@ def test_in_a_group(target: BrokerProcess, topic: str) -> None:
             told = await consumer.committed([(topic, 0)])
             assert told[topic, 0].offset == 50
             assert consumer.subscription() == {topic}
+            where = TopicPartition(topic, 0)
+            seen: list[tuple[int, object]] = []
+
+            async def called(offsets: Any, error: object) -> None:
+                seen.append((offsets[where].offset, error))
+
+            for offset in (7, 8):
+                await consumer.commit_async({where: OffsetAndMetadata(offset)}, called)
+            while len(seen) < 2:
+                await consumer.poll(0.1)
+            assert seen == [(7, None), (8, None)]
+            metrics = consumer.metrics()
+            assert metrics["commit-total"] >= 3 and metrics["rebalance-total"] == 1
+            assert metrics["rebalance-latency-max"] > 0 and metrics["assigned-partitions"] == 2
+            assert consumer.group_metadata().group_id == topic
         settings["group_id"] = f"other-{topic}"
         async with AsyncConsumer(**settings, auto_offset_reset="none") as late:
             await late.assign([(topic, 1)])

@@ -34,6 +34,17 @@ def producer_of(broker: BrokerProcess, **settings: Any) -> Producer:
     return Producer(bootstrap_servers=broker.bootstrap, **settings)
 
 
+def test_a_topic_that_nobody_sends_to_is_not_asked_for(kbroker: BrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic)
+    with producer_of(kbroker, linger_ms=0) as producer:
+        producer.send(topic, b"one").result(10)
+        driver = producer.driver
+        assert driver.topic_names(60.0) == [topic]
+        wait_for("it is idle", lambda: driver.topic_names(0.1) == [], 10)
+        producer.send(topic, b"two").result(10)
+        assert driver.topic_names(60.0) == [topic]
+
+
 def test_a_record_is_there_as_it_was_sent(target: BrokerProcess, topic: str) -> None:
     wire.create_topic(target.port, topic, 2)
     headers = [("a", b"1"), ("b", None), ("a", b"")]
