@@ -103,6 +103,24 @@ def test_all_nodes_go_and_come_back(kafka_cluster: KafkaCluster, topic: str):
     read_alike(reader, reckon(kafka_cluster.bootstrap, sender))
 
 
+def test_a_node_stands_still_and_goes_on(kafka_cluster: KafkaCluster, topic: str):
+    """Its connections stay, and when it goes on it believes that it leads."""
+    limits = {"request_timeout_ms": 4000}
+    sender = Sender(kafka_cluster.bootstrap, topic, **limits)
+    reader = Follower(kafka_cluster.bootstrap, topic, **limits)
+    with running(reader):
+        with running(sender):
+            for node in kafka_cluster.nodes[:2]:
+                goes_on("records are acknowledged", sender.count)
+                with stopped(node):
+                    goes_on("without one node", sender.count, 400)
+                    goes_on("they are read without one node", reader.count, 400)
+                goes_on("behind it", sender.count, 400)
+        caught_up(reader, sender)
+    assert not sender.refused
+    read_alike(reader, reckon(kafka_cluster.bootstrap, sender))
+
+
 def test_leaders_move(kafka_cluster: KafkaCluster, admin: Admin, topic: str):
     """By reassignment, with the old leader gone from the replicas, and by election."""
     sender = Sender(kafka_cluster.bootstrap, topic, metadata_max_age_ms=600_000)
