@@ -18,6 +18,7 @@ from kbroker.cli.profiles import change_profiles, profiles_file, read_profiles
 from kbroker.client.errors import ConfigError
 from kbroker.errors import OperatorError
 from tests.support.processes import BrokerProcess
+from tests.support.secured_kafka import PASSWORDS, SecuredKafka
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -192,6 +193,27 @@ def test_commands_use_the_profile(run: Run, target: BrokerProcess, topic: str, h
     with open_cluster(None, settings=client_settings(profile="here")) as cluster:
         assert cluster.client_id == "profiled"
     run("topic", "delete", topic, "--profile", "here")
+
+
+@pytest.mark.long
+def test_a_profile_with_a_password(run: Run, secured_kafka: SecuredKafka, topic: str) -> None:
+    """Every command gives it: those on an admin's connections, producers, consumers."""
+    user, password = "alice", PASSWORDS["alice"]
+    sets = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", f"sasl.username={user}",
+            f"sasl.password={password}")  # fmt: skip
+    words = [word for pair in sets for word in ("-s", pair)]
+    assert run("profile", "create", "safe", "-b", secured_kafka.sasl_bootstrap, *words)[0] == 0
+    assert run("topic", "create", topic)[0] == 0
+    assert "healthy" in run("cluster", "health")[1]
+    for words in (["produce", "-n", "500"], ["consume", "-n", "500"], ["e2e", "-n", "20"]):
+        status, out, err = run("bench", *words, "-o", "json")
+        assert (status, json.loads(out)["errors"]) == (0, 0), err
+    assert run("consume", topic, "-e") == (0, "", "")
+    status, out, err = run("topic", "list", "-X", "sasl.password=wrong")
+    assert (status, out) == (1, "")
+    assert "SASL_AUTHENTICATION_FAILED" in err
+    assert err.count("\n") == 1
+    assert password not in run("profile", "show")[1]
 
 
 def test_a_secret_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
