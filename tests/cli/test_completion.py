@@ -122,7 +122,7 @@ def test_without_a_broker_it_is_quick_and_says_nothing(complete: Complete) -> No
     assert complete("topic", "describe", "x", KBROKER_BOOTSTRAP_SERVER=f"127.0.0.1:{free}") == []
     assert complete("topic", "describe", "x", KBROKER_BOOTSTRAP_SERVER="h:x") == []
     assert complete("topic", "describe", "x", KBROKER_PROFILE="gone") == []
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < LIMIT_S
 
 
 @pytest.mark.parametrize(
