@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbroker.testing import Broker
 from perf import admin
 from perf.native import BUILD, load
 from perf.rows import BY_NAME as ROWS_BY_NAME
@@ -21,6 +22,7 @@ from tests.support.processes import BrokerProcess
 from tests.support.waits import free_ports, wait_for
 
 STARTS = 5
+TEST_STARTS = 20
 START_TIMEOUT_S = 60.0
 IDLE_SECONDS = 10.0
 IDLE_CONNECTIONS = 100
@@ -94,6 +96,17 @@ def _first_start_ms(system: System) -> float:
             return timed_start(process)
         finally:
             process.kill()
+
+
+def fixture_ms() -> float:
+    """What the fixture `kbroker` of the pytest plugin costs a test before its first line."""
+
+    def once() -> float:
+        begun = time.perf_counter()
+        with Broker():
+            return (time.perf_counter() - begun) * 1000
+
+    return statistics.median(once() for _ in range(TEST_STARTS))
 
 
 def clean_start_ms(system: System) -> float:
@@ -194,6 +207,9 @@ def starts(system: System, bound: bool) -> list[Measured]:
     if system.name != "tansu":
         found.append(Measured("the same with 1,000 partitions after a clean shutdown", system.title,
                               clean_start_ms(system), "ms", 1000 if bound else None))  # fmt: skip
+    if bound:
+        found.append(Measured("a broker for a test, by the fixture of the pytest plugin",
+                              "kbroker, page-cache", fixture_ms(), "ms", 300))  # fmt: skip
     return found
 
 
