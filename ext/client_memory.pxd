@@ -2,8 +2,8 @@
 
 Pieces of the pool's own size (`batch.size`) are kept in a free list, because their pages are warm;
 others come from malloc. Who finds too little waits without the GIL until others gave back as much;
-what comes free goes to the one who has waited longest. For some milliseconds it waits until an eighth
-of the memory is free: a producer that outruns its broker would otherwise be woken for each batch.
+what comes free goes to the one who has waited longest. For some milliseconds it waits until an
+eighth of the memory is free: a producer that outruns its broker would else be woken for each batch.
 Any thread.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
