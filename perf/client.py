@@ -41,6 +41,7 @@ CLIENTS = {
 }
 SIZES = (100, 1000)
 TIMEOUT_S = 30  # of one run; what hangs costs no more, and once
+FILL_TIMEOUT_S = 90
 MEMORY_TIMEOUT_S = 600
 
 #: Messages of 100 B in one go: some seconds for each client. Of 1 KB it is a quarter.
@@ -159,7 +160,8 @@ def fill(process: BrokerProcess, size: int, pairs: Sequence[tuple[str, str]], sc
                default=0)  # fmt: skip
     if most:
         admin.create_topics(process.port, {stored(size): PARTITIONS})
-        run("kbroker", "send_batch", Job(process.bootstrap, stored(size), size, most + 2 * CHUNK))
+        job = Job(process.bootstrap, stored(size), size, most + 2 * PARTS * CHUNK)
+        run("kbroker", "send_batch", job, FILL_TIMEOUT_S)
 
 
 def attempt(process: BrokerProcess, client: str, work: str, job: Job) -> Measured | None:
@@ -259,7 +261,7 @@ def main() -> None:
     parser.add_argument("--bytes", action="append", type=int, choices=SIZES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of messages")
-    parser.add_argument("--minutes", type=float, default=6.5, help="after which none begins")
+    parser.add_argument("--minutes", type=float, default=6.0, help="after which none begins")
     parser.add_argument("--memory", type=int, metavar="MILLIONS", default=0)
     parser.add_argument("--readme", action="store_true", help="put what was found into README.md")
     told = parser.parse_args()
