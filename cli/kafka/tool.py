@@ -107,10 +107,14 @@ def read_properties(path: str | None) -> dict[str, str]:
 
 def client_settings(kind: type, settings: dict[str, str]) -> dict[str, str]:
     """The settings that a client of this config class knows; others are told of and passed over,
-    as Kafka's clients do: one file often serves several kinds of them."""
+    as Kafka's clients do: one file often serves several kinds of them. ValueError for interceptors,
+    which are classes of Java's."""
     from kbroker.client.config_types import specs_of
 
     known = specs_of(kind)
+    if settings.get("interceptor.classes"):
+        told = settings["interceptor.classes"]
+        raise ValueError(f"interceptor.classes={told}: classes of Java's cannot run here")
     for name in settings:
         if name.replace(".", "_") not in known:
             warn(f"WARN {name} is no setting of this client and has no effect")

@@ -45,8 +45,7 @@ class Both:
         ended = []
         for mark, way in zip(self.marks, self.ways, strict=True):
             told = [word.replace("@", mark) for word in (*words, *more)]
-            server = self.server
-            ended.append(way(f"kafka-{tool}", server + told, stdin))
+            ended.append(way(f"kafka-{tool}", self.server + told, stdin))
         theirs, ours = ended
         seen = [end.seen(mark) for mark, end in zip(self.marks, ended, strict=True)]
         assert seen[1] == seen[0], f"{command} {more}\n{theirs.err[:999]}\n--\n{ours.err[:999]}"

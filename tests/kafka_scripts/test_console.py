@@ -86,6 +86,7 @@ def test_command_lines(both: Both, tmp_path: Path) -> None:
         " org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
         "console-consumer --topic t --key-deserializer com.example.Deserializer",
         "console-consumer --topic t --formatter-property value.deserializer=example.D",
+        "console-consumer --topic t --command-property interceptor.classes=example.I",
     ],
 )
 def test_what_only_a_jvm_could_serve_is_named(both: Both, words: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 from kbroker.client import Consumer
 from tests.kafka_scripts.conftest import Both
 from tests.support import wire
+from tests.support.kafka_scripts import JavaScripts
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
@@ -127,6 +128,25 @@ def test_what_is_refused(both: Both) -> None:
     both("consumer-groups --list --timeout x")
     both(f"{reset} --from-file nowhere", status=None)
     both("consumer-groups --delete-offsets --group g@ --topic a:b:c", status=1)
+
+
+@pytest.mark.long
+def test_all_groups(
+    start_target: Callable[..., BrokerProcess], java_scripts: JavaScripts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """On a broker without others' groups; nothing is changed until the last."""
+    both = Both(start_target(), java_scripts, monkeypatch, 99)
+    fill(both)
+    both.marks = ("-none", "-none")  # the groups of both are looked at by both
+    groups = "consumer-groups --all-groups"
+    for what in ("--describe", "--describe --state", "--describe --members --verbose"):
+        both(f"{groups} {what}")
+    both(f"{groups} --reset-offsets --all-topics --to-latest --dry-run")
+    both(f"{groups} --reset-offsets --all-topics --to-latest --export --dry-run")
+    ours = both.ways[1]("kafka-consumer-groups", [*both.server, "--all-groups", "--delete"])
+    assert "('g-j99', 'g-k99') was successful" in ours.out
+    assert both(f"{groups} --describe").out == ""
 
 
 @pytest.mark.long
