@@ -29,16 +29,19 @@ cdef class ColumnsIn:
     cdef list held
     cdef Header* room
     cdef int64_t room_count
+    cdef int32_t* last              # of each partition: its last range in the delivery, -1 for none
+    cdef int32_t last_count
 
     cdef int set(self, str field, object given) except -1
     cdef int fill(self, int64_t start, int32_t n) except -1
     cdef int fill_bytes(self, ColumnIn column, int64_t start, int32_t n, bint keys) except -1
     cdef int fill_headers(self, int64_t start, int32_t n) except -1
     cdef int fill_arrow_headers(self, int64_t start, int32_t n) except -1
+    cdef int32_t* last_of(self, int32_t partition) except NULL nogil
 
 
 cdef class ProducerCore(ProducerBase):
     cdef int place(self, ColumnsIn columns, Topic* t, int32_t n) except -1
     cdef int append_chunk(
-        self, ColumnsIn columns, Topic* t, int32_t n, BatchDelivery delivery, int32_t* last
-    ) except -1
+        self, ColumnsIn columns, Topic* t, int32_t n, BatchDelivery delivery
+    ) except? -1                    # MEMORY_TIMEOUT is -1

@@ -3,7 +3,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
 
 from kbroker.ext.client_accumulator cimport (
     accumulator_append_run, accumulator_kick, accumulator_partition,
@@ -26,6 +27,7 @@ cdef class ColumnsIn:
 
     def __dealloc__(self) -> None:
         free(self.room)
+        free(self.last)
 
     cdef int set(self, str field, object given) except -1:
         cdef ColumnIn column
@@ -155,6 +157,23 @@ cdef class ColumnsIn:
                 self.recs[i].timestamp = time
         return 0
 
+    cdef int32_t* last_of(self, int32_t partition) except NULL nogil:
+        """Partitions are added to a topic at any time, so that there is no number of them to
+        begin with."""
+        cdef int32_t room = 2 * partition + 8
+        cdef int32_t* grown
+        if partition >= self.last_count:
+            grown = <int32_t*> realloc(self.last, sizeof(int32_t) * <size_t> room)
+            if grown == NULL:
+                with gil:
+                    raise MemoryError
+            memset(
+                grown + self.last_count, 0xFF, sizeof(int32_t) * <size_t> (room - self.last_count)
+            )
+            self.last = grown
+            self.last_count = room
+        return &self.last[partition]
+
 
 cdef class ProducerCore(ProducerBase):
     """ProducerBase with send_batch()."""
@@ -171,8 +190,8 @@ cdef class ProducerCore(ProducerBase):
         return 0
 
     cdef int append_chunk(
-        self, ColumnsIn columns, Topic* t, int32_t n, BatchDelivery delivery, int32_t* last
-    ) except -1:
+        self, ColumnsIn columns, Topic* t, int32_t n, BatchDelivery delivery
+    ) except? -1:
         """APPEND_OK, or why it ended before the chunk did."""
         cdef int64_t deadline_ns = monotonic_ns() + self.max_block_ns
         cdef int32_t done = 0
@@ -195,7 +214,7 @@ cdef class ProducerCore(ProducerBase):
                     )
                 if taken < 0:
                     return taken
-                delivery.add(b, index, taken, &last[b.partition])
+                delivery.add(b, index, taken, columns.last_of(b.partition))
                 done += taken
         return 0
 
@@ -214,9 +233,8 @@ cdef class ProducerCore(ProducerBase):
         """
         cdef ColumnsIn columns = ColumnsIn.__new__(ColumnsIn)
         cdef BatchDelivery delivery = batch_delivery_new()
-        cdef int32_t* last
         cdef int64_t start = 0
-        cdef int32_t n, i
+        cdef int32_t n
         cdef Topic* t
         cdef int code
         self.check()
@@ -227,17 +245,12 @@ cdef class ProducerCore(ProducerBase):
             columns.partition = self._checked_partition(topic, partition)
         columns.now_ms = realtime_ms()
         delivery.topic = topic
-        last = <int32_t*> malloc(sizeof(int32_t) * (<size_t> t.count + 1))
-        if last == NULL:
-            raise MemoryError
-        for i in range(t.count):
-            last[i] = -1
         try:
             while start < columns.count:
                 n = <int32_t> min(columns.count - start, <int64_t> CHUNK_RECORDS)
                 columns.fill(start, n)
                 self.place_all(columns, topic, start, n)
-                code = self.append_chunk(columns, t, n, delivery, last)
+                code = self.append_chunk(columns, t, n, delivery)
                 if code < 0:
                     self.append_failed(code, topic, -1)
                 start += n
@@ -245,7 +258,6 @@ cdef class ProducerCore(ProducerBase):
             error.delivery = delivery
             raise
         finally:
-            free(last)
             columns.held.clear()
         return delivery
 
