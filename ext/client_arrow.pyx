@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport strcmp
 
+from kbroker.ext.arrow_abi cimport ArrowArray, ArrowSchema
 from kbroker.ext.client_column_store cimport (
     Binary, Store, Views, store_ref, store_settle_headers, store_unref, views_pack, views_settle,
 )
@@ -11,47 +12,34 @@ from kbroker.ext.client_column_store cimport (
 cdef enum:
     NULLABLE = 2
 
-cdef struct ArrowSchema:
-    const char* format
-    const char* name
-    const char* metadata
-    int64_t flags
-    int64_t n_children
-    ArrowSchema** children
-    ArrowSchema* dictionary
-    void (*release)(ArrowSchema*) noexcept nogil
-    void* private_data
-
-cdef struct ArrowArray:
-    int64_t length
-    int64_t null_count
-    int64_t offset
-    int64_t n_buffers
-    int64_t n_children
-    const void** buffers
-    ArrowArray** children
-    ArrowArray* dictionary
-    void (*release)(ArrowArray*) noexcept nogil
-    void* private_data
+ctypedef fused Node:
+    ArrowSchema
+    ArrowArray
 
 # What an absent buffer of ends or data points to.
 cdef int64_t nothing = 0
 
 
+cdef void node_free(Node* node) noexcept nogil:
+    """A schema or an array, and what is below it; NULL: nothing."""
+    if node != NULL:
+        if node.release != NULL:
+            node.release(node)
+        free(node)
+
+
+cdef void below_free(Node* node) noexcept nogil:
+    cdef int64_t i
+    for i in range(node.n_children):
+        node_free(node.children[i])
+    node_free(node.dictionary)
+    free(node.children)
+
+
 # ---- schema
 
 cdef void schema_release(ArrowSchema* schema) noexcept nogil:
-    cdef int64_t i
-    for i in range(schema.n_children):
-        if schema.children[i] != NULL:
-            if schema.children[i].release != NULL:
-                schema.children[i].release(schema.children[i])
-            free(schema.children[i])
-    if schema.dictionary != NULL:
-        if schema.dictionary.release != NULL:
-            schema.dictionary.release(schema.dictionary)
-        free(schema.dictionary)
-    free(schema.children)
+    below_free(schema)
     schema.release = NULL
 
 
@@ -75,10 +63,7 @@ cdef ArrowSchema* schema_new(
 
 
 cdef void schema_capsule_free(object capsule) noexcept:
-    cdef ArrowSchema* schema = <ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema")
-    if schema.release != NULL:
-        schema.release(schema)
-    free(schema)
+    node_free(<ArrowSchema*> PyCapsule_GetPointer(capsule, b"arrow_schema"))
 
 
 cdef bint wants_views(object requested, const char* name) except -1:
@@ -115,17 +100,7 @@ cdef object store_schema(bint keys, bint values):
 # ---- array
 
 cdef void array_release(ArrowArray* array) noexcept nogil:
-    cdef int64_t i
-    for i in range(array.n_children):
-        if array.children[i] != NULL:
-            if array.children[i].release != NULL:
-                array.children[i].release(array.children[i])
-            free(array.children[i])
-    if array.dictionary != NULL:
-        if array.dictionary.release != NULL:
-            array.dictionary.release(array.dictionary)
-        free(array.dictionary)
-    free(array.children)
+    below_free(array)
     free(array.buffers)
     store_unref(<Store*> array.private_data)
     array.release = NULL
@@ -190,10 +165,7 @@ cdef ArrowArray* views_new(Store* store, Views* v, bint as_views) except NULL:
 
 
 cdef void array_capsule_free(object capsule) noexcept:
-    cdef ArrowArray* array = <ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array")
-    if array.release != NULL:
-        array.release(array)
-    free(array)
+    node_free(<ArrowArray*> PyCapsule_GetPointer(capsule, b"arrow_array"))
 
 
 cdef object store_array(Store* store, bint keys, bint values):

@@ -59,6 +59,16 @@ cdef object span(
     return memoryview(made)
 
 
+cdef int64_t row_of(object at, int64_t rows) except -1:
+    """An index as Python's sequences take it."""
+    cdef int64_t i = at
+    if i < 0:
+        i += rows
+    if i < 0 or i >= rows:
+        raise IndexError(f"row {at} of {rows}")
+    return i
+
+
 @cython.final
 @cython.no_gc
 cdef class BinaryColumn:
@@ -75,14 +85,9 @@ cdef class BinaryColumn:
         return self.store.rows
 
     def __getitem__(self, at):
-        cdef int64_t i = at
+        cdef int64_t i = row_of(at, self.store.rows)
         cdef const uint8_t* p = NULL
-        cdef int32_t n
-        if i < 0:
-            i += self.store.rows
-        if i < 0 or i >= self.store.rows:
-            raise IndexError(f"row {at} of {self.store.rows}")
-        n = store_value(self.store, self.column, i, &p)
+        cdef int32_t n = store_value(self.store, self.column, i, &p)
         if n < 0:
             return None
         return (<const char*> p)[:n]
@@ -172,13 +177,9 @@ cdef class HeaderColumn:
         return self.store.rows
 
     def __getitem__(self, at) -> tuple:
-        cdef int64_t i = at
         cdef int64_t k
         cdef Store* store = self.store
-        if i < 0:
-            i += store.rows
-        if i < 0 or i >= store.rows:
-            raise IndexError(f"row {at} of {store.rows}")
+        cdef int64_t i = row_of(at, store.rows)
         if store.header_ends == NULL:
             return ()
         found = []

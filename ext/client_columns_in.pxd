@@ -13,6 +13,7 @@ from cpython.buffer cimport Py_buffer
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from kbroker.ext.arrow_abi cimport ArrowArray, ArrowSchema
 from kbroker.ext.record cimport Header
 from kbroker.ext.wire cimport Slice
 
@@ -25,29 +26,6 @@ cdef enum:
     COLUMN_VIEWS = 5
     COLUMN_INT32 = 6
     COLUMN_INT64 = 7
-
-cdef struct ArrowSchema:
-    const char* format
-    const char* name
-    const char* metadata
-    int64_t flags
-    int64_t n_children
-    ArrowSchema** children
-    ArrowSchema* dictionary
-    void (*release)(ArrowSchema*) noexcept
-    void* private_data
-
-cdef struct ArrowArray:
-    int64_t length
-    int64_t null_count
-    int64_t offset
-    int64_t n_buffers
-    int64_t n_children
-    const void** buffers
-    ArrowArray** children
-    ArrowArray* dictionary
-    void (*release)(ArrowArray*) noexcept
-    void* private_data
 
 cdef struct Column:
     int kind

@@ -3,7 +3,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_add_i32
-from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.clock cimport monotonic_ns, timespec_of
 from kbroker.ext.posix cimport (
     pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait, pthread_mutex_destroy,
     pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, timespec_t,
@@ -62,8 +62,7 @@ cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexce
             until_ns = deadline_ns
             grant_locked(pool)
             continue
-        until.tv_sec = until_ns // 1000000000
-        until.tv_nsec = until_ns % 1000000000
+        until = timespec_of(until_ns)
         pthread_cond_timedwait(&waiter.granted, &pool.lock, &until)
         now_ns = monotonic_ns()
     if not waiter.done:

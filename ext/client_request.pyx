@@ -9,7 +9,7 @@ from kbroker.ext.atomics cimport atomic_add_i32
 from kbroker.ext.client_link cimport (
     LINK_BROKEN, LINK_HEAD_BYTES_MAX, LINK_OK, kept_free, link_keep, link_put_header, link_submit,
 )
-from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.clock cimport monotonic_ns, timespec_of
 from kbroker.ext.posix cimport (
     pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait, pthread_mutex_destroy,
     pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, timespec_t,
@@ -58,8 +58,7 @@ cdef void wait_a_while(pthread_cond_t* condition, pthread_mutex_t* lock,
     cdef timespec_t until
     cdef int64_t look_ns = monotonic_ns() + SIGNALS_LOOK_NS
     until_ns = look_ns if until_ns > look_ns else until_ns
-    until.tv_sec = until_ns // 1000000000
-    until.tv_nsec = until_ns % 1000000000
+    until = timespec_of(until_ns)
     pthread_cond_timedwait(condition, lock, &until)
 
 

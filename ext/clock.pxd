@@ -14,3 +14,11 @@ cdef inline int64_t realtime_ms() noexcept nogil:
     cdef timespec_t now
     clock_gettime(CLOCK_REALTIME, &now)
     return now.tv_sec * <int64_t>1000 + now.tv_nsec // 1000000
+
+
+cdef inline timespec_t timespec_of(int64_t ns) noexcept nogil:
+    """For waits until a time of the monotonic clock."""
+    cdef timespec_t time
+    time.tv_sec = ns // 1000000000
+    time.tv_nsec = ns % 1000000000
+    return time

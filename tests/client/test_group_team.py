@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.clients.sharing import a_seat_is_kept, come_and_go, finish, one_is_killed
+from tests.clients.sharing import (
+    a_seat_is_kept,
+    a_seat_is_taken,
+    come_and_go,
+    finish,
+    one_is_killed,
+)
 from tests.support.members.team import Team
-from tests.support.waits import wait_for
 
 LONG = pytest.mark.long
 KINDS = (
@@ -38,16 +43,7 @@ def test_a_static_member_returns_to_its_partitions(team: Team, kind: str) -> Non
 
 @pytest.mark.parametrize("kind", ["kbroker/range"])
 def test_a_seat_is_taken_from_who_sits_there(team: Team, kind: str) -> None:
-    first = team.add(kind, instance="seat")
-    team.wait_shared()
-    team.produce(100)
-    team.wait_delivered()
-    team.add(kind, instance="seat")
-    wait_for("the first is fenced", lambda: "enced" in team.errors(first), 30)
-    team.kill(first)
-    team.wait_shared()
-    team.produce(100)
-    finish(team)
+    a_seat_is_taken(team, kind)
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.members.team import Team
+from tests.support.waits import wait_for
 
 
 def finish(team: Team) -> None:
@@ -61,4 +62,18 @@ def a_seat_is_kept(team: Team, kind: str, *, killed: bool) -> None:
     assert again.history.owned == had
     assert second.history.changes == changes
     team.produce(200)
+    finish(team)
+
+
+def a_seat_is_taken(team: Team, kind: str) -> None:
+    """A second member with the instance id of the first, which is fenced."""
+    first = team.add(kind, instance="seat")
+    team.wait_shared()
+    team.produce(100)
+    team.wait_delivered()
+    team.add(kind, instance="seat")
+    wait_for("the first is fenced", lambda: "enced" in team.errors(first), 30)
+    team.kill(first)
+    team.wait_shared()
+    team.produce(100)
     finish(team)
