@@ -72,7 +72,7 @@ cdef struct Accumulator:
     uint64_t chance                 # state of the random numbers; races do no harm
     Totals totals
 
-cdef bint accumulator_init(Accumulator* a, const Settings* settings) noexcept nogil
+cdef void accumulator_init(Accumulator* a, const Settings* settings) noexcept nogil
 # Nobody appends, sends or waits any more.
 cdef void accumulator_destroy(Accumulator* a) noexcept nogil
 

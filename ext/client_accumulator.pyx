@@ -16,7 +16,7 @@ from kbroker.ext.client_partition cimport (
     PARTITION_BY_ROUND_ROBIN, PARTITION_BY_STICKY, partition_of_key,
 )
 from kbroker.ext.client_topic cimport chance_of, sticky_moves, sticky_of, topic_free, topic_new
-from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.clock cimport monotonic_ns, timespec_of
 from kbroker.ext.compression cimport CODEC_NONE
 from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_timedwait, pthread_mutex_destroy,
@@ -35,13 +35,12 @@ cdef enum:                          # append_here
     PIECE_WANTED = 2
 
 
-cdef bint accumulator_init(Accumulator* a, const Settings* settings) noexcept nogil:
+cdef void accumulator_init(Accumulator* a, const Settings* settings) noexcept nogil:
     memset(a, 0, sizeof(Accumulator))
     a.settings = settings[0]
     pthread_mutex_init(&a.lock, NULL)
     cond_init_monotonic(&a.emptied)
     a.chance = <uint64_t> monotonic_ns() | 1
-    return True
 
 
 cdef void accumulator_destroy(Accumulator* a) noexcept nogil:
@@ -329,10 +328,8 @@ cdef void accumulator_forget(Accumulator* a, ClientBatch* b) noexcept nogil:
 
 cdef bint accumulator_flush(Accumulator* a, int64_t deadline_ns) noexcept nogil:
     cdef int64_t serial
-    cdef timespec_t until
+    cdef timespec_t until = timespec_of(deadline_ns)
     cdef bint done
-    until.tv_sec = deadline_ns // 1000000000
-    until.tv_nsec = deadline_ns % 1000000000
     pthread_mutex_lock(&a.lock)
     serial = a.serial
     pthread_mutex_unlock(&a.lock)

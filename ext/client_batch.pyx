@@ -15,7 +15,7 @@ from kbroker.ext.batch cimport (
 from kbroker.ext.batch_build cimport (
     batch_code, builder_append, builder_borrow, builder_free, builder_init,
 )
-from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.clock cimport monotonic_ns, timespec_of
 from kbroker.ext.client_memory cimport memory_give, memory_trade
 from kbroker.ext.compression cimport (
     CODEC_NONE, CODEC_OK, Buffer, buffer_free, buffer_reserve, codec_compress, codec_decompress,
@@ -159,17 +159,15 @@ cdef int batch_pack(ClientBatch* b, int codec, int level) noexcept nogil:
 
 # ---- split
 
-cdef int copy_record(ClientBatch* into, const Record* record, Rec* rec, Header* room,
-                     int64_t timestamp) noexcept nogil:
+cdef int copy_record(
+    ClientBatch* into, const Record* record, Header* room, int64_t timestamp
+) noexcept nogil:
     cdef const uint8_t* p = record.headers
     cdef int32_t i
     for i in range(record.header_count):
         p = next_header(p, record.end, &room[i])
         if p == NULL:
             return -1
-    rec.timestamp = timestamp
-    rec.key = record.key
-    rec.value = record.value
     return builder_append(
         &into.builder, timestamp, record.key, record.value, room, record.header_count
     )
@@ -195,9 +193,9 @@ cdef int split_records(
 ) noexcept nogil:
     cdef ClientBatch* child = NULL
     cdef Record record
-    cdef Rec rec
     cdef Header* room
     cdef int32_t delta, _index
+    cdef int code
     cdef int64_t timestamp_delta
     cdef const uint8_t* start
     for _index in range(b.builder.count):
@@ -215,11 +213,9 @@ cdef int split_records(
         room = <Header*> malloc(sizeof(Header) * (record.header_count + 1))
         if room == NULL:
             return -1
-        delta = copy_record(
-            child, &record, &rec, room, b.builder.base_timestamp + timestamp_delta
-        )
+        code = copy_record(child, &record, room, b.builder.base_timestamp + timestamp_delta)
         free(room)
-        if delta != BATCH_OK:
+        if code != BATCH_OK:
             return -1
     return 0
 
@@ -273,9 +269,7 @@ cdef bint batch_settle(ClientBatch* b, int state) noexcept nogil:
 
 cdef bint batch_wait(ClientBatch* b, int64_t deadline_ns) noexcept nogil:
     cdef Stripe* stripe = stripe_of(b)
-    cdef timespec_t until
-    until.tv_sec = deadline_ns // 1000000000
-    until.tv_nsec = deadline_ns % 1000000000
+    cdef timespec_t until = timespec_of(deadline_ns)
     atomic_add_i32(&stripe.waiting, 1)
     atomic_fence()
     pthread_mutex_lock(&stripe.lock)

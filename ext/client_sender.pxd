@@ -8,8 +8,7 @@ max.in.flight.requests.per.connection allows.
 Order of an idempotent partition, as Java's TransactionManager keeps it: a batch gets its sequence
 at its first drain and keeps it; while one is being retried, those behind it wait for it; a gap
 that cannot be closed any more bumps the epoch, and sequences begin anew at 0 once all batches of
-the old one have their outcome. Transactions will add `transactional` and a partition's consent
-(`part_may_send`).
+the old one have their outcome.
 """
 from libc.stdint cimport int32_t, int64_t
 

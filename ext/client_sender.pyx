@@ -75,11 +75,9 @@ cdef void take_fresh(Sender* s) noexcept nogil:
     pthread_mutex_unlock(&s.a.lock)
 
 
-cdef ClientBatch* take_first(Part* part) noexcept nogil:
-    """The first batch of the deque, for good."""
-    cdef ClientBatch* b
-    pthread_mutex_lock(&part.lock)
-    b = part.head
+cdef ClientBatch* pop_locked(Part* part) noexcept nogil:
+    """The first batch of the deque, for good; NULL: there is none."""
+    cdef ClientBatch* b = part.head
     if b != NULL:
         part.head = b.next
         if part.head == NULL:
@@ -87,6 +85,13 @@ cdef ClientBatch* take_first(Part* part) noexcept nogil:
         part.length -= 1
         b.closed = True
         b.next = NULL
+    return b
+
+
+cdef ClientBatch* take_first(Part* part) noexcept nogil:
+    cdef ClientBatch* b
+    pthread_mutex_lock(&part.lock)
+    b = pop_locked(part)
     pthread_mutex_unlock(&part.lock)
     return b
 
@@ -195,13 +200,8 @@ cdef ClientBatch* drain_part(
         or (s.a.settings.idempotent and sequence_blocks(s, part, b))
     ):
         b = NULL
-    if b != NULL:
-        part.head = b.next
-        if part.head == NULL:
-            part.tail = NULL
-        part.length -= 1
-        b.closed = True
-        b.next = NULL
+    else:
+        b = pop_locked(part)
     pthread_mutex_unlock(&part.lock)
     return b
 

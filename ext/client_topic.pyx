@@ -24,12 +24,16 @@ cdef Topic* topic_new(const uint8_t* name, int32_t n) noexcept nogil:
     return t
 
 
+cdef void parts_free(Part** parts, int32_t count) noexcept nogil:
+    cdef int32_t i
+    for i in range(count):
+        pthread_mutex_destroy(&parts[i].lock)
+        free(parts[i])
+
+
 cdef void topic_free(Topic* t) noexcept nogil:
     cdef void** old
-    cdef int32_t i
-    for i in range(t.count):
-        pthread_mutex_destroy(&t.parts[i].lock)
-        free(t.parts[i])
+    parts_free(t.parts, t.count)
     while t.retired != NULL:
         old = <void**> t.retired
         t.retired = old[0]
@@ -76,6 +80,8 @@ cdef bint topic_grow(Topic* t, int32_t count) noexcept nogil:
     for i in range(t.count, count):
         parts[i] = part_new(t, i)
         if parts[i] == NULL:
+            parts_free(parts + t.count, i - t.count)
+            free(grown)
             return False
     pthread_mutex_lock(&t.lock)
     if t.parts != NULL:
