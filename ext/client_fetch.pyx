@@ -6,7 +6,7 @@ assigned, and the other two threads, are FetchParts'.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker.ext.client_column_store cimport (
-    STORE_FULL, Store, store_forget_cached, store_new, store_take,
+    STORE_FULL, Store, store_forget_cached, store_new, store_take, store_unref,
 )
 from kbroker.ext.client_columns cimport columns_of
 from kbroker.ext.client_fetch_parts cimport FetchParts
@@ -56,9 +56,7 @@ cdef class Fetcher(FetchParts):
         cdef Chunk* chunk
         while True:
             pthread_mutex_lock(&self.fetch.lock)
-            chunk = self.fetch.first
-            while chunk != NULL and (chunk.part.paused or chunk.part.stopped):
-                chunk = chunk.next
+            chunk = self.ready()
             pthread_mutex_unlock(&self.fetch.lock)
             if chunk == NULL:
                 return NULL
@@ -81,9 +79,7 @@ cdef class Fetcher(FetchParts):
         cdef Chunk* chunk
         cdef Part* part
         pthread_mutex_lock(&self.fetch.lock)
-        chunk = self.fetch.first
-        while chunk != NULL and (chunk.part.paused or chunk.part.stopped):
-            chunk = chunk.next
+        chunk = self.ready()
         if chunk != NULL:
             part = chunk.part
             self.open_chunk = NULL
@@ -97,6 +93,14 @@ cdef class Fetcher(FetchParts):
     cdef Record take(self):
         """The next record; None: nothing is there. Raises FetchedBatchError, and what `convert`
         raises: then the position stays before the record."""
+        self.check_idle()
+        self.busy = True
+        try:
+            return self.take_next()
+        finally:
+            self.busy = False
+
+    cdef Record take_next(self):
         cdef RecordStruct r
         cdef Chunk* chunk
         cdef Stream* s
@@ -182,7 +186,7 @@ cdef class Fetcher(FetchParts):
     def columns(self, most: int, bytes_wanted: int):
         """As `records`, as Columns of no more than one batch beyond `bytes_wanted` of keys and
         values; deserializers are not asked."""
-        cdef Store* store = store_new()
+        cdef Store* store
         cdef Chunk* chunk
         cdef int64_t rows = most
         cdef int64_t enough = bytes_wanted
@@ -190,8 +194,11 @@ cdef class Fetcher(FetchParts):
         cdef dict places = {}
         cdef int32_t place
         cdef int code = 0
+        self.check_idle()
+        store = store_new()
         if store == NULL:
             raise MemoryError
+        self.busy = True
         try:
             while (
                 store.rows < rows and code != STORE_FULL
@@ -212,11 +219,14 @@ cdef class Fetcher(FetchParts):
                         code, self.source.topic, self.source.partition,
                         chunk.stream.info.base_offset,
                     )
-        except FetchedBatchError:
-            if store.rows == 0:
-                columns_of(store, [])   # gives it back
-                self.refetch()
+        except BaseException as error:
+            if store.rows == 0 or not isinstance(error, FetchedBatchError):
+                store_unref(store)
+                if isinstance(error, FetchedBatchError):
+                    self.refetch()
                 raise
+        finally:
+            self.busy = False
         self.given += store.rows
         return columns_of(store, list(places))
 
@@ -237,7 +247,10 @@ cdef class Fetcher(FetchParts):
         }
 
     def clear(self) -> None:
-        """After the loop has ended: every partition and all that is queued goes."""
+        """After the loop has ended: every partition and all that is queued goes; with the fetcher
+        itself where a thread that the interpreter leaves behind is taking records."""
+        if self.busy:
+            return
         for topic, partition in list(self.parts):
             self.remove(topic, partition)
         store_forget_cached()

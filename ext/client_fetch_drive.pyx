@@ -10,7 +10,7 @@ from kbroker.ext.client_fetch_scan cimport scan_more
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_REPLICA, FETCH_BY_NAME_HIGH, FETCH_HIGH, FETCH_KEY,
     FETCH_LOW, SESSIONS_MAX, TOPIC_ID_BYTES, Chunk, Fetch, Part, Session, Topic, chunk_append,
-    fetch_signal, part_attend, part_full, part_readable, topic_find,
+    fetch_signal, first_part, next_part, part_attend, part_full, part_readable, topic_find,
 )
 from kbroker.ext.client_fetch_wire cimport (
     FetchHead, FetchPart, fetch_body_bytes, get_head, get_part, get_topic, put_fetch,
@@ -42,31 +42,23 @@ cdef void session_end(Fetch* f, Session* s) noexcept nogil:
 
 cdef void session_renew(Fetch* f, Session* s) noexcept nogil:
     """The next request names every partition, and begins a session in the place of this one."""
-    cdef Topic* topic = f.topics
-    cdef Part* part
+    cdef Part* part = first_part(f.topics)
     s.epoch = 0
     s.renew = False
-    while topic != NULL:
-        part = topic.parts
-        while part != NULL:
-            if part.told_link == s.link:
-                part.told_link = -1
-            part = part.next
-        topic = topic.next
+    while part != NULL:
+        if part.told_link == s.link:
+            part.told_link = -1
+        part = next_part(part)
 
 
 cdef void session_landed(Fetch* f, Session* s) noexcept nogil:
     """Nothing of it is in flight any more."""
-    cdef Topic* topic = f.topics
-    cdef Part* part
+    cdef Part* part = first_part(f.topics)
     s.in_flight = False
-    while topic != NULL:
-        part = topic.parts
-        while part != NULL:
-            if part.flight_link == s.link:
-                part.flight_link = -1
-            part = part.next
-        topic = topic.next
+    while part != NULL:
+        if part.flight_link == s.link:
+            part.flight_link = -1
+        part = next_part(part)
 
 
 cdef Session* session_of(Fetch* f, int32_t link) noexcept nogil:
@@ -91,17 +83,13 @@ cdef Session* session_of(Fetch* f, int32_t link) noexcept nogil:
 
 cdef void parts_leave(Fetch* f, int32_t link) noexcept nogil:
     """The link is no more: who was read from it waits for the control thread to give another."""
-    cdef Topic* topic = f.topics
-    cdef Part* part
-    while topic != NULL:
-        part = topic.parts
-        while part != NULL:
-            if part.link == link:
-                part.link = -1
-                if part.attention == 0:
-                    part_attend(f, part, ATTEND_LEADER, -1, -1)
-            part = part.next
-        topic = topic.next
+    cdef Part* part = first_part(f.topics)
+    while part != NULL:
+        if part.link == link:
+            part.link = -1
+            if part.attention == 0:
+                part_attend(f, part, ATTEND_LEADER, -1, -1)
+        part = next_part(part)
 
 
 cdef void fetch_link_down(void* self, int32_t link, int code) noexcept nogil:
@@ -127,49 +115,37 @@ cdef void fetch_stopped(void* self) noexcept nogil:
 
 cdef int16_t version_for(Fetch* f, int32_t link) noexcept nogil:
     """Ids only where every topic that is asked for has one."""
-    cdef Topic* topic = f.topics
-    cdef Part* part
+    cdef Part* part = first_part(f.topics)
     cdef int16_t high = FETCH_HIGH
-    while topic != NULL:
-        part = topic.parts
-        while part != NULL and not topic.has_id:
-            if part.link == link or part.told_link == link:
-                high = FETCH_BY_NAME_HIGH
-            part = part.next
-        topic = topic.next
+    while part != NULL:
+        if not part.topic.has_id and (part.link == link or part.told_link == link):
+            high = FETCH_BY_NAME_HIGH
+        part = next_part(part)
     return link_version(f.driver.loop, link, FETCH_KEY, FETCH_LOW, high)
 
 
 cdef int32_t mark_wanted(Fetch* f, int32_t link) noexcept nogil:
     """How many; none while one of them is full. A request without it would wait for the others'
     records, up to fetch.max.wait.ms, and leave the full one empty meanwhile (KAFKA-17182)."""
-    cdef Topic* topic = f.topics
-    cdef Part* part
+    cdef Part* part = first_part(f.topics)
     cdef int32_t wanted = 0
-    while topic != NULL:
-        part = topic.parts
-        while part != NULL:
-            part.wanted = part.link == link and part_readable(part)
-            if part.wanted and part_full(f, part):
-                return 0
-            wanted += part.wanted
-            part = part.next
-        topic = topic.next
+    while part != NULL:
+        part.wanted = part.link == link and part_readable(part)
+        if part.wanted and part_full(f, part):
+            return 0
+        wanted += part.wanted
+        part = next_part(part)
     return wanted
 
 
 cdef void mark_flying(Fetch* f, Session* s) noexcept nogil:
-    cdef Topic* topic = f.topics
-    cdef Part* part
-    while topic != NULL:
-        part = topic.parts
-        while part != NULL:
-            if part.wanted:
-                part.flight_link = s.link
-                part.flight_generation = part.generation
-                part.flight_offset = part.offset
-            part = part.next
-        topic = topic.next
+    cdef Part* part = first_part(f.topics)
+    while part != NULL:
+        if part.wanted:
+            part.flight_link = s.link
+            part.flight_generation = part.generation
+            part.flight_offset = part.offset
+        part = next_part(part)
 
 
 cdef bint make_request(Fetch* f, Session* s, int64_t now_ns) noexcept nogil:
@@ -245,19 +221,15 @@ cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
 
 cdef int64_t fetch_drive(void* self, int64_t now_ns) noexcept nogil:
     cdef Fetch* f = <Fetch*> self
-    cdef Topic* topic
     cdef Part* part
     cdef int64_t next_ns = INT64_MAX
     pthread_mutex_lock(&f.lock)
     f.turn += 1
-    topic = f.topics
-    while topic != NULL and not f.corked and f.queued < f.rules.queue_bytes:
-        part = topic.parts
-        while part != NULL:
-            if part.flight_link < 0 and part_readable(part):
-                next_ns = min(next_ns, ask(f, part.link, now_ns))
-            part = part.next
-        topic = topic.next
+    part = first_part(f.topics) if not f.corked and f.queued < f.rules.queue_bytes else NULL
+    while part != NULL:
+        if part.flight_link < 0 and part_readable(part):
+            next_ns = min(next_ns, ask(f, part.link, now_ns))
+        part = next_part(part)
     if f.untold:
         f.untold = loop_post_event(f.driver.loop, EVENT_FETCH, -1, -1, 0, NULL) != 0
         if f.untold:
@@ -436,15 +408,11 @@ cdef void take_answer(Fetch* f, Session* s, Memory* frame) noexcept nogil:
 
 
 cdef void attend_link(Fetch* f, int32_t link, int32_t why) noexcept nogil:
-    cdef Topic* topic = f.topics
-    cdef Part* part
-    while topic != NULL:
-        part = topic.parts
-        while part != NULL:
-            if part.link == link and part.attention == 0:
-                part_attend(f, part, why, -1, -1)
-            part = part.next
-        topic = topic.next
+    cdef Part* part = first_part(f.topics)
+    while part != NULL:
+        if part.link == link and part.attention == 0:
+            part_attend(f, part, why, -1, -1)
+        part = next_part(part)
 
 
 cdef void arriving(Call* call, const uint8_t* frame, uint64_t have) noexcept nogil:

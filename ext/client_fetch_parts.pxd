@@ -15,9 +15,12 @@ cdef class FetchParts(LoopDriver):
     cdef Source source
     cdef int64_t budget                 # records that the iterator may still give
     cdef int64_t given
+    # Records are being taken, maybe without the GIL: no chunk may go.
+    cdef readonly bint busy
 
     cdef Part* part(self, object where) except NULL
     cdef Topic* topic(self, str name) except NULL
-    cdef void leave(self, Part* part)
+    cdef int check_idle(self) except -1
+    cdef int leave(self, Part* part) except -1
     cdef void wake_loop(self)
-    cdef bint ready(self) noexcept nogil
+    cdef Chunk* ready(self) noexcept nogil

@@ -4,13 +4,13 @@ from typing import Self
 from kbroker.ext.client_loop import LoopDriver
 from kbroker.ext.client_record import Record
 
-EVENT_FETCH: int
 LEADER: int
 POSITION: int
 REPLICA: int
 CORRUPT: int
 
 class FetchParts(LoopDriver):
+    busy: bool
     def __new__(
         cls,
         *,

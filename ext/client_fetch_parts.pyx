@@ -12,9 +12,9 @@ from cpython.exc cimport PyErr_CheckSignals
 
 from kbroker.ext.client_fetch_drive cimport fetch_drive, fetch_link_down, fetch_stopped
 from kbroker.ext.client_fetch_state cimport (
-    ATTEND_LEADER, ATTEND_POSITION, TOPIC_ID_BYTES, Chunk, Fetch, FetchRules, Part, Topic,
-    fetch_free, fetch_new, fetch_signal, part_add, part_attend, part_move, part_remove,
-    part_reset, part_truncate, topic_find,
+    ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_POSITION, ATTEND_REPLICA, TOPIC_ID_BYTES, Chunk, Fetch,
+    FetchRules, Part, Topic, fetch_free, fetch_new, fetch_signal, part_add, part_attend, part_move,
+    part_remove, part_reset, part_truncate, topic_find,
 )
 from kbroker.ext.client_loop cimport LoopDriver
 from kbroker.ext.client_request cimport wait_a_while
@@ -24,11 +24,10 @@ from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.sockets cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from kbroker.ext.wire cimport TOPIC_NAME_BYTES_MAX
 
-EVENT_FETCH = 32
-LEADER = -2
-POSITION = -3
-REPLICA = -4
-CORRUPT = -5
+LEADER = ATTEND_LEADER
+POSITION = ATTEND_POSITION
+REPLICA = ATTEND_REPLICA
+CORRUPT = ATTEND_CORRUPT
 
 
 cdef class FetchParts(LoopDriver):
@@ -122,11 +121,12 @@ cdef class FetchParts(LoopDriver):
     def remove(self, topic: str, partition: int) -> None:
         """With all that is queued of it."""
         cdef Part* part
-        found = self.parts.pop((topic, partition), None)
+        found = self.parts.get((topic, partition))
         if found is None:
             return
         part = <Part*> <size_t> found
         self.leave(part)
+        del self.parts[topic, partition]
         pthread_mutex_lock(&self.fetch.lock)
         part_remove(self.fetch, part)
         pthread_mutex_unlock(&self.fetch.lock)
@@ -303,11 +303,18 @@ cdef class FetchParts(LoopDriver):
 
     # ---- waiting
 
-    cdef void leave(self, Part* part):
+    cdef int check_idle(self) except -1:
+        if self.busy:
+            raise RuntimeError("records are being taken, by another thread or around this call")
+        return 0
+
+    cdef int leave(self, Part* part) except -1:
         """Its chunks are about to go."""
+        self.check_idle()
         if self.open_chunk != NULL and self.open_chunk.part == part:
             self.open_chunk = NULL
             self.source = None
+        return 0
 
     cdef void wake_loop(self):
         if self.driver.loop != NULL:
@@ -320,13 +327,12 @@ cdef class FetchParts(LoopDriver):
         fetch_signal(self.fetch)
         pthread_mutex_unlock(&self.fetch.lock)
 
-    cdef bint ready(self) noexcept nogil:
+    cdef Chunk* ready(self) noexcept nogil:
+        """The first chunk of a partition that is not paused; NULL: there is none. Lock held."""
         cdef Chunk* chunk = self.fetch.first
-        while chunk != NULL:
-            if not chunk.part.paused and not chunk.part.stopped:
-                return True
+        while chunk != NULL and (chunk.part.paused or chunk.part.stopped):
             chunk = chunk.next
-        return False
+        return chunk
 
     def wait(self, timeout_s: float) -> bool:
         """Until there is something to give out (True), wake() or the time. Raises what signals
@@ -340,10 +346,10 @@ cdef class FetchParts(LoopDriver):
         while True:
             with nogil:
                 pthread_mutex_lock(&f.lock)
-                ready = self.ready()
+                ready = self.ready() != NULL
                 if not ready and not f.woken and not f.closed and timeout_s > 0:
                     wait_a_while(&f.arrived, &f.lock, until_ns)
-                    ready = self.ready()
+                    ready = self.ready() != NULL
                 over = ready or f.woken or f.closed or monotonic_ns() >= until_ns
                 if over:
                     f.woken = False
@@ -359,7 +365,7 @@ cdef class FetchParts(LoopDriver):
         if self.fetch.signal_fd < 0:
             self.fetch.signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         pthread_mutex_lock(&self.fetch.lock)
-        ready = self.ready() or self.fetch.woken or self.fetch.closed
+        ready = self.ready() != NULL or self.fetch.woken or self.fetch.closed
         self.fetch.watched = not ready
         pthread_mutex_unlock(&self.fetch.lock)
         return -1 if ready else self.fetch.signal_fd

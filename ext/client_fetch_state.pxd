@@ -148,6 +148,15 @@ cdef struct Fetch:
     int64_t latency_ns_max
     int64_t throttle_ms
 
+# Every partition in turn, of every topic.
+cdef inline Part* first_part(Topic* topic) noexcept nogil:
+    while topic != NULL and topic.parts == NULL:
+        topic = topic.next
+    return topic.parts if topic != NULL else NULL
+
+cdef inline Part* next_part(Part* part) noexcept nogil:
+    return part.next if part.next != NULL else first_part(part.topic.next)
+
 cdef Fetch* fetch_new(const FetchRules* rules) noexcept nogil
 cdef void fetch_free(Fetch* f) noexcept nogil
 # ---- with the lock held

@@ -67,14 +67,14 @@ cdef class Record:
     @property
     def key(self):
         """bytes, None for null, or what the consumer's key deserializer made of it."""
-        if self.made_key is None and self.key_n >= 0:
+        if self.made_key is None and self.key_n >= 0 and self.key_p != NULL:
             self.made_key = PyBytes_FromStringAndSize(<const char*> self.key_p, self.key_n)
         return self.made_key
 
     @property
     def value(self):
         """bytes, None for null (a tombstone), or what the value deserializer made of it."""
-        if self.made_value is None and self.value_n >= 0:
+        if self.made_value is None and self.value_n >= 0 and self.value_p != NULL:
             self.made_value = PyBytes_FromStringAndSize(<const char*> self.value_p, self.value_n)
         return self.made_value
 
@@ -110,10 +110,10 @@ cdef class Record:
         interceptors."""
         if key is not ...:
             self.made_key = key
-            self.key_n = -1
+            self.key_p = NULL
         if value is not ...:
             self.made_value = value
-            self.value_n = -1
+            self.value_p = NULL
         if headers is not ...:
             self.made_headers = headers
 

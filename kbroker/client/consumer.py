@@ -59,7 +59,8 @@ Taken = TypeVar("Taken", list[Record], Columns)
 class _Turn:
     """One thread at a time; within it calls may nest (a listener that commits)."""
 
-    def __init__(self) -> None:
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
         self._lock = threading.Lock()
         self._owner = 0
         self._depth = 0
@@ -70,6 +71,10 @@ class _Turn:
         me = threading.get_ident()
         if self.pid != os.getpid():
             raise ForkError("this consumer was made before fork(); make a new one in the child")
+        if self._fetcher.busy:  # which iteration is without a turn, to be quick
+            raise ConcurrentUseError(
+                "the consumer is giving out records, to another thread or by way of a deserializer"
+            )
         if self._owner != me:
             if not self._lock.acquire(blocking=False):
                 raise ConcurrentUseError(
@@ -111,6 +116,12 @@ def _teller(told: list[Any]) -> Callable[[Any], None] | None:
             one(offsets)
 
     return tell if told else None
+
+
+def _checked(max_records: int | None) -> int | None:
+    if max_records is not None and max_records < 1:
+        raise ValueError(f"max_records: {max_records}; 1 is the least")
+    return max_records
 
 
 class Consumer:
@@ -161,7 +172,7 @@ class Consumer:
             )
             self._control.group = self._group
         self._queries = Queries(self._cluster, settings, self._fetcher)
-        self._turn = _Turn()
+        self._turn = _Turn(self._fetcher)
         self._woken = threading.Event()
         self._paused: set[TopicPartition] = set()
         self._loop.start()
@@ -240,7 +251,7 @@ class Consumer:
         """Records that have come, at most max.poll.records or max_records; none within timeout_s:
         an empty list. Raises what has to be known: CorruptDataError, DeserializationError,
         NoOffsetError, WakeupError and what brokers refuse."""
-        most = max_records or self.config.max_poll_records
+        most = _checked(max_records) or self.config.max_poll_records
         with self._turn:
             records = self._await_some(timeout_s, lambda: self._take(most))
             return self._intercepted(records) if self._interceptors else records
@@ -248,7 +259,9 @@ class Consumer:
     def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
         """Records that have come, as columns: for numpy and Arrow, without an object a record. At
         most max_records, or about 2 MiB. Deserializers and interceptors are not asked."""
-        rows, most = (max_records, _BYTES_MAX) if max_records else (_COLUMNS_ROWS, _COLUMNS_BYTES)
+        rows, most = _COLUMNS_ROWS, _COLUMNS_BYTES
+        if wanted := _checked(max_records):
+            rows, most = wanted, _BYTES_MAX
         with self._turn:
             try:
                 return self._await_some(timeout_s, lambda: self._fetcher.columns(rows, most))

@@ -220,7 +220,8 @@ def test_deserializers(read: Read, target: BrokerProcess, topic: str) -> None:
     produce(target.port, topic, 10)
     consumer = read(key_deserializer="str", value_deserializer=lambda topic, data: (topic, data))
     consumer.assign([(topic, 0)])
-    assert taken(consumer, 10)[3].key == "k3"
+    record = taken(consumer, 10)[3]
+    assert (record.key, record.key_size, record.value_size) == ("k3", 2, 1)
     assert taken_again(consumer, topic).value == (topic, b"0")
 
     def choosy(data: bytes) -> int:
@@ -240,6 +241,33 @@ def test_deserializers(read: Read, target: BrokerProcess, topic: str) -> None:
     assert taken(picky, 5)[0].value == 5
     with pytest.raises(ConfigError, match=r"key\.deserializer"):
         read(key_deserializer="strr")
+    for limit in (0, -1):
+        with pytest.raises(ValueError, match=f"max_records: {limit}"):
+            picky.poll(5, limit)
+        with pytest.raises(ValueError, match=f"max_records: {limit}"):
+            picky.poll_batch(5, limit)
+
+
+def test_what_is_given_out_is_not_taken_away_meanwhile(
+    read: Read, target: BrokerProcess, topic: str
+) -> None:
+    """Not even by the deserializer that is at it, nor while iterating, which has no turn."""
+    produce(target.port, topic, 10)
+    calls = [lambda: seeker.seek((topic, 0), 0), lambda: seeker.poll(0), lambda: seeker.close()]
+
+    def meddle(data: bytes) -> bytes:
+        for call in calls:
+            with pytest.raises(ConcurrentUseError, match="by way of a deserializer"):
+                call()
+        return data
+
+    seeker = read(value_deserializer=meddle)
+    seeker.assign([(topic, 0)])
+    assert len(taken(seeker, 10)) == 10
+    seeker.seek((topic, 0), 0)
+    assert [next(iter(seeker)).offset for _ in range(3)] == [0, 1, 2]
+    seeker.seek((topic, 0), 5)
+    assert taken(seeker, 1)[0].offset == 5
 
 
 def taken_again(consumer: Consumer, topic: str) -> Record:
