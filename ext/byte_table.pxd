@@ -30,18 +30,6 @@ ctypedef struct ByteTable:
     uint64_t seed
     ArenaChunk* arena
 
-cdef inline uint32_t slots_wanted(
-    uint32_t filled, uint32_t slots, uint32_t live, uint32_t least
-) noexcept nogil:
-    """Of a table in which what is taken out leaves a tombstone, before one more is put in: how many
-    slots a fresh one gets, at most a quarter of them live; 0: fewer than half are filled."""
-    if (filled + 1) * 2 <= slots:
-        return 0
-    while least < (live + 1) * 4:
-        least *= 2
-    return least
-
-
 cdef void table_init(ByteTable* table, uint64_t seed) noexcept nogil
 cdef void table_free(ByteTable* table) noexcept nogil
 cdef uint32_t bytes_hash(uint64_t seed, const uint8_t* p, size_t n) noexcept nogil

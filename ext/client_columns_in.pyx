@@ -1,4 +1,6 @@
 """Columns as send_batch() takes them (see client_columns_in.pxd)."""
+from array import array
+
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
 )
@@ -244,8 +246,10 @@ cdef ColumnIn column_of_ints(object given, str field):
             raise TypeError(f"{field}: an Arrow column of integers or timestamps is needed")
         return column
     if not PyObject_CheckBuffer(given):
-        import array
-        given = array.array("q", given)
+        try:
+            given = array("q", given)
+        except (TypeError, OverflowError) as error:
+            raise TypeError(f"{field}: a sequence of whole numbers is needed; {error}") from None
     column = ColumnIn.__new__(ColumnIn)
     column.take_buffer(given, field, True)
     column.c.scale = 1

@@ -9,8 +9,8 @@ from libc.stdlib cimport free, realloc
 
 from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.client_batch cimport (
-    OUTCOME_FAILED, OUTCOME_PENDING, batch_of_record, batch_ref, batch_unref, batch_wait,
-    batch_watch, fork_generation,
+    ERROR_CLOSED, ERROR_COMPRESSION, ERROR_EXPIRED, ERROR_PURGED, OUTCOME_FAILED, OUTCOME_PENDING,
+    batch_of_record, batch_ref, batch_unref, batch_wait, batch_watch, fork_generation,
 )
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.unmade cimport not_by_hand
@@ -48,7 +48,10 @@ def set_error_factory(factory) -> None:
     error_factory = factory
 
 
-EXPIRED, PURGED, CLOSED, COMPRESSION = -1000, -1001, -1002, -1003
+EXPIRED = ERROR_EXPIRED
+PURGED = ERROR_PURGED
+CLOSED = ERROR_CLOSED
+COMPRESSION = ERROR_COMPRESSION
 
 
 cdef object text_of(const char* text):
@@ -185,9 +188,10 @@ cdef class Delivery:
 
 
 cdef int call_back(object delivery, object callback) except -1:
+    # It does not end the thread that it happens to run on.
     try:
         callback(delivery)
-    except Exception:
+    except (Exception, SystemExit):
         log.exception("the callback of %s raised", repr(delivery))
     return 0
 

@@ -1,10 +1,24 @@
-"""The headers of one record, as Python gives them, where the builder reads them."""
-from libc.stdint cimport int32_t
+"""Bytes and headers of one record, as Python gives them, where the builder reads them."""
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport INT32_MAX, int32_t, uint8_t
 
 from kbroker.ext.record cimport Header
+from kbroker.ext.wire cimport Slice
 
 cdef enum:
     HEADERS_AT_HAND = 8             # more take memory of their own
+
+
+cdef inline Slice bytes_slice(object given) noexcept:
+    """Of bytes or None. Of what is longer than a length can tell, so much that no request takes it:
+    that refuses the record."""
+    cdef Slice s
+    s.p = NULL
+    s.n = -1
+    if given is not None:
+        s.p = <const uint8_t*> PyBytes_AS_STRING(given)
+        s.n = <int32_t> min(PyBytes_GET_SIZE(given), INT32_MAX)
+    return s
 
 
 cdef class HeadersIn:

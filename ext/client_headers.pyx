@@ -1,7 +1,5 @@
 """The headers of one record (see client_headers.pxd)."""
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 
 
@@ -50,11 +48,6 @@ cdef class HeadersIn:
                 f"headers: the value of {name.decode()!r} is {type(value).__name__}, not bytes"
             )
         self.held.append((name, value))
-        out.key.p = <const uint8_t*> PyBytes_AS_STRING(name)
-        out.key.n = PyBytes_GET_SIZE(name)
-        out.value.p = NULL
-        out.value.n = -1
-        if value is not None:
-            out.value.p = <const uint8_t*> PyBytes_AS_STRING(value)
-            out.value.n = PyBytes_GET_SIZE(value)
+        out.key = bytes_slice(name)
+        out.value = bytes_slice(value)
         return 0

@@ -2,7 +2,8 @@
 import threading
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport INT64_MAX
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
@@ -16,13 +17,15 @@ from kbroker.ext.client_accumulator cimport (
 from kbroker.ext.client_topic cimport Part, topic_grow
 from kbroker.ext.client_batch cimport ClientBatch, ERROR_CLOSED, ERROR_PURGED, fork_generation
 from kbroker.ext.client_delivery cimport delivery_new, run_callbacks
-from kbroker.ext.client_headers cimport HeadersIn
+from kbroker.ext.client_headers cimport HeadersIn, bytes_slice
 from kbroker.ext.client_thread cimport loop_wake
 from kbroker.ext.client_link cimport Loop
 from kbroker.ext.client_memory cimport (
     MEMORY_CLOSED, MEMORY_TIMEOUT, memory_close, memory_init,
 )
-from kbroker.ext.client_peers cimport Peer, sender_destroy, sender_init, sender_peer
+from kbroker.ext.client_peers cimport (
+    Peer, RETRIABLE_CODES, sender_destroy, sender_init, sender_peer,
+)
 from kbroker.ext.client_sender cimport sender_drive, sender_link_down, sender_stopped
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -30,8 +33,6 @@ from kbroker.ext.wire cimport Slice
 
 cdef enum:
     MS = 1000000                    # ns
-    REQUEST_FRAME_BYTES = 128       # of a request with one batch, besides it
-    RETRIABLE_CODES = 256
 
 REST_S = 0.01                       # a wait for callbacks looks again so often
 
@@ -279,17 +280,10 @@ cdef class SenderDriver(LoopDriver):
         return found
 
 
-cdef inline int bytes_slice(object given, Slice* out, str field) except -1:
-    if given is None:
-        out.p = NULL
-        out.n = -1
-    elif type(given) is bytes:
-        if PyBytes_GET_SIZE(given) > 0x7FFFFFF0:
-            raise ValueError(f"{field}: {PyBytes_GET_SIZE(given)} bytes are too many")
-        out.p = <const uint8_t*> PyBytes_AS_STRING(given)
-        out.n = <int32_t> PyBytes_GET_SIZE(given)
-    else:
+cdef inline int take_bytes(object given, Slice* out, str field) except -1:
+    if given is not None and type(given) is not bytes:
         raise_not_bytes(given, field)
+    out[0] = bytes_slice(given)
     return 0
 
 
@@ -315,12 +309,9 @@ cdef class ProducerBase:
         self.ended = False
 
     cdef int check(self) except -1:
-        if self.generation != fork_generation():
-            raise RuntimeError(
-                "this producer was made before fork(); make a new one in the child process"
-            )
-        if self.ended:
-            raise RuntimeError("this producer is closed")
+        cdef bint forked = self.generation != fork_generation()
+        if forked or self.ended:
+            raise self._ended(forked)
         if self.driver.s.fatal_code != 0:
             raise self._error(self.driver.s.fatal_code, 0, None, "", -1)
         return 0
@@ -388,20 +379,20 @@ cdef class ProducerBase:
             t = self.last_topic
         else:
             t = self.find_topic(topic)
-        bytes_slice(value, &rec.value, "value")
-        bytes_slice(key, &rec.key, "key")
+        take_bytes(value, &rec.value, "value")
+        take_bytes(key, &rec.key, "key")
         if timestamp_ms is None:
             rec.timestamp = realtime_ms()
         else:
-            rec.timestamp = timestamp_ms
-            if rec.timestamp < 0:
-                raise ValueError(f"timestamp_ms: {timestamp_ms} lies before 1970")
+            rec.timestamp = self._checked_time(timestamp_ms)
         if partition is None:
             at = accumulator_partition(self.a, t, rec.key.p, rec.key.n)
         else:
             at = self._checked_partition(topic, partition)
         rec.headers = NULL
         rec.header_count = 0
+        if on_delivery is not None and not callable(on_delivery):
+            raise TypeError(f"on_delivery: {type(on_delivery).__name__} cannot be called")
         if headers is not None:
             room = HeadersIn(headers)
             rec.headers = room.headers
@@ -444,10 +435,15 @@ cdef class ProducerBase:
     def append_failed(self, code: int, topic: str, value_bytes: int) -> None:
         """Raises what became of a record that was not taken."""
         if code in (APPEND_CLOSED, MEMORY_CLOSED):
-            raise RuntimeError("this producer is closed")
+            raise self._ended(False)
         if code == APPEND_TOO_LARGE:
             raise self._too_large(topic, value_bytes)
         raise self._exhausted(topic)
+
+    def _checked_time(self, timestamp_ms: int) -> int:
+        if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= INT64_MAX:
+            raise ValueError(f"timestamp_ms: {timestamp_ms!r} is no time in ms since 1970")
+        return timestamp_ms
 
     def _checked_partition(self, topic: str, partition: int) -> int:
         """A partition that there is, after asking the cluster if need be."""

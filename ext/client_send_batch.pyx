@@ -1,8 +1,6 @@
 """send_batch() (see client_send_batch.pxd)."""
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
@@ -16,6 +14,7 @@ from kbroker.ext.client_columns_in cimport (
 )
 from kbroker.ext.client_delivery cimport batch_delivery_new
 from kbroker.ext.client_memory cimport MEMORY_TIMEOUT
+from kbroker.ext.client_headers cimport bytes_slice
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.wire cimport Slice
 
@@ -70,17 +69,14 @@ cdef class ColumnsIn:
         for i in range(n):
             if objects:
                 item = column.item(start + i)
-                s.p = NULL
-                s.n = -1
-                if type(<object> item) is bytes and PyBytes_GET_SIZE(<object> item) < 0x7FFFFFFF:
-                    s.p = <const uint8_t*> PyBytes_AS_STRING(<object> item)
-                    s.n = <int32_t> PyBytes_GET_SIZE(<object> item)
+                if type(<object> item) is bytes:
                     self.held.append(<object> item)
                 elif <object> item is not None:
                     raise TypeError(
                         f"{'key' if keys else 'value'} {start + i}:"
                         f" {type(<object> item).__name__} is not bytes"
                     )
+                s = bytes_slice(<object> item)
             else:
                 s = column_slice(&column.c, start + i)
             if keys:

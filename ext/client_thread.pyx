@@ -8,15 +8,14 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from kbroker.ext.atomics cimport (
-    atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_ptr, atomic_load_relaxed_i32,
-    atomic_store_i32, atomic_store_ptr,
+    atomic_cas_ptr, atomic_exchange_i32, atomic_exchange_ptr, atomic_fence, atomic_load_i32,
+    atomic_load_ptr, atomic_load_relaxed_i32, atomic_store_i32, atomic_store_ptr,
 )
 from kbroker.ext.client_link cimport (
     Driver, LINKS_MAX, LINK_BROKEN, LINK_TIMEOUT, LOOP_BUFFER_BYTES, Link, LoopEvent,
     link_deadline_ns, link_fail, link_flush, link_free, link_receive, loops_note,
 )
 from kbroker.ext.clock cimport monotonic_ns
-from kbroker.ext.inbox cimport inbox_put, inbox_take
 from kbroker.ext.posix cimport (
     close, pthread_cond_destroy, pthread_cond_signal, pthread_mutex_destroy, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_unlock,
@@ -50,7 +49,11 @@ cdef void loop_wake(Loop* loop) noexcept nogil:
 
 
 cdef void loop_post(Loop* loop, LoopPost* post) noexcept nogil:
-    inbox_put(&loop.inbox, post)
+    cdef void* head = atomic_load_ptr(&loop.inbox)
+    while True:
+        post.next = <LoopPost*> head
+        if atomic_cas_ptr(&loop.inbox, &head, post):
+            break
     wake_sleeper(loop)
 
 
@@ -143,8 +146,17 @@ cdef void loop_free(Loop* loop) noexcept nogil:
 
 
 cdef void run_posts(Loop* loop) noexcept nogil:
-    cdef LoopPost* oldest = <LoopPost*> inbox_take(&loop.inbox)
+    cdef LoopPost* taken
+    cdef LoopPost* oldest = NULL
     cdef LoopPost* following
+    if atomic_load_ptr(&loop.inbox) == NULL:
+        return
+    taken = <LoopPost*> atomic_exchange_ptr(&loop.inbox, NULL)
+    while taken != NULL:            # newest first: turn it round
+        following = taken.next
+        taken.next = oldest
+        oldest = taken
+        taken = following
     while oldest != NULL:
         following = oldest.next
         oldest.run(loop, oldest)

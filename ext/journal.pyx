@@ -30,7 +30,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from kbroker.ext.atomics cimport atomic_add_i64, atomic_load_i32, atomic_load_i64, cpu_relax
-from kbroker.ext.clock cimport monotonic_ns, timespec_of
+from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.crc32c cimport crc32c, crc32c_extend
 from kbroker.ext.endian cimport store_be32, store_be64
 from kbroker.ext.journal_files cimport (
@@ -231,9 +231,11 @@ cdef int journal_wait_room(Journal* journal) noexcept nogil:
 
 cdef int journal_wait_room_until(Journal* journal, int64_t deadline_ns) noexcept nogil:
     """Likewise, until a moment (monotonic; 0: without end) at most: JOURNAL_STALL when it came."""
-    cdef timespec_t at = timespec_of(deadline_ns)
+    cdef timespec_t at
     cdef int64_t seen
     cdef int code = JOURNAL_OK
+    at.tv_sec = deadline_ns // 1000000000
+    at.tv_nsec = deadline_ns % 1000000000
     pthread_mutex_lock(&journal.lock)
     seen = journal.groups_written
     demand_locked(journal)
@@ -349,7 +351,9 @@ cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept n
 
 cdef bint wait_until(Journal* journal, int64_t due) noexcept nogil:
     """Lock held. False: the moment came and nobody woke this."""
-    cdef timespec_t at = timespec_of(due)
+    cdef timespec_t at
+    at.tv_sec = due // 1000000000
+    at.tv_nsec = due % 1000000000
     return pthread_cond_timedwait(&journal.wanted, &journal.lock, &at) == 0
 
 

@@ -21,7 +21,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.clock cimport monotonic_ns, timespec_of
+from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.crc32c cimport crc32c
 from kbroker.ext.endian cimport store_be32, store_be64
 from kbroker.ext.journal_state cimport (
@@ -373,7 +373,8 @@ cdef bint wait_for_work(Journal* journal) noexcept nogil:
     if oldest(journal, True) == NULL:
         pthread_cond_wait(&journal.sealed, &journal.lock)
         return True
-    at = timespec_of(due)
+    at.tv_sec = due // 1000000000
+    at.tv_nsec = due % 1000000000
     return pthread_cond_timedwait(&journal.sealed, &journal.lock, &at) == 0
 
 

@@ -8,12 +8,12 @@ post waits for a timeout and no eventfd is written to a thread that runs.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kbroker.ext.atomics cimport (
-    atomic_add_i64, atomic_exchange_i32, atomic_exchange_i64, atomic_fence,
+    atomic_add_i64, atomic_cas_ptr, atomic_exchange_i32, atomic_exchange_i64, atomic_exchange_ptr,
+    atomic_fence,
     atomic_load_i32, atomic_load_i64, atomic_load_ptr, atomic_load_relaxed_i32, atomic_load_u64,
     atomic_store_i32, atomic_store_relaxed_u64, atomic_store_u64,
 )
 from kbroker.ext.connection cimport API_KEYS_MAX, Job
-from kbroker.ext.inbox cimport inbox_put, inbox_take
 from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_mutex_lock, pthread_mutex_unlock,
 )
@@ -30,15 +30,29 @@ cdef void thread_wake(NetThread* thread) noexcept nogil:
 
 
 cdef void thread_post(NetThread* thread, Post* post) noexcept nogil:
-    if inbox_put(&thread.inbox, post):      # else an earlier poster has woken it, or is about to
+    cdef void* head = atomic_load_ptr(&thread.inbox)
+    while True:
+        post.next = <Post*> head
+        if atomic_cas_ptr(&thread.inbox, &head, post):
+            break
+    if head == NULL:        # else an earlier poster has woken it, or is about to
         atomic_fence()
         thread_wake(thread)
 
 
 cdef int64_t thread_run_posts(NetThread* thread) noexcept nogil:
-    cdef Post* oldest = <Post*> inbox_take(&thread.inbox)
+    cdef Post* taken
+    cdef Post* oldest = NULL
     cdef Post* following
     cdef int64_t count = 0
+    if atomic_load_ptr(&thread.inbox) == NULL:
+        return 0
+    taken = <Post*> atomic_exchange_ptr(&thread.inbox, NULL)
+    while taken != NULL:            # newest first: turn it round
+        following = taken.next
+        taken.next = oldest
+        oldest = taken
+        taken = following
     while oldest != NULL:
         following = oldest.next
         oldest.run(thread, oldest)

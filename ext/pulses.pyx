@@ -8,7 +8,7 @@ from libc.string cimport memcmp, memcpy, memset
 from kbroker.ext.atomics cimport (
     atomic_cas_u64, atomic_load_ptr, atomic_load_u64, atomic_store_ptr, atomic_store_u64,
 )
-from kbroker.ext.byte_table cimport bytes_hash, slots_wanted
+from kbroker.ext.byte_table cimport bytes_hash
 
 cdef enum:
     SLOTS_FIRST = 64
@@ -110,12 +110,12 @@ cdef bint make_room(PulseTable* pulses) noexcept nogil:
     """At most half of the slots filled, else a fresh table without tombstones. False: no memory."""
     cdef BeatTable* old = <BeatTable*>pulses.table
     cdef BeatTable* table
-    cdef uint32_t slots = slots_wanted(
-        old.filled, old.mask + 1, <uint32_t>pulses.count, SLOTS_FIRST
-    )
+    cdef uint32_t slots = SLOTS_FIRST
     cdef uint32_t i
-    if slots == 0:
+    if (old.filled + 1) * 2 <= old.mask + 1:
         return True
+    while slots < (pulses.count + 1) * 4:
+        slots *= 2
     table = table_new(slots)
     if table == NULL:
         return False

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.clock cimport monotonic_ns, timespec_of
+from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_JOB, H_DONE, H_NONE, H_PENDING, NetThread, Post,
 )
@@ -73,7 +73,8 @@ cdef bint sleep_until_filled(JobQueue* queue, int64_t until_ns) noexcept nogil:
     if until_ns < 0:
         code = pthread_cond_wait(&queue.filled, &queue.lock)
     else:
-        until = timespec_of(until_ns)
+        until.tv_sec = until_ns // 1000000000
+        until.tv_nsec = until_ns % 1000000000
         code = pthread_cond_timedwait(&queue.filled, &queue.lock, &until)
     queue.sleepers -= 1
     return code == 0

@@ -11,7 +11,6 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
-from kbroker.ext.byte_table cimport slots_wanted
 from kbroker.ext.endian cimport load_le32, load_le64
 from kbroker.ext.log_space cimport log_disk_bytes
 from kbroker.ext.log_state cimport log_ref, log_unref
@@ -164,12 +163,12 @@ cdef int make_room(Registry* registry) noexcept nogil:
     """At most half of the slots filled, else a fresh table without tombstones. 0 or ENOMEM."""
     cdef TopicTable* old = <TopicTable*>registry.table
     cdef TopicTable* table
-    cdef uint32_t slots = slots_wanted(
-        old.filled, old.mask + 1, <uint32_t>registry.topics_count, SLOTS_FIRST
-    )
+    cdef uint32_t slots = SLOTS_FIRST
     cdef uint32_t i
-    if slots == 0:
+    if (old.filled + 1) * 2 <= old.mask + 1:
         return 0
+    while slots < (registry.topics_count + 1) * 4:
+        slots *= 2
     table = table_new(slots)
     if table == NULL:
         return ENOMEM

@@ -119,7 +119,7 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def hand_over(self, loop: ClientLoop) -> int:
-        """Makes it a link of the loop; the link's id. This connection ends here."""
+        """Makes it a link of the loop; the link's id. This connection ends here, come what may."""
         if self._closed or self._sent:
             raise ConnectError(f"connection to {self.address} is closed or has answers due")
         try:
@@ -127,6 +127,9 @@ class Connection:
         except RuntimeError as error:  # its client was closed meanwhile
             self.close()
             raise ClosedError(str(error)) from None
+        except BaseException:
+            self.close()
+            raise
         self._closed = True
         self._socket.detach()
         return link

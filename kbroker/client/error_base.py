@@ -114,11 +114,11 @@ class TlsError(ConnectError):
     retriable = False
 
 
-class ClosedError(KafkaError):
+class ClosedError(KafkaError, RuntimeError):
     """The client was closed."""
 
 
-class ForkError(KafkaError):
+class ForkError(KafkaError, RuntimeError):
     """A client was used in a child process after fork(); make a new one there."""
 
     fatal = True

@@ -16,14 +16,17 @@ from typing import Any
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.config_producer import ProducerConfig, producer_config
-from kbroker.client.errors import BrokerError, KafkaError
+from kbroker.client.errors import (
+    BrokerError,
+    BufferExhaustedError,
+    ClosedError,
+    ForkError,
+    KafkaError,
+    RecordTooLargeError,
+)
 from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
-from kbroker.client.producer_errors import (
-    BufferExhaustedError,
-    RecordTooLargeError,
-    delivery_error,
-)
+from kbroker.client.producer_errors import delivery_error
 from kbroker.client.serializers import serializer_of
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
@@ -208,6 +211,11 @@ class Producer(ProducerCore):
                 then(delivery)
 
         return acknowledged
+
+    def _ended(self, forked: bool) -> Exception:
+        if forked:
+            return ForkError("this producer was made before fork(); make a new one in the child")
+        return ClosedError("this producer is closed")
 
     def _error(
         self, code: int, local: int, message: str | None, topic: str, partition: int

@@ -158,15 +158,12 @@ class Control:
 
     def _make_link(self, node: int) -> None:
         made = self.cluster.open(node, wait=False)  # other brokers, and callbacks, wait meanwhile
-        try:
-            low, high = made.broker_versions.get(int(ApiKey.PRODUCE), (0, -1))
-            version = min(_PRODUCE_HIGH, high)
-            if version < max(_PRODUCE_LOW, low):
-                raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"broker {made.address}: Produce")
-            link = made.hand_over(self.loop)
-        except BaseException:
+        low, high = made.broker_versions.get(int(ApiKey.PRODUCE), (0, -1))
+        version = min(_PRODUCE_HIGH, high)
+        if version < max(_PRODUCE_LOW, low):
             made.close()
-            raise
+            raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"broker {made.address}: Produce")
+        link = made.hand_over(self.loop)
         if made.renew_at < float("inf"):
             self._renew_at_s[node] = made.renew_at
         self.driver.set_link(node, link, version)

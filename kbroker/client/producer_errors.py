@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from kbroker.client.errors import (
     BrokerError,
-    BufferExhaustedError,
     DeliveryTimeoutError,
     KafkaError,
     PurgedError,
-    RecordTooLargeError,
     UndeliveredError,
 )
 from kbroker.ext import client_delivery
 
-__all__ = [
-    "BufferExhaustedError",
-    "DeliveryTimeoutError",
-    "PurgedError",
-    "RecordTooLargeError",
-    "UndeliveredError",
-    "delivery_error",
-]
+__all__ = ["delivery_error"]
 
 
 def delivery_error(

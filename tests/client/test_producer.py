@@ -13,15 +13,17 @@ import pytest
 
 from kbroker.client.admin import delete_topics
 from kbroker.client.cluster import Cluster
-from kbroker.client.errors import ConfigError, KafkaError
-from kbroker.client.producer import Producer
-from kbroker.client.producer_errors import (
+from kbroker.client.errors import (
     BufferExhaustedError,
+    ClosedError,
+    ConfigError,
     DeliveryTimeoutError,
+    KafkaError,
     PurgedError,
     RecordTooLargeError,
     UndeliveredError,
 )
+from kbroker.client.producer import Producer
 from kbroker.ext.debug import live_objects
 from tests.client.reading import read_all
 from tests.support import wire
@@ -100,6 +102,8 @@ def test_callbacks_come_in_order_and_hurt_nobody(
         seen.append(delivery.result(0).offset)
         if len(seen) == 3:
             raise RuntimeError("of the user's own making")
+        if len(seen) == 5:
+            raise SystemExit("not for a callback to say")
 
     with producer_of(target) as producer, caplog.at_level(logging.ERROR):
         for number in range(1000):
@@ -111,6 +115,7 @@ def test_callbacks_come_in_order_and_hurt_nobody(
         late.add_done_callback(note)
     assert len(seen) == 1001
     assert "of the user's own making" in caplog.text
+    assert "not for a callback to say" in caplog.text
     caplog.clear()  # its tracebacks hold deliveries
 
 
@@ -129,14 +134,23 @@ def test_what_cannot_be_sent_is_told(target: BrokerProcess, topic: str) -> None:
             producer.send(topic, b"", headers=["ab"])  # type: ignore[list-item]
         with pytest.raises(ValueError, match=r"partition: topic .* has 1, so none 7"):
             producer.send(topic, b"", partition=7)
-        with pytest.raises(ValueError, match="timestamp_ms: -5"):
-            producer.send(topic, b"", timestamp_ms=-5)
+        for time_ms in (-5, "now", 1 << 63):
+            with pytest.raises(ValueError, match=f"timestamp_ms: {time_ms!r}"):
+                producer.send(topic, b"", timestamp_ms=time_ms)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="on_delivery: int cannot be called"):
+            producer.send(topic, b"", on_delivery=5)  # type: ignore[arg-type]
         with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
             producer.send(topic, b"x" * 6000)
+        huge = bytes(1 << 31)  # more than any length of the protocol can tell; never touched
+        for arguments, more in (((huge,), {}), ((b"", huge), {}), ((), {"headers": {"h": huge}})):
+            with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+                producer.send(topic, *arguments, **more)  # type: ignore[arg-type]
+        with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+            producer.send_batch(topic, [b"", huge])
         with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
             producer.send("no such/topic", b"")
         assert producer.send(topic, b"still").result(20).offset == 0
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(ClosedError, match="closed"):
         producer.send(topic, b"")
     with pytest.raises(ConfigError, match=r"partitioner\.class"):
         producer_of(target, partitioner_class="nonsense")
@@ -219,6 +233,8 @@ def test_what_waits_for_a_broker_that_died(start_kbroker: Any, topic: str) -> No
     with pytest.raises(BufferExhaustedError, match=r"buffer\.memory .*40000 bytes"):
         for _ in range(1000):
             sent.append(producer.send(topic, b"x" * 1000))
+    with pytest.raises(BufferExhaustedError, match=r"buffer\.memory .*40000 bytes"):
+        producer.send_batch(topic, [b"x" * 1000] * 100)
     with pytest.raises(DeliveryTimeoutError, match="look whether its leader can be reached"):
         sent[0].result(20)
     producer.flush(20)
@@ -269,6 +285,7 @@ def test_a_producer_that_is_dropped_leaves_nothing(target: BrokerProcess, topic:
 
 PROGRAM = """
 import os, sys
+from kbroker.client.errors import ForkError
 from kbroker.client.producer import Producer
 producer = Producer(bootstrap_servers=sys.argv[1])
 producer.send(sys.argv[2], b"x").result(20)
@@ -276,7 +293,7 @@ pid = os.fork()
 if pid == 0:
     try:
         producer.send(sys.argv[2], b"y")
-    except RuntimeError as error:
+    except ForkError as error:
         os._exit(7 if "fork" in str(error) else 8)
     os._exit(9)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

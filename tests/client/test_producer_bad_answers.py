@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from kbroker.client.errors import DeliveryTimeoutError
 from kbroker.client.producer import Producer
-from kbroker.client.producer_errors import DeliveryTimeoutError
 from kbroker.ext.testing_producer import read_produce_answer
 from tests.client.reading import read_all
 from tests.fuzz import produce_answers

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kbroker.client.admin import create_partitions
+from kbroker.client.cluster import Cluster
 from kbroker.client.producer import Producer
 from tests.client.reading import read_all
 from tests.support import wire
@@ -59,6 +61,19 @@ def test_partitions(target: BrokerProcess, producer: Producer, topic: str) -> No
     assert told == {p: 60 * expected.count(p) for p in range(3)}
 
 
+def test_partitions_that_are_added_meanwhile(
+    target: BrokerProcess, producer: Producer, topic: str
+) -> None:
+    wire.create_topic(target.port, topic, 1)
+    producer.send(topic, b"").result(30)
+    with Cluster(target.bootstrap, timeout_s=20) as cluster:
+        create_partitions(cluster, {topic: 200}).checked()
+    sent = producer.send_batch(topic, [b"x"] * 2000, partition=[i % 200 for i in range(2000)])
+    ranges = sent.result(30)
+    assert sum(r.records for r in ranges) == 2000
+    assert {r.partition for r in ranges} == set(range(200))
+
+
 def test_what_is_wrong_is_named(producer: Producer, target: BrokerProcess, topic: str) -> None:
     wire.create_topic(target.port, topic, 1)
     with pytest.raises(TypeError, match="value: bytes is one value"):
@@ -69,6 +84,10 @@ def test_what_is_wrong_is_named(producer: Producer, target: BrokerProcess, topic
     assert len(raised.value.delivery) == 256
     with pytest.raises(ValueError, match="key: 2 where there are 3 values"):
         producer.send_batch(topic, [b""] * 3, [b""] * 2)
+    for field, given in {"timestamp": {"timestamps_ms": [1, "x"]},
+                         "partition": {"partition": [0, 1 << 63]}}.items():  # fmt: skip
+        with pytest.raises(TypeError, match=f"{field}: a sequence of whole numbers"):
+            producer.send_batch(topic, [b""] * 2, **given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timestamp 1: -4 ms"):
         producer.send_batch(topic, [b""] * 2, timestamps_ms=[1, -4])
     with pytest.raises(ValueError, match=r"partition: topic .* has 1"):

@@ -20,7 +20,6 @@ LAYERS = (
     "kbroker.ext.atomics",
     "kbroker.ext.debug",
     "kbroker.ext.endian",
-    "kbroker.ext.inbox",
     "kbroker.ext.bits",
     "kbroker.ext.posix",
     "kbroker.ext.clock",
