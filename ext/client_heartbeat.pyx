@@ -42,18 +42,11 @@ from kbroker.ext.wire cimport (
     store_i32, writer_init,
 )
 
-# Of the event, and of a note.
-EVENT_HEARTBEAT = 48
-ANSWERED = 0
-BROKEN = 1
-POLL_EXPIRED = 2
-
 cdef enum:
-    _EVENT_HEARTBEAT = 48
+    HEARTBEAT_EVENT = 48
     NOTE_ANSWERED = 0
     NOTE_BROKEN = 1
     NOTE_POLL_EXPIRED = 2
-    CONSUMER_GROUP_HEARTBEAT = 68
     # Errors after which heartbeats go on.
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
@@ -61,12 +54,24 @@ cdef enum:
     REBALANCE_IN_PROGRESS = 27
     INTERVAL_MS_MAX = 3600000       # an hour: a broker that asks for more is not taken at its word
 
+# Of the event, and of a note.
+EVENT_HEARTBEAT = HEARTBEAT_EVENT
+ANSWERED = NOTE_ANSWERED
+BROKEN = NOTE_BROKEN
+POLL_EXPIRED = NOTE_POLL_EXPIRED
+
 cdef struct Note:
     Note* next
     int32_t kind
     int32_t serial
     size_t n
     uint8_t* p
+
+cdef struct Told:                   # by an answer; the last three to ConsumerGroupHeartbeat only
+    int16_t error
+    int32_t epoch
+    int32_t interval_ms
+    bint assigned                   # it holds an assignment
 
 cdef struct Heartbeat:
     Driver* driver
@@ -127,29 +132,38 @@ cdef bint goes_on(int16_t error) noexcept nogil:
             or error == NOT_COORDINATOR or error == REBALANCE_IN_PROGRESS)
 
 
-cdef void read_answer(Heartbeat* h, const uint8_t* p, size_t n) noexcept nogil:
-    """Under the lock: whether the answer says more than "go on"."""
+cdef bint decode(const uint8_t* p, size_t n, bint with_epoch, Told* told) noexcept nogil:
+    """False: the bytes are no answer. with_epoch: to ConsumerGroupHeartbeat."""
     cdef Cursor c
-    cdef int16_t error
-    cdef int32_t epoch, interval_ms
-    cdef bint news = False
     cursor_init(&c, p, n)
     skip(&c, 4)
-    error = get_i16(&c)
-    if error == 0 and h.epoch_at:
+    told.error = get_i16(&c)
+    told.assigned = False
+    if with_epoch and told.error == 0:
         get_compact_nullable_string(&c)
         get_compact_nullable_string(&c)
-        epoch = get_i32(&c)
-        interval_ms = get_i32(&c)
-        news = get_i8(&c) >= 0 or epoch != h.epoch
-        if not c.bad:
-            h.epoch = epoch
-            if 0 < interval_ms <= INTERVAL_MS_MAX:
-                h.interval_ns = interval_ms * <int64_t> 1000000
-    if error or news or c.bad:
+        told.epoch = get_i32(&c)
+        told.interval_ms = get_i32(&c)
+        told.assigned = get_i8(&c) >= 0
+    return not c.bad
+
+
+cdef void read_answer(Heartbeat* h, const uint8_t* p, size_t n) noexcept nogil:
+    """Under the lock: whether the answer says more than "go on"."""
+    cdef Told told
+    cdef bint with_epoch = h.epoch_at != 0
+    if not decode(p, n, with_epoch, &told):
         note(h, NOTE_ANSWERED, h.sent_serial, p, n)
-    if c.bad or (error and not goes_on(error)):
         h.beating = False
+        return
+    if told.error or (with_epoch and (told.assigned or told.epoch != h.epoch)):
+        note(h, NOTE_ANSWERED, h.sent_serial, p, n)
+    if told.error:
+        h.beating = h.beating and goes_on(told.error)
+    elif with_epoch:
+        h.epoch = told.epoch
+        if 0 < told.interval_ms <= INTERVAL_MS_MAX:
+            h.interval_ns = told.interval_ms * <int64_t> 1000000
 
 
 cdef void beaten(Call* call, int code, const uint8_t* p, size_t n) noexcept nogil:
@@ -232,7 +246,7 @@ cdef int64_t heartbeat_drive(void* self, int64_t now_ns) noexcept nogil:
         if not h.in_flight and not h.held and h.link >= 0:
             next_ns = min(next_ns, h.due_ns)
     if h.event_due:
-        if loop_post_event(h.driver.loop, _EVENT_HEARTBEAT, h.link, 0, 0, NULL) == 0:
+        if loop_post_event(h.driver.loop, HEARTBEAT_EVENT, h.link, 0, 0, NULL) == 0:
             h.event_due = False
         else:
             next_ns = min(next_ns, now_ns + 10000000)
@@ -421,3 +435,16 @@ cdef class HeartbeatDriver(LoopDriver):
                 free(old)
                 old = following
         return found
+
+
+def read_heartbeat(
+    data: bytes | bytearray | memoryview, with_epoch: bool
+) -> tuple[int, int, int, bool] | None:
+    """(error, epoch, interval in ms, whether there is an assignment) of an answer to Heartbeat, or
+    with an epoch to ConsumerGroupHeartbeat; -1 for what it does not tell. None: it is no answer."""
+    cdef Borrowed view = Borrowed(data)
+    cdef Told told
+    told.epoch = told.interval_ms = -1
+    if not decode(view.p, view.n, with_epoch, &told):
+        return None
+    return told.error, told.epoch, told.interval_ms, bool(told.assigned)

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from tests.fuzz import files, offsets, produce_answers, targets
+from tests.fuzz import client_answers, files, offsets, produce_answers, targets
 from tests.fuzz.targets import CANARIES
 from tests.support.tree import ROOT
 
-TARGETS = {**targets.TARGETS, **files.TARGETS, **offsets.TARGETS, **produce_answers.TARGETS}
+ROOMS = (targets, files, offsets, produce_answers, client_answers)
+TARGETS = {name: target for room in ROOMS for name, target in room.TARGETS.items()}
 
 
 def run(name: str, seed: int, iterations: int) -> subprocess.CompletedProcess[str]:

@@ -150,6 +150,7 @@ LAYERS = (
     "kbroker.ext.testing",
     "kbroker.ext.testing_client",
     "kbroker.ext.testing_journal",
+    "kbroker.ext.testing_link",
     "kbroker.ext.testing_log",
     "kbroker.ext.testing_network",
     "kbroker.ext.testing_producer",

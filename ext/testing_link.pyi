@@ -1,0 +1,3 @@
+def answers(
+    data: bytes, cuts: list[int], calls: int, flexible: bool
+) -> list[tuple[int, bytes]]: ...
