@@ -1,6 +1,6 @@
-"""Arrow's C data interface (arrow.apache.org/docs/format/CDataInterface.html): a type and an array as
-their maker lays them out, handed over in capsules named "arrow_schema" and "arrow_array". Whoever
-takes them calls `release`, which frees what lies below and sets itself to NULL.
+"""Arrow's C data interface (arrow.apache.org/docs/format/CDataInterface.html): a type and an array
+as their maker lays them out, handed over in capsules named "arrow_schema" and "arrow_array".
+Whoever takes them calls `release`, which frees what lies below and sets itself to NULL.
 """
 from libc.stdint cimport int64_t
 

@@ -1,5 +1,5 @@
 """Columns as send_batch() takes them (see client_columns_in.pxd)."""
-from array import array
+import array as arrays
 
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer,
@@ -247,7 +247,7 @@ cdef ColumnIn column_of_ints(object given, str field):
         return column
     if not PyObject_CheckBuffer(given):
         try:
-            given = array("q", given)
+            given = arrays.array("q", given)
         except (TypeError, OverflowError) as error:
             raise TypeError(f"{field}: a sequence of whole numbers is needed; {error}") from None
     column = ColumnIn.__new__(ColumnIn)

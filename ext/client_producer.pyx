@@ -3,7 +3,6 @@ import threading
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport INT64_MAX
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
@@ -294,6 +293,17 @@ cdef int raise_not_bytes(object given, str field) except -1:
     )
 
 
+cdef int64_t checked_time(object timestamp_ms) except -1:
+    cdef int64_t found = -1
+    try:
+        found = timestamp_ms
+    except (TypeError, OverflowError):
+        pass
+    if found < 0:
+        raise ValueError(f"timestamp_ms: {timestamp_ms!r} is no time in ms since 1970")
+    return found
+
+
 cdef class ProducerBase:
     """What Producer is made of; kbroker.client.producer has the rest."""
 
@@ -384,7 +394,7 @@ cdef class ProducerBase:
         if timestamp_ms is None:
             rec.timestamp = realtime_ms()
         else:
-            rec.timestamp = self._checked_time(timestamp_ms)
+            rec.timestamp = checked_time(timestamp_ms)
         if partition is None:
             at = accumulator_partition(self.a, t, rec.key.p, rec.key.n)
         else:
@@ -439,11 +449,6 @@ cdef class ProducerBase:
         if code == APPEND_TOO_LARGE:
             raise self._too_large(topic, value_bytes)
         raise self._exhausted(topic)
-
-    def _checked_time(self, timestamp_ms: int) -> int:
-        if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= INT64_MAX:
-            raise ValueError(f"timestamp_ms: {timestamp_ms!r} is no time in ms since 1970")
-        return timestamp_ms
 
     def _checked_partition(self, topic: str, partition: int) -> int:
         """A partition that there is, after asking the cluster if need be."""

@@ -3,12 +3,12 @@ import os
 import socket
 
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport uint8_t
 from libc.string cimport memset
 
 from kbroker.ext.client_link cimport (
-    LINK_BROKEN, LINK_HEAD_BYTES_MAX, LINK_OK, Call, Kept, Link, Loop, kept_free, link_fail,
-    link_flush, link_keep, link_new, link_put_header, link_receive, link_submit,
+    LINK_BROKEN, LINK_OK, Call, Kept, Link, Loop, kept_free, link_fail, link_flush, link_keep,
+    link_new, link_put_header, link_receive, link_submit,
 )
 from kbroker.ext.client_thread cimport loop_finish, loop_free, loop_new
 from kbroker.ext.sockets cimport iovec_t

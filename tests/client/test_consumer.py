@@ -253,10 +253,9 @@ def test_what_is_given_out_is_not_taken_away_meanwhile(
 ) -> None:
     """Not even by the deserializer that is at it, nor while iterating, which has no turn."""
     produce(target.port, topic, 10)
-    calls = [lambda: seeker.seek((topic, 0), 0), lambda: seeker.poll(0), lambda: seeker.close()]
 
     def meddle(data: bytes) -> bytes:
-        for call in calls:
+        for call in (lambda: seeker.seek((topic, 0), 0), lambda: seeker.poll(0), seeker.close):
             with pytest.raises(ConcurrentUseError, match="by way of a deserializer"):
                 call()
         return data

@@ -146,7 +146,7 @@ def test_what_cannot_be_sent_is_told(target: BrokerProcess, topic: str) -> None:
             with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
                 producer.send(topic, *arguments, **more)  # type: ignore[arg-type]
         with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
-            producer.send_batch(topic, [b"", huge])
+            producer.send_batch(topic, [huge])
         with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
             producer.send("no such/topic", b"")
         assert producer.send(topic, b"still").result(20).offset == 0

@@ -68,7 +68,8 @@ def beaten_corpus() -> Sequence[bytes]:
     old = [struct.pack(">bihb", 0, 0, error, 0) for error in (0, 14, 25, 27)]
     new = []
     for error, epoch, interval_ms, assigned in (
-        (0, 4, 5000, b"\xff"), (0, -1, 1 << 30, b"\1\1\0"), (110, 0, 0, b"\xff"), (0, 7, -5, b"\1\1\0"),
+        (0, 4, 5000, b"\xff"), (0, -1, 1 << 30, b"\1\1\0"), (110, 0, 0, b"\xff"),
+        (0, 7, -5, b"\1\1\0"),
     ):  # fmt: skip
         told = b"\0\5name" if epoch == 4 else b"\5text\5name"
         new.append(
