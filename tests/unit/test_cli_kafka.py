@@ -30,7 +30,8 @@ TABLE = (
         (9999999.0, "9999999.0"), (1e7, "1.0E7"), (1.5e9, "1.5E9"), (12345678.9, "1.23456789E7"),
         (0.001, "0.001"), (9.999e-4, "9.999E-4"), (1e-4, "1.0E-4"), (1e300, "1.0E300"),
         (-123456.789, "-123456.789"), (100.0, "100.0"), (1e22, "1.0E22"),
-        (float("inf"), "Infinity"), (float("-inf"), "-Infinity"), (float("nan"), "NaN"), (0.00123, "0.00123"),
+        (float("inf"), "Infinity"), (float("-inf"), "-Infinity"),
+        (float("nan"), "NaN"), (0.00123, "0.00123"),
     ],
 )  # fmt: skip
 def test_doubles(value: float, told: str) -> None:
