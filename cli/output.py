@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import sys
 from collections.abc import Sequence
 
@@ -24,6 +26,13 @@ class Output:
         self._fd = sys.stdout.fileno()
         self._stop = stop
         self._single = single
+        self._poll = select.poll()
+        self._poll.register(self._fd, 0)  # errors alone
+
+    def check(self) -> None:
+        """Raises BrokenPipeError where nobody reads any more, as a write would."""
+        if any(event & select.POLLERR for _, event in self._poll.poll(0)):
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def put(self, lines: Sequence[bytes], tail: bytes = b"") -> None:
         """Writes each line with `tail` behind it."""

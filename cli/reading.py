@@ -140,8 +140,10 @@ class Reading:
             taken = shape.take(consumer, wait_s, self._left)
             if taken is not None:
                 self._print(consumer, taken, ends)
-            elif self.idle is not None:
-                self.idle()
+            else:
+                self._out.check()
+                if self.idle is not None:
+                    self.idle()
             if self.to_the_end and at_end(consumer):
                 return
 

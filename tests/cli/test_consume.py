@@ -173,6 +173,18 @@ def test_a_reader_that_goes_away_ends_it_with_the_right_commits(
     assert int(line) == at
 
 
+def test_a_reader_that_goes_away_is_missed_without_another_record(
+    start: Start, timed: str
+) -> None:
+    process = start("consume", timed)
+    read_lines(process, 20)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(20) == 1
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+
+
 def test_a_slow_reader_does_not_keep_a_signal_waiting(
     kbroker: KbrokerProcess, run: Run, start: Start, topic: str
 ) -> None:
