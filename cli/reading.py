@@ -23,7 +23,7 @@ _WAIT_S = 1.0
 _LOOK_S = 0.1  # so often ends are looked at that bring no record, as after a control batch
 
 _ROWS, _ROWS_MIN, _BYTES = 8192, 64, 1 << 20
-_RECORDS = 10_000
+_RECORDS = 1000
 
 Place = tuple[str, int, int]  # topic, partition, offset
 
