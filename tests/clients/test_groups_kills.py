@@ -2,8 +2,10 @@
 
 Whatever the protocol and the way to commit: every record is seen, what is committed was seen, and a
 commit that was visible is never taken back. With librdkafka and Java, and in one group with
-aiokafka and kafka-python as well, at kbroker alone: those two do not reliably return to a group of
-Apache Kafka's after this. kcat ends when its last broker is gone.
+aiokafka as well, at kbroker alone: it does not reliably return to a group of Apache Kafka's after
+this. kafka-python 3.0.0 does to neither: behind the records of an epoch before the leader's it asks
+for that epoch's end again and again (OffsetForLeaderEpoch, 50 times a second) and hardly ever
+fetches. kcat ends when its last broker is gone.
 """
 
 from __future__ import annotations
@@ -122,7 +124,7 @@ def test_the_broker_is_killed_in_rebalances(
 def test_the_broker_is_killed_under_libraries_in_one_group(scene: Scene, commit: str) -> None:
     """Each time the group comes to rest again, with all who live; once one has died as well."""
     team = scene.team
-    for kind in ("confluent/range", "kafka-python/range", "aiokafka/range", "java/range"):
+    for kind in ("confluent/range", "aiokafka/range", "java/range"):
         team.add(kind, commit=commit)
     team.wait_shared()
     for cycle in range(6):

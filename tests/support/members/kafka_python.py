@@ -2,7 +2,9 @@
 
 Without a rebalance listener: with one, kafka-python 3.0.0 marks what it has as being revoked before
 an eager rebalance, and never fetches again what it then keeps. It polls long: where a poll ends
-while the member joins, 3.0.0 never sends a heartbeat again ("timeout in ensure_active_group").
+while the member joins, 3.0.0 never sends a heartbeat again ("timeout in ensure_active_group"). It
+takes frames larger than its own fetch: of less, its default, it closes the connection and asks
+again for ever, and keeps 20 GB of what it tried.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def main() -> int:
         auto_commit_interval_ms=200, session_timeout_ms=options.session_ms,
         heartbeat_interval_ms=500, group_instance_id=options.instance, fetch_max_wait_ms=100,
         reconnect_backoff_ms=20, reconnect_backoff_max_ms=200, retry_backoff_ms=20,
-        request_timeout_ms=10_000,
+        request_timeout_ms=10_000, receive_message_max_bytes=64 << 20,
         partition_assignment_strategy=[ASSIGNORS[options.assignor]],
     )  # fmt: skip
     consumer.subscribe([options.topic])
