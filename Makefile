@@ -4,7 +4,7 @@
 #   make stop       end the broker that `make run` left
 #   make test       everything that takes minutes
 #   make test-long  what takes longer
-#   make test-asan  unit tests, and bad input to a broker, on AddressSanitizer and UBSan
+#   make test-asan  unit and client tests, bad input to a broker, on AddressSanitizer and UBSan
 #   make bench      the figures of the README
 #   make lint       ruff and cython-lint
 #   make types      mypy --strict and stubtest
@@ -71,14 +71,14 @@ ASAN_TREE := build/asan
 ASAN := LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
 	ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:quarantine_size_mb=8 UBSAN_OPTIONS=print_stacktrace=1 \
 	PYTHONMALLOC=malloc PYTHONPATH=$(CURDIR)/$(ASAN_TREE)
-ASAN_WIRE := $(addprefix tests/wire/test_,bad_input.py group_bad_input.py connections.py)
+ASAN_LIVE := $(addprefix tests/wire/test_,bad_input.py group_bad_input.py connections.py) tests/client
 
 test-asan: build test-venv
 	KBROKER_SANITIZE=1 $(BIN)/python setup.py --quiet build --build-lib $(ASAN_TREE)
 	ln -sfn ../../tests $(ASAN_TREE)/tests
 	ln -sf ../../pyproject.toml $(ASAN_TREE)/pyproject.toml
 	cd $(ASAN_TREE) && $(ASAN) $(CURDIR)/$(BIN)/pytest tests/unit --ignore=tests/unit/test_types.py
-	cd $(ASAN_TREE) && $(ASAN) $(CURDIR)/$(BIN)/pytest $(ASAN_WIRE)
+	cd $(ASAN_TREE) && $(ASAN) $(CURDIR)/$(BIN)/pytest $(ASAN_LIVE)
 
 bench: build test-venv
 	$(BIN)/python -m perf
