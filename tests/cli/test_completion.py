@@ -132,5 +132,5 @@ def test_the_script_is_one_of_its_shell(shell: str, words: list[str], tmp_path: 
     script = written(shell, tmp_path)
     found = shutil.which(shell)
     if found is None:
-        pytest.skip(f"there is no {shell} here")
+        pytest.skip(f"{shell} is not there: install the package {shell}")
     subprocess.run([found, *words, str(script)], check=True, timeout=LIMIT_S)
