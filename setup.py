@@ -35,6 +35,7 @@ DIRECTIVES = {
     "cdivision": True,
     "initializedcheck": False,
     "embedsignature": True,
+    "auto_pickle": False,
 }
 
 
@@ -83,7 +84,7 @@ def compiler_flags() -> tuple[list[str], list[str]]:
         compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *sanitizers]
         link_args += sanitizers
     else:
-        compile_args += ["-O3", "-g1"]
+        compile_args += ["-O3", "-g1" if DEBUG else "-g0"]  # a tenth of the compiler's time
     return compile_args, link_args
 
 
