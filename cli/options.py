@@ -164,9 +164,9 @@ def _profile(name: str | None) -> dict[str, str]:
 
 
 def _properties(path: str | os.PathLike[str]) -> dict[str, str]:
-    from kbroker.config.properties import read_properties
+    from kbroker.config.properties import property_values
 
-    return {name: found.value for name, found in read_properties(Path(path)).items()}
+    return property_values(Path(path))
 
 
 def open_cluster(

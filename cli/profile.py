@@ -191,9 +191,9 @@ def _given(bootstrap: str | None, sets: tuple[str, ...], from_file: str | None) 
     """What the options say, in Kafka's names; what has no value is asked for."""
     found: dict[str, str] = {}
     if from_file is not None:
-        from kbroker.config.properties import read_properties
+        from kbroker.config.properties import property_values
 
-        found = {key: told.value for key, told in read_properties(Path(from_file)).items()}
+        found = property_values(Path(from_file))
     for pair in sets:
         key, equals, value = pair.partition("=")
         name = key.strip().replace("_", ".")

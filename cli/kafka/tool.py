@@ -100,9 +100,9 @@ def read_properties(path: str | None) -> dict[str, str]:
     """The settings of a properties file; none without a file."""
     if path is None:
         return {}
-    from kbroker.config.properties import read_properties as read
+    from kbroker.config.properties import property_values
 
-    return {key: told.value for key, told in read(Path(path)).items()}
+    return property_values(Path(path))
 
 
 def client_settings(kind: type, settings: dict[str, str]) -> dict[str, str]:

@@ -49,6 +49,11 @@ def read_properties(path: Path) -> dict[str, Property]:
         raise ConfigError(f"{path}, {error}") from None
 
 
+def property_values(path: Path) -> dict[str, str]:
+    """Keys and values of a file alone. Raises as read_properties."""
+    return {key: found.value for key, found in read_properties(path).items()}
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with continuations joined, without comments and blank lines."""
     joined = ""
