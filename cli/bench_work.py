@@ -32,13 +32,17 @@ _POLL_S = 0.1
 
 def produce(load: Load, producer: Producer, meter: Meter, live: Live) -> None:
     """Sends records; what is timed ends with the acknowledgement."""
-    count = max(1, min(_VALUES, _BATCH_BYTES // max(load.size, 1)))
-    values = payload(load.size, count)
-    keys = [b"%d" % (number % load.keys) for number in range(count)] if load.keys else None
+    values = _values(load)
+    keys = [b"%d" % (number % load.keys) for number in range(len(values))] if load.keys else None
     producer.send(load.topic, values[0], keys[0] if keys else None).result(FIRST_S)
     meter.begin()
     send = _one_by_one if load.one_by_one else _in_batches
     send(load, producer, meter, live, values, keys)
+
+
+def _values(load: Load) -> list[bytes]:
+    """What one send_batch() takes, sent again and again."""
+    return payload(load.size, max(1, min(_VALUES, _BATCH_BYTES // max(load.size, 1))))
 
 
 def _in_batches(
@@ -127,7 +131,7 @@ def fill(load: Load, settings: dict[str, str]) -> None:
     """Puts the records into a topic that are to be read."""
     from kbroker.client.producer import Producer
 
-    values = payload(load.size, max(1, min(_VALUES, _BATCH_BYTES // max(load.size, 1))))
+    values = _values(load)
     with Producer(settings) as producer:
         deliveries = []
         for left in range(load.records or 0, 0, -len(values)):

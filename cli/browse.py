@@ -209,8 +209,7 @@ def _show(wanted: _Wanted, found: list[Record]) -> None:
         return
     width = None
     if wanted.output == "table" and sys.stdout.isatty():
-        room = max(shutil.get_terminal_size().columns - _OTHERS_WIDTH, 2 * _WIDTH_MIN)
-        width = room
+        width = max(shutil.get_terminal_size().columns - _OTHERS_WIDTH, 2 * _WIDTH_MIN)
     print_rows(_COLUMNS, [_row(record, width) for record in found], wanted.output)
 
 
