@@ -294,16 +294,19 @@ def python_poll(job: Job, meter: Meter) -> None:
 # ---- aiokafka
 
 
-def aiokafka_send(job: Job, meter: Meter) -> None:
-    library = import_module("aiokafka")
+async def aiokafka_producer(job: Job) -> Any:
+    producer = import_module("aiokafka").AIOKafkaProducer(
+        bootstrap_servers=job.bootstrap, acks="all", enable_idempotence=True,
+        linger_ms=LINGER_MS, max_batch_size=BATCH_BYTES,
+    )  # fmt: skip
+    await producer.start()
+    return producer
 
+
+def aiokafka_send(job: Job, meter: Meter) -> None:
     async def run() -> None:
         some = values(job)
-        producer = library.AIOKafkaProducer(
-            bootstrap_servers=job.bootstrap, acks="all", enable_idempotence=True,
-            linger_ms=LINGER_MS, max_batch_size=BATCH_BYTES,
-        )  # fmt: skip
-        await producer.start()
+        producer = await aiokafka_producer(job)
         for number in range(warmth(job)):
             await producer.send(job.topic, some[number % CHUNK])
         await producer.flush()
@@ -318,15 +321,9 @@ def aiokafka_send(job: Job, meter: Meter) -> None:
 
 
 def aiokafka_send_batch(job: Job, meter: Meter) -> None:
-    library = import_module("aiokafka")
-
     async def run() -> None:
         some = values(job)
-        producer = library.AIOKafkaProducer(
-            bootstrap_servers=job.bootstrap, acks="all", enable_idempotence=True,
-            linger_ms=LINGER_MS, max_batch_size=BATCH_BYTES,
-        )  # fmt: skip
-        await producer.start()
+        producer = await aiokafka_producer(job)
 
         async def send(count: int) -> None:
             batch, batches = producer.create_batch(), 0
