@@ -6,7 +6,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -27,6 +27,14 @@ Run = Callable[..., Said]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
+def ran(capture: Any, words: Sequence[str]) -> tuple[int, Any, Any]:
+    """Exit status, standard output and standard error of a command that runs here."""
+    capture.readouterr()
+    status = root.run(words)
+    said = capture.readouterr()
+    return status, said.out, said.err
+
+
 @pytest.fixture
 def run(kbroker: KbrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Run:
     """Runs a command here: run("consume", topic, stdin=b"", status=0)."""
@@ -34,11 +42,9 @@ def run(kbroker: KbrokerProcess, monkeypatch: pytest.MonkeyPatch, capfdbinary: A
 
     def run(*words: str, stdin: bytes = b"", status: int = 0) -> Said:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        capfdbinary.readouterr()
-        ended = root.run(words)
-        said = capfdbinary.readouterr()
-        assert ended == status, said.err.decode()
-        return Said(said.out, said.err.decode())
+        ended, out, err = ran(capfdbinary, words)
+        assert ended == status, err.decode()
+        return Said(out, err.decode())
 
     return run
 

@@ -21,6 +21,7 @@ from kbroker.cli.bench_figures import Latencies, Meter
 from kbroker.cli.bench_load import Load, Pace, payload
 from kbroker.client.cluster import Cluster
 from kbroker.client.groups import list_groups
+from tests.cli.conftest import ran
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
@@ -35,11 +36,9 @@ def run(
     monkeypatch.setenv("KBROKER_BOOTSTRAP_SERVER", target.bootstrap)
 
     def run(*words: str, status: int = 0) -> Any:
-        capfd.readouterr()
-        ended = root.run(["bench", *words, "-o", "json"])
-        said = capfd.readouterr()
-        assert ended == status, said.err
-        return json.loads(said.out) if said.out else said.err
+        ended, out, err = ran(capfd, ["bench", *words, "-o", "json"])
+        assert ended == status, err
+        return json.loads(out) if out else err
 
     return run
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kbroker.cli import root
 from kbroker.client.messages import VERSIONS
+from tests.cli.conftest import ran
 from tests.support.processes import BrokerProcess
 from tests.support.waits import free_ports
 
@@ -24,13 +24,11 @@ def run(
     monkeypatch.setenv("KBROKER_BOOTSTRAP_SERVER", target.bootstrap)
 
     def run(*words: str, status: int = 0) -> Any:
-        capfd.readouterr()
-        ended = root.run(words)
-        said = capfd.readouterr()
-        assert ended == status, said.err
+        ended, out, err = ran(capfd, words)
+        assert ended == status, err
         if status:
-            return said.err
-        return json.loads(said.out) if words[-1] == "json" else said.out
+            return err
+        return json.loads(out) if words[-1] == "json" else out
 
     return run
 

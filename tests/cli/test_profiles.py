@@ -12,11 +12,11 @@ from pathlib import Path
 import click
 import pytest
 
-from kbroker.cli import root
 from kbroker.cli.options import client_settings, open_cluster
 from kbroker.cli.profiles import change_profiles, profiles_file, read_profiles
 from kbroker.client.errors import ConfigError
 from kbroker.errors import OperatorError
+from tests.cli.conftest import ran
 from tests.support.processes import BrokerProcess
 from tests.support.secured_kafka import PASSWORDS, SecuredKafka
 
@@ -38,10 +38,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     """Exit status, standard output and standard error of a command."""
 
     def run(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        status = root.run(words)
-        said = capfd.readouterr()
-        return status, said.out, said.err
+        return ran(capfd, words)
 
     return run
 
