@@ -30,10 +30,10 @@ JOBS = int(os.environ.get("KBROKER_BUILD_JOBS", "0")) or len(os.sched_getaffinit
 BASELINE = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
 
 # Faces to Python, where the interpreter takes the time: half the compiler's work will do there.
-FACES = {  # fmt: skip
+FACES = {
     "cleaner", "client_loop", "control", "data_plane", "debug", "engine", "journal_recovery",
     "listener", "log", "log_flush", "offsets_rows", "records", "tls_context", "wire",
-}
+}  # fmt: skip
 
 DIRECTIVES = {
     "language_level": 3,
