@@ -56,6 +56,8 @@ class History:
     owned: set[int] = field(default_factory=set)
     seen: list[tuple[int, int]] = field(default_factory=list)
     committed: dict[int, int] = field(default_factory=dict)
+    #: Partition to the lowest offset that was committed behind a higher one of the same ownership.
+    late: dict[int, int] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     fatal: str = ""
     left: bool = False
@@ -70,20 +72,28 @@ def replay(history: History, lines: Iterable[str]) -> None:
             indexes = {int(text) for text in rest.split(",") if text}
             history.changes += bool(indexes)
             history.owned -= indexes
-            history.owned |= indexes if event == "assigned" else set()
+            if event == "assigned":
+                history.owned |= indexes
+                for index in indexes:
+                    history.committed.pop(index, None)
         elif event == "seen":
             index, offset = rest.split(" ")
             history.seen.append((int(index), int(offset)))
         elif event == "committed":
             for part in rest.split(","):
-                index, _, offset = part.partition(":")
-                history.committed[int(index)] = int(offset)
+                _commit(history, *map(int, part.split(":")))
         elif event == "refused":
             history.refused.append(rest)
         elif event == "fatal":
             history.fatal = rest
         elif event == "left":
             history.left, history.owned = True, set()
+
+
+def _commit(history: History, index: int, offset: int) -> None:
+    if offset < history.committed.get(index, 0):
+        history.late[index] = min(offset, history.late.get(index, offset))
+    history.committed[index] = offset
 
 
 def member_options() -> argparse.Namespace:
