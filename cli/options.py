@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
 
 __all__ = [
+    "address_option",
     "bootstrap_option",
     "client_settings",
     "data_dir_option",
@@ -57,10 +58,8 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     ctx.meta.setdefault(_META, {})[param.name] = value
 
 
-def bootstrap_option(command: Decorated) -> Decorated:
-    """-b/--bootstrap-server B, the argument `bootstrap`; and --profile and -X, which wait in the
-    context until `open_cluster` or `client_settings` asks."""
-    command = click.option(
+def _client_option(command: Decorated) -> Decorated:
+    return click.option(
         "--command-config",
         "-X",
         "properties",
@@ -70,14 +69,9 @@ def bootstrap_option(command: Decorated) -> Decorated:
         callback=_keep,
         help="A setting of the client, or a file of them (Kafka's client.properties).",
     )(command)
-    command = click.option(
-        "--profile",
-        metavar="PROFILE",
-        expose_value=False,
-        callback=_keep,
-        help="Settings by name (`kbroker profile`). Default: $KBROKER_PROFILE, else the current"
-        " one unless a broker is named.",
-    )(command)
+
+
+def _address_option(command: Decorated) -> Decorated:
     return click.option(
         "--bootstrap-server",
         "-b",
@@ -86,6 +80,25 @@ def bootstrap_option(command: Decorated) -> Decorated:
         help="Broker to talk to. Default: $KBROKER_BOOTSTRAP_SERVER, else the profile's, else the"
         f" broker that runs on the default data directory, else {_DEFAULT_ADDRESS}.",
     )(command)
+
+
+def bootstrap_option(command: Decorated) -> Decorated:
+    """-b/--bootstrap-server B, the argument `bootstrap`; and --profile and -X, which wait in the
+    context until `open_cluster` or `client_settings` asks."""
+    command = click.option(
+        "--profile",
+        metavar="PROFILE",
+        expose_value=False,
+        callback=_keep,
+        help="Settings by name (`kbroker profile`). Default: $KBROKER_PROFILE, else the current"
+        " one unless a broker is named.",
+    )(_client_option(command))
+    return _address_option(command)
+
+
+def address_option(command: Decorated) -> Decorated:
+    """The same without --profile, where that word means something else."""
+    return _address_option(_client_option(command))
 
 
 def settings_option(command: Decorated) -> Decorated:

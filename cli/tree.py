@@ -25,6 +25,8 @@ ROOT: Commands = {
     "cluster": ("", "CLUSTER", "Show brokers, their health, APIs, log directories, features."),
     "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
     "log": ("", "LOG", "Read the segment files of a data directory."),
+    "top": ("top", "top", "Watch a broker: rates, lag, disk, latencies."),
+    "dashboard": ("", "DASHBOARD", "Print dashboards and alert rules for the broker's metrics."),
     "bench": ("", "BENCH", "Measure producing, consuming and the way through."),
     "check": ("check", "check", "Check settings, disk and limits before a start."),
     "profile": ("", "PROFILE", "Keep settings of connections by name."),
@@ -76,6 +78,11 @@ BENCH: Commands = {
     "produce": ("bench", "produce", "How fast records are sent and acknowledged."),
     "consume": ("bench", "consume", "How fast records are read."),
     "e2e": ("bench", "e2e", "How long a record takes from send to poll, at a rate."),
+    "locust": ("bench_locust", "locust", "Load it with Locust's users, in a shape, and judge."),
+}
+DASHBOARD: Commands = {
+    "export": ("dashboard", "export", "Print or write dashboards for Grafana."),
+    "alerts": ("dashboard", "alerts", "Print or write alert rules for Prometheus."),
 }
 PROFILE: Commands = {
     "create": ("profile", "create", "Create a profile."),
@@ -91,6 +98,7 @@ GROUPS = {
     "CLUSTER": CLUSTER,
     "CONFIG": CONFIG,
     "LOG": LOG,
+    "DASHBOARD": DASHBOARD,
     "BENCH": BENCH,
     "PROFILE": PROFILE,
 }

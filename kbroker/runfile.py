@@ -10,6 +10,7 @@ File `.kbroker-run.json`, one JSON object:
     version           of kbroker
     log_file          where a detached broker logs, or null
     produce_refused   the setting that lets produce be refused now, for want of room, or null
+    http              addresses of metrics and health, `http://HOST:PORT`
 
 Written by the broker once it listens, again when produce is refused or taken again, removed when it
 has stopped cleanly. After a crash the file
@@ -43,6 +44,7 @@ class RunInfo(NamedTuple):
     version: str = ""
     log_file: str | None = None
     produce_refused: str | None = None
+    http: Sequence[str] = ()
 
 
 def run_file(data_dir: str | os.PathLike[str]) -> Path:
@@ -67,6 +69,7 @@ def write(
     durability: str,
     version: str,
     produce_refused: str | None = None,
+    http: Sequence[str] = (),
 ) -> None:
     """Tells that this process serves the directory, in one step for readers."""
     info = RunInfo(
@@ -78,6 +81,7 @@ def write(
         version=version,
         log_file=os.environ.get("KBROKER_LOG_FILE"),
         produce_refused=produce_refused,
+        http=http,
     )
     _put(data_dir, info)
 

@@ -6,6 +6,7 @@ import logging
 from typing import Final
 
 from kbroker.api.topic_names import name_fault
+from kbroker.config.log_levels import LEVELS, ROOT_LOGGER
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import RESOURCE_TYPES
 
@@ -17,16 +18,7 @@ GROUPS: Final = RESOURCE_TYPES["group"]
 
 NAMES: Final = {number: name for name, number in RESOURCE_TYPES.items()}
 
-ROOT_LOGGER: Final = "root"
 _OURS: Final = "kbroker"
-LEVELS: Final = {
-    "FATAL": logging.CRITICAL,
-    "ERROR": logging.ERROR,
-    "WARN": logging.WARNING,
-    "INFO": logging.INFO,
-    "DEBUG": logging.DEBUG,
-    "TRACE": logging.DEBUG,
-}
 
 
 def check_topic_name(name: str) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from kbroker.config.definitions import BROKER, find_broker_key, is_plugin_key, unknown_key_text
-from kbroker.config.definitions_kbroker import PAGE_CACHE
-from kbroker.config.listeners import Listener, resolve_listeners
+from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
+from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
 from kbroker.config.types import (
     ConfigError,
     ConfigKey,
@@ -101,6 +101,7 @@ class BrokerConfig:
                 "queued.max.request.bytes: must be at least socket.request.max.bytes, or -1"
             )
         self.check_values()
+        http_endpoints(self.words(HTTP_LISTENERS))
         return resolve_listeners(
             self.words("listeners"),
             self.words("advertised.listeners") or None,
@@ -205,6 +206,11 @@ class BrokerConfig:
     def log_dirs(self) -> list[str]:
         """Data directories as configured."""
         return self.words("log.dirs") or self.words("log.dir")
+
+    @property
+    def http_listeners(self) -> list[Endpoint]:
+        """Where metrics and health are served."""
+        return http_endpoints(self.words(HTTP_LISTENERS))
 
     @property
     def durable(self) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kbroker.config.log_levels import levels
 from kbroker.config.types import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
     INT,
+    LIST,
     LONG,
     LOW,
     MEDIUM,
@@ -17,11 +19,15 @@ from kbroker.config.types import (
     ConfigKey,
     at_least,
     between,
+    list_of,
     one_of,
 )
 
 FSYNC: Final = "fsync"
 PAGE_CACHE: Final = "page-cache"
+HTTP_LISTENERS: Final = "kbroker.http.listeners"
+LOG_LEVEL: Final = "kbroker.log.level"
+LOG_FORMAT: Final = "kbroker.log.format"
 
 KEYS: Final = (
     ConfigKey(
@@ -46,6 +52,24 @@ KEYS: Final = (
         "kbroker.flush.interval.ms.max", INT, "50", between(1, 60_000), HIGH, READ_ONLY,
         "With fsync durability, the longest time that a batch sent with acks=1 or acks=0 waits "
         "for its flush when no other flush and no reader hurries it.",
+    ),
+    ConfigKey(
+        HTTP_LISTENERS, LIST, "HTTP://127.0.0.1:9308", list_of(), HIGH, READ_ONLY,
+        "Addresses, each HTTP://HOST:PORT, at which /metrics, /livez, /readyz and /status are "
+        "served to whoever can connect; empty for none. Where the default is taken already, by "
+        "another broker of the machine, the broker starts without.",
+    ),
+    ConfigKey(
+        LOG_LEVEL, STRING, "INFO", levels(), MEDIUM, READ_ONLY,
+        "Level of the broker's log: FATAL, ERROR, WARN, INFO, DEBUG or TRACE; after it, between "
+        "commas, LOGGER=LEVEL for single loggers, as in INFO,kbroker.group=DEBUG. Levels can be "
+        "changed while the broker runs, as those of Apache Kafka: kafka-configs with the entity "
+        "type broker-loggers.",
+    ),
+    ConfigKey(
+        LOG_FORMAT, STRING, "auto", one_of("auto", "logfmt", "json"), MEDIUM, READ_ONLY,
+        "Form of the log's lines: logfmt (key=value) or one JSON object each; auto is logfmt "
+        "where the log goes to a terminal and JSON elsewhere.",
     ),
     ConfigKey(
         "kbroker.replication.factor.clamp", BOOLEAN, "false", None, MEDIUM, READ_ONLY,

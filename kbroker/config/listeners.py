@@ -49,6 +49,15 @@ def parse_endpoint(text: str, key: str) -> Endpoint:
     return Endpoint(match["name"].upper(), match["host"], int(match["port"]))
 
 
+def http_endpoints(texts: list[str]) -> list[Endpoint]:
+    """kbroker.http.listeners. Raises ConfigError."""
+    found = [parse_endpoint(text.strip(), "kbroker.http.listeners") for text in texts]
+    for endpoint in found:
+        if endpoint.name != "HTTP":
+            raise ConfigError(f"kbroker.http.listeners: {endpoint.name} is not HTTP")
+    return found
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """Protocol by listener name. Raises ConfigError."""
     protocols: dict[str, str] = {}

@@ -49,6 +49,11 @@ def topic_id_of(data: bytes) -> bytes:
     return data[_TOPIC_ID]
 
 
+def offset_of(data: bytes) -> int:
+    """As `topic_id_of`."""
+    return int.from_bytes(data[:8], "big", signed=True)
+
+
 Partitions = dict[int, bytes]
 TopicOffsets = dict[str, Partitions]
 

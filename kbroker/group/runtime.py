@@ -318,6 +318,11 @@ class GroupCoordinator:
                 slot.check_active()
         return [slot.rooms for slot in self._slots if slot.state == ACTIVE]
 
+    def rooms_now(self) -> tuple[list[Rooms], int]:
+        """The rooms of all partitions that serve, and how many partitions are still loading."""
+        loading = sum(slot.state == LOADING for slot in self._slots)
+        return [slot.rooms for slot in self._slots if slot.state == ACTIVE], loading
+
     def _slot(self, group_id: str) -> Slot:
         if self._stopped:
             raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

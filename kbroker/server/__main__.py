@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import logging
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ from kbroker.config import load_config
 from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
 from kbroker.server.broker import Broker
-from kbroker.server.lines import OneLine
+from kbroker.server.lines import begin_log, configure_log
 
 _USAGE: Final = "usage: python -m kbroker.server [--config FILE] [--set KEY=VALUE]..."
 _HOOKS: Final = "KBROKER_TEST_HOOKS"
@@ -33,16 +32,16 @@ def main(arguments: list[str]) -> int:
     if options is None:
         sys.stderr.write(f"{_USAGE}\n")
         return 2
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLine())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    begin_log()
     stopping = {signal.SIGTERM, signal.SIGINT}
     hooks = {signal.SIGUSR2} if os.environ.get(_HOOKS) == "1" else set()
     # Blocked before any thread is made, so that only this one ever sees them, in sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping | hooks)
     try:
         config_file, settings = options
-        broker = Broker(load_config(config_file, settings))
+        config = load_config(config_file, settings)
+        configure_log(config)
+        broker = Broker(config)
         broker.start()
     except KbrokerError as error:
         sys.stderr.write(f"kbroker: {error}\n")

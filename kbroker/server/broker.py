@@ -23,6 +23,7 @@ from kbroker.api.k18_api_versions import response_bodies
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
+from kbroker.config.definitions_kbroker import HTTP_LISTENERS
 from kbroker.config.report import ignored_line
 from kbroker.errors import DiskError, KbrokerError, OperatorError
 from kbroker.ext.data_plane import DataPlane
@@ -38,6 +39,9 @@ from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.server import journal
 from kbroker.server.control import ControlThread, Mailbox
+from kbroker.server.health import Health
+from kbroker.server.http import HttpListener
+from kbroker.server.pages import Pages, Parts
 from kbroker.server.upkeep import Upkeep, disk_tasks, tasks_of
 from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.disk import DiskGuard
@@ -70,6 +74,8 @@ class Broker:
         self._services: Services | None = None
         self._upkeep: list[Upkeep] = []
         self._cleaner: LogCleaner | None = None
+        self._pages = Pages()
+        self._http = HttpListener(self._pages.serve)
 
     # ---- start
 
@@ -87,6 +93,9 @@ class Broker:
 
     def _start(self) -> None:
         self._announce()
+        named = self.config.is_set(HTTP_LISTENERS)
+        self._http.bind(self.config.http_listeners, set_by_user=named)
+        self._http.start()
         store = self._store = self._open_store()
         data_plane = self._data_plane = self._make_data_plane()
         threads = self.config.integer("num.recovery.threads.per.data.dir")
@@ -130,6 +139,18 @@ class Broker:
         for thread in self._upkeep:
             thread.start()
         self._cleaner.start()
+        self._open_pages(services, data_plane, disk, self._cleaner)
+
+    def _open_pages(
+        self, services: Services, data_plane: DataPlane, disk: DiskGuard, cleaner: LogCleaner
+    ) -> None:
+        """Clients are served: metrics and health can be told."""
+        groups = services.groups
+        health = Health(services.post, data_plane, groups, self.config, self.addresses)
+        self._pages.parts = Parts(
+            services, data_plane, disk, cleaner, health, self.addresses, self._http.addresses,
+            self._clock.monotonic_ms(),
+        )  # fmt: skip
 
     def _announce(self) -> None:
         ignored = ignored_line(self.config)
@@ -273,6 +294,7 @@ class Broker:
             durability=self.config.string("kbroker.durability"),
             version=__version__,
             produce_refused=produce_refused,
+            http=self._http.addresses,
         )
         took_ms = self._clock.monotonic_ms() - self._started_ms
         _LOG.info("serving %s after %d ms", ", ".join(self.addresses), took_ms)
@@ -283,6 +305,7 @@ class Broker:
         """Finish what is in flight, flush, close. True when the next start needs no recovery."""
         assert self._data_plane is not None and self._store is not None
         _LOG.info("stopping")
+        self._pages.parts = None
         engine = self._data_plane.engine
         engine.stop_accepting()
         if self._mailbox is not None and self._services is not None:
@@ -296,6 +319,7 @@ class Broker:
             self._cleaner.stop()
         clean = self._close_logs(self._data_plane, self._store)
         runfile.remove(self.directory)
+        self._http.stop()
         self._store.close()
         self._lock.release()
         _LOG.info("stopped" if clean else "stopped, not cleanly: the next start recovers")
@@ -315,6 +339,7 @@ class Broker:
 
     def _abandon(self) -> None:
         """A start that failed half way: leave everything as a crash would, but free of locks."""
+        self._http.stop()
         if self._data_plane is not None:
             if self._services is not None:
                 self._services.groups.stop()

@@ -1,25 +1,70 @@
-"""The lines of the broker's log."""
+"""The lines of the broker's log, one for each message, as a terminal or a machine reads them best.
+
+    logfmt  ts=2026-01-31T12:00:00.123Z level=info logger=kbroker.server msg="serving ..." key=value
+    json    {"ts": "...", "level": "info", "logger": "kbroker.server", "msg": "...", "key": value}
+
+Fields beyond the first four are what a call gives as `extra={"fields": {...}}`; `error` is the
+traceback. A message is no longer than a reader bears, and what cannot be printed is escaped: much
+of what is told quotes clients, who could write lines of their own else, or fill the disk.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
-from typing import Final
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
 
-_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+from kbroker.config.definitions_kbroker import LOG_FORMAT, LOG_LEVEL
+from kbroker.config.log_levels import ROOT_LOGGER, parse_levels
+
+if TYPE_CHECKING:
+    from kbroker.config import BrokerConfig
+
 _MESSAGE_MAX_CHARS: Final = 2_000
+_LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}
+_PLAIN: Final = re.compile(r"[^\s\"=\\]+\Z")
 
 
-class OneLine(logging.Formatter):
-    """Every message is one line and no longer than a reader bears: much of what is told quotes
-    clients, who else could write lines of their own, or fill the disk. Tracebacks follow it."""
+class Logfmt(logging.Formatter):
+    """key=value; what is not plain stands in quotes."""
 
-    def __init__(self) -> None:
-        super().__init__(_FORMAT)
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+    def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
-        record.message = one_line(record.message)
-        return super().formatMessage(record)
+        return " ".join(f"{key}={_quoted(value)}" for key, value in _fields(record).items())
+
+
+class JsonLine(logging.Formatter):
+    """A JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        return json.dumps(_fields(record), ensure_ascii=False, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    fields: dict[str, Any] = {
+        "ts": f"{moment}.{int(record.msecs):03d}Z",
+        "level": _LEVELS.get(record.levelname, record.levelname.lower()),
+        "logger": record.name,
+        "msg": one_line(record.getMessage()),
+        **getattr(record, "fields", {}),
+    }
+    if record.exc_info:
+        fields["error"] = logging.Formatter().formatException(record.exc_info)
+    if record.stack_info:
+        fields["stack"] = record.stack_info
+    return fields
+
+
+def _quoted(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    if _PLAIN.match(text) and text.isprintable():
+        return text
+    return json.dumps(text, ensure_ascii=False)
 
 
 def one_line(text: str) -> str:
@@ -31,3 +76,24 @@ def one_line(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def begin_log() -> None:
+    """Log to standard error, until `configure_log` knows better in the form of a terminal's."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_formatter("auto"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+def configure_log(config: BrokerConfig) -> None:
+    """Form and levels as the settings say; may be called again when they have changed."""
+    for handler in logging.root.handlers:
+        handler.setFormatter(_formatter(config.string(LOG_FORMAT)))
+    for name, level in parse_levels(LOG_LEVEL, config.string(LOG_LEVEL)).items():
+        logging.getLogger(None if name == ROOT_LOGGER else name).setLevel(level)
+
+
+def _formatter(form: str) -> logging.Formatter:
+    if form == "auto":
+        form = "logfmt" if sys.stderr.isatty() else "json"
+    return Logfmt() if form == "logfmt" else JsonLine()

@@ -99,6 +99,11 @@ class LogCleaner:
         self._workers: list[_Worker] = []
         self._running = False
 
+    def counts(self) -> tuple[int, int]:
+        """Partitions that are being cleaned now, and those that hold what cannot be read."""
+        with self._lock:
+            return len(self._busy), len(self._uncleanable)
+
     # ---- start, stop, settings: one thread at a time (the broker's, then the control thread)
 
     def start(self) -> None:

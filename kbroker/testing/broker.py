@@ -31,6 +31,8 @@ __all__ = ["DEFAULTS", "Broker", "BrokerFailedError", "close_all", "live"]
 #: wait for members that may follow, and tell them at once.
 DEFAULTS: Final[Mapping[str, str]] = {
     "kbroker.durability": "page-cache",
+    "kbroker.http.listeners": "",
+    "kbroker.log.format": "logfmt",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",

@@ -15,7 +15,7 @@ SHOWS = {"list", "describe", "show", "get", "status", "info", "health", "api-ver
          "features", "offsets", "lag", "members", "sizes", "check", "version",
          "explain"}  # fmt: skip
 DESTROYS = {"delete", "trim", "reset", "offset-delete", "alter-config", "set", "add-partitions"}
-LATER = {"user", "acl", "quota", "txn", "backup", "ui", "dashboard"}
+LATER = {"user", "acl", "quota", "txn", "backup", "ui"}
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -197,7 +197,7 @@ def test_what_goes_wrong_is_told(pytester: pytest.Pytester, temporary: Temporary
         title, _, body = part.partition("\n")
         parts[title.strip("_ ").rpartition(" ")[2]] = body.partition("\n====")[0]
     assert "log of kbroker 127.0.0.1:" in parts["test_that_fails"]
-    assert "INFO" in parts["test_that_fails"]
+    assert "level=info" in parts["test_that_fails"]
     assert "log of kbroker" not in parts["test_that_fails_quietly"]
     assert "no application" in parts["test_of_the_application"]
     start = parts["test_that_cannot_start"]

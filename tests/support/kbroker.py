@@ -14,6 +14,9 @@ from tests.support.processes import BrokerProcess
 _BOUND = re.compile(r"^listening on PLAINTEXT://127\.0\.0\.1:(\d+)", re.MULTILINE)
 
 
+_HTTP = "kbroker.http.listeners"
+
+
 @cache
 def kbroker_is_built() -> bool:
     """True where the broker's packages can be imported."""
@@ -37,7 +40,8 @@ class KbrokerProcess(BrokerProcess):
         self, home: Path, settings: dict[str, str] | None = None, data_dir: Path | None = None,
         hooks: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(home, settings, data_dir)
+        # The default port of metrics is for one broker of the machine.
+        super().__init__(home, {_HTTP: "HTTP://127.0.0.1:0"} | (settings or {}), data_dir)
         self.hooks = hooks
 
     def command(self) -> list[str]:

@@ -7,6 +7,7 @@ kbroker alone: with a hundred prefixes of 100 MB Apache Kafka has no heap left.
 
 from __future__ import annotations
 
+import json
 import random
 import resource
 import socket
@@ -281,7 +282,8 @@ def test_clients_write_no_lines_of_their_own_into_the_log(broker: BrokerProcess)
         send_and_leave(broker.port, frame(wire.INIT_PRODUCER_ID, 4, body))
     asked = "asks for transactional id "
     wait_for("both are told", lambda: broker.log_text().count(asked) == 2, 10)
-    first, second = (line for line in broker.log_text().splitlines() if asked in line)
+    lines = [line for line in broker.log_text().splitlines() if asked in line]
+    first, second = (json.loads(line)["msg"] for line in lines)
     assert r"mine\n2026-01-01 00:00:00,000 ERROR kbroker: forged\x1b[2J" in first
     assert len(second) < 2_200 and "characters)" in second
 

@@ -1,0 +1,132 @@
+"""`kbroker bench locust`: Locust's users on a broker, in a shape, with a verdict.
+
+The users are perf/locust of the source tree; this finds them, and Locust, and becomes Locust.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kbroker import __file__ as package_file
+from kbroker.cli.options import address_option, client_settings, open_cluster
+from kbroker.errors import OperatorError
+
+_PROFILES = ("flat", "step", "spike", "soak")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", value)
+    if found is None or not float(found[1]):
+        raise click.BadParameter(f"{value!r}: write 60s, 5m or 1h")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+@click.command()
+@address_option
+@click.option("--profile", type=click.Choice(_PROFILES), default="flat", show_default=True,
+              help="Shape of the load: all users at once, in five steps, with a peak in the middle,"
+              " or brought in slowly and kept.")
+@click.option("--for", "seconds", default="60s", show_default=True, callback=_seconds,
+              metavar="TIME", help="How long: 60s, 5m, 1h.")
+@click.option("--users", "-u", type=click.IntRange(1), default=20, show_default=True,
+              help="At the peak.")
+@click.option("--processes", type=click.IntRange(1), default=1, show_default=True,
+              help="Of Locust; with more than one, one more that counts.")
+@click.option("--kinds", metavar="KIND[,...]",
+              help="Of users: producer, confluent-producer, consumer, confluent-consumer, slow,"
+              " vanishing, churn. Default: all.")
+@click.option("--sizes", metavar="DISTRIBUTION", help="Bytes of a record: fixed:N, uniform:A-B,"
+              " lognormal:MEDIAN,SIGMA. Default: lognormal:200,1.0.")
+@click.option("--keys", metavar="DISTRIBUTION", help="zipf:COUNT,EXPONENT, uniform:A-B, fixed:N"
+              " or none. Default: zipf:1000,1.1.")
+@click.option("--bursts", type=click.FloatRange(0, min_open=True), metavar="RATE",
+              help="A second and producer. Default: 10.")
+@click.option("--burst", type=click.IntRange(1), metavar="RECORDS",
+              help="Sent at once. Default: 10.")
+@click.option("--p99", type=click.FloatRange(0), metavar="MS",
+              help="Fail above this 99th percentile of produce.")
+@click.option("--p99-through", type=click.FloatRange(0), metavar="MS",
+              help="The same from send to poll.")
+@click.option("--fail-ratio", type=click.FloatRange(0, 1), metavar="SHARE",
+              help="Fail above this share of failed events. Default: 0.")
+@click.option("--csv", metavar="PREFIX", help="Write Locust's tables there.")
+@click.option("--web", type=click.IntRange(1, 65535), metavar="PORT",
+              help="Show Locust's page on this port of 127.0.0.1, and go on until Ctrl-C.")
+def locust(
+    bootstrap: str | None,
+    profile: str,
+    seconds: float,
+    users: int,
+    processes: int,
+    csv: str | None,
+    web: int | None,
+    **given: Any,
+) -> int:
+    """Load a broker with Locust: producers and consumers of two clients, slow and vanishing ones.
+
+    Exit status 1: an acknowledged record was lost, or a threshold was passed. The topic is one of
+    its own, and is deleted after a run that passed.
+    """
+    settings = client_settings(bootstrap)
+    topic = f"kbroker-locust-{os.urandom(6).hex()}"
+    told = {
+        "servers": settings.pop("bootstrap.servers"), "topic": topic, "load": profile,
+        "for-seconds": seconds, "most": users, "csv": csv, **given,
+    }  # fmt: skip
+    words = ["--processes", str(processes)] if processes > 1 else []
+    words += ["--web-host", "127.0.0.1", "--web-port", str(web)] if web else ["--headless"]
+    for name, value in told.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    environment = dict(os.environ, LOCUST_SKIP_MONKEY_PATCH="1")
+    environment["KBROKER_LOCUST_SETTINGS"] = json.dumps(settings)
+    command = [sys.executable, "-m", "locust", "-f", str(_locustfile()), *words]
+    status = _run(command, environment)
+    if status == 0:
+        _forget(bootstrap, topic)
+    return status
+
+
+def _locustfile() -> Path:
+    """The users. Raises OperatorError where they or Locust are not there."""
+    path = Path(package_file).resolve().parent.parent / "perf" / "locust" / "locustfile.py"
+    if not path.exists():
+        raise OperatorError("the load tests are in kbroker's source tree: run this from there")
+    if importlib.util.find_spec("locust") is None:
+        raise OperatorError("Locust is not installed: pip install locust confluent-kafka")
+    return path
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    process = subprocess.Popen(command, env=environment)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # Locust gets it too, and tells its verdict
+
+
+def _forget(bootstrap: str | None, topic: str) -> None:
+    """The topic, those that churn left, and the groups."""
+    from kbroker.client.admin import delete_topics
+    from kbroker.client.errors import KafkaError
+    from kbroker.client.groups import delete_groups, list_groups
+
+    try:
+        with open_cluster(bootstrap) as cluster:
+            names = [one.name for one in cluster.topics() if one.name.startswith(topic)]
+            delete_topics(cluster, names).checked()
+            groups = [listing.group_id for listing in list_groups(cluster)]
+            delete_groups(cluster, [name for name in groups if name.startswith(topic)])
+    except KafkaError as error:
+        click.echo(f"kbroker: something of {topic} is left behind: {error}", err=True)

@@ -1,0 +1,94 @@
+"""The metrics of a broker, read from its HTTP listener: for `kbroker top`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kbroker import runfile
+from kbroker.cli.places import default_data_dir
+from kbroker.errors import OperatorError
+
+_TIMEOUT_S = 10.0
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(r"\\(.)")
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Scrape(NamedTuple):
+    """Samples by name and labels, and when they were taken (monotonic)."""
+
+    at_s: float
+    samples: Mapping[str, Mapping[Labels, float]]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """One sample, None where there is none."""
+        return self.samples.get(name, {}).get(tuple(labels.items()))
+
+    def total(self, name: str, **labels: str) -> float:
+        """All samples of a name that have these labels, added up."""
+        wanted = set(labels.items())
+        return sum(value for at, value in self.samples.get(name, {}).items() if wanted <= set(at))
+
+    def by(self, name: str, label: str) -> dict[str, float]:
+        """Samples of a name added up by one label."""
+        found: dict[str, float] = {}
+        for at, value in self.samples.get(name, {}).items():
+            key = dict(at).get(label, "")
+            found[key] = found.get(key, 0.0) + value
+        return found
+
+
+def metrics_url(data_dir: Path | None) -> str:
+    """Where the broker of a data directory serves its metrics. Raises OperatorError."""
+    place = data_dir or default_data_dir()
+    info = runfile.running(place)
+    if info is None:
+        raise OperatorError(f"no broker runs on {place}; name one with --url http://HOST:PORT")
+    if not info.http:
+        raise OperatorError(
+            "this broker serves no metrics; start it with kbroker.http.listeners=HTTP://HOST:PORT"
+        )
+    return info.http[0].replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
+def scrape(url: str) -> Scrape:
+    """Read /metrics once. Raises OperatorError where nobody answers."""
+    import http.client
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url if "//" in url else f"http://{url}")
+    connection = http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
+    path = parts.path.rstrip("/")
+    try:
+        connection.request("GET", path if path.endswith("/metrics") else f"{path}/metrics")
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    except (OSError, http.client.HTTPException) as error:
+        raise OperatorError(f"{parts.netloc} does not answer: {error}") from None
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise OperatorError(f"{parts.netloc} answers {answer.status}: {text.strip()[:200]}")
+    return Scrape(time.monotonic(), parse(text))
+
+
+def parse(text: str) -> dict[str, dict[Labels, float]]:
+    """Prometheus' text format: samples by name and labels, in the order in which they are told."""
+    found: dict[str, dict[Labels, float]] = {}
+    for line in text.splitlines():
+        if not line or line[0] == "#":
+            continue
+        at, _, value = line.rpartition(" ")
+        name, _, labels = at.partition("{")
+        pairs = tuple((key, _ESCAPE.sub(_plain, told)) for key, told in _LABEL.findall(labels))
+        found.setdefault(name, {})[pairs] = float(value)
+    return found
+
+
+def _plain(escape: re.Match[str]) -> str:
+    return "\n" if escape[1] == "n" else escape[1]

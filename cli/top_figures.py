@@ -1,0 +1,97 @@
+"""What `kbroker top` shows, out of two scrapes: rates are between them, sizes of the second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.cli.scrape import Scrape
+
+_OWN = "__consumer_offsets"
+
+
+def figures(before: Scrape, now: Scrape) -> dict[str, Any]:
+    """Numbers in bytes, seconds and counts; rates a second."""
+    seconds = max(now.at_s - before.at_s, 1e-6)
+
+    def rate(name: str) -> float:
+        return max(now.total(name) - before.total(name), 0.0) / seconds
+
+    topics = _topics(before, now, seconds)
+    groups = now.total("kbroker_journal_groups_total")
+    groups -= before.total("kbroker_journal_groups_total")
+    return {
+        "version": next(
+            (dict(at)["version"] for at in now.samples.get("kbroker_build_info", ())), "?"
+        ),
+        "uptime_s": now.total("kbroker_uptime_seconds"),
+        "connections": now.total("kbroker_connections"),
+        "requests": rate("kbroker_requests_total"),
+        "records": sum(row["rate"] for row in topics if row["topic"] != _OWN),
+        "bytes_in": rate("kbroker_network_received_bytes_total"),
+        "bytes_out": rate("kbroker_network_sent_bytes_total"),
+        "waiting": now.total("kbroker_purgatory_size"),
+        "process": {
+            "cpu": rate("process_cpu_seconds_total"),
+            "memory": now.value("process_resident_memory_bytes"),
+            "open_fds": now.total("process_open_fds"),
+        },
+        "disk": {
+            key: now.value(f"kbroker_disk_{name}")
+            for key, name in (("used", "used_bytes"), ("limit", "limit_bytes"),
+                              ("free", "free_bytes"), ("size", "size_bytes"),
+                              ("refused", "refused"))
+        },
+        "journal": {
+            "groups": groups / seconds,
+            "bytes": rate("kbroker_journal_written_bytes_total") * seconds / max(groups, 1),
+            "seconds": rate("kbroker_journal_flush_seconds_total") * seconds / groups
+            if groups > 0 else None,
+        },
+        "idle": _idle(now),
+        "topics": topics,
+        "groups": _groups(before, now, seconds),
+    }  # fmt: skip
+
+
+def _idle(now: Scrape) -> dict[str, float]:
+    """Threads by kind: the one with the least rest."""
+    found: dict[str, float] = {}
+    for name, idle in now.by("kbroker_thread_idle_ratio", "thread").items():
+        kind = name.removeprefix("kbroker-").split("-")[0]
+        found[kind] = min(found.get(kind, 1.0), idle)
+    return found
+
+
+def _topics(before: Scrape, now: Scrape, seconds: float) -> list[dict[str, Any]]:
+    """The busiest first, then the largest."""
+    ends = now.by("kafka_topic_partition_current_offset", "topic")
+    ends_before = before.by("kafka_topic_partition_current_offset", "topic")
+    sizes = now.by("kafka_log_log_size", "topic")
+    rows = [
+        {
+            "topic": topic,
+            "rate": max(ends.get(topic, 0.0) - ends_before.get(topic, 0.0), 0.0) / seconds,
+            "size": sizes.get(topic, 0.0),
+            "partitions": partitions,
+        }
+        for topic, partitions in now.by("kafka_topic_partitions", "topic").items()
+    ]
+    return sorted(rows, key=lambda row: (-row["rate"], -row["size"], row["topic"]))
+
+
+def _groups(before: Scrape, now: Scrape, seconds: float) -> list[dict[str, Any]]:
+    """Those that lag most first."""
+    members = now.by("kafka_consumergroup_members", "consumergroup")
+    read = before.samples.get("kafka_consumergroup_current_offset_sum", {})
+    lags = now.samples.get("kafka_consumergroup_lag_sum", {})
+    rows = []
+    for at, offset in now.samples.get("kafka_consumergroup_current_offset_sum", {}).items():
+        names = dict(at)
+        rows.append({
+            "group": names["consumergroup"],
+            "topic": names["topic"],
+            "lag": lags.get(at, 0.0),
+            "rate": max(offset - read.get(at, offset), 0.0) / seconds,
+            "members": members.get(names["consumergroup"], 0.0),
+        })  # fmt: skip
+    return sorted(rows, key=lambda row: (-row["lag"], row["group"], row["topic"]))

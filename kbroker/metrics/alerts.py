@@ -1,0 +1,111 @@
+"""Alert rules for Prometheus: each with what is wrong and what to look at, as a rules file."""
+
+from __future__ import annotations
+
+import json
+from typing import Final, NamedTuple
+
+from kbroker.metrics.queries import metric
+
+_CRITICAL: Final = "critical"
+_WARNING: Final = "warning"
+
+
+class Alert(NamedTuple):
+    """A rule. lasting: how long the expression has to hold, as Prometheus writes it."""
+
+    name: str
+    expression: str
+    lasting: str
+    severity: str
+    summary: str
+    description: str
+
+
+_NETWORK: Final = 'thread=~"kbroker-net-.*"'
+_CONTROL: Final = 'thread="kbroker-control"'
+
+
+def _growing(name: str, *matchers: str, window: str = "5m") -> str:
+    return f"rate({metric(name, *matchers)}[{window}])"
+
+
+ALERTS: Final = (
+    Alert("KbrokerDown", 'absent(up{job=~".*kbroker.*"} == 1)', "1m", _CRITICAL,
+          "No kbroker is scraped.",
+          "Prometheus reaches no broker whose job is named for kbroker: look whether it runs"
+          " (kbroker status), and at kbroker.http.listeners."),
+    Alert("KbrokerRestarted", f"{metric('kbroker_uptime_seconds')} < 300", "0m", _WARNING,
+          "{{ $labels.instance }} was started less than five minutes ago.",
+          "If nobody did, its log says why it ended."),
+    Alert("KbrokerOfflinePartitions",
+          f"{metric('kafka_controller_kafkacontroller_offlinepartitionscount')} > 0", "1m",
+          _CRITICAL, "{{ $value }} partitions of {{ $labels.instance }} are offline.",
+          "The disk denies them; the log and /status name each with its error."),
+    Alert("KbrokerDiskFailed", f"{metric('kafka_log_logmanager_offlinelogdirectorycount')} > 0",
+          "0m", _CRITICAL, "The data directory of {{ $labels.instance }} failed.",
+          "A write or sync of the journal failed, so nothing is acknowledged any more. Check the"
+          " disk, then start the broker again: what was acknowledged is there."),
+    Alert("KbrokerProduceRefused", f"{metric('kbroker_disk_refused')} == 1", "1m", _CRITICAL,
+          "{{ $labels.instance }} refuses produce for want of room.",
+          "kbroker log sizes tells where the space is; then raise kbroker.disk.bytes.max, shorten"
+          " retention or delete topics."),
+    Alert("KbrokerDiskFillsUp",
+          f"{metric('kbroker_disk_free_bytes')} / {metric('kbroker_disk_size_bytes')} < 0.1",
+          "10m", _WARNING, "Less than a tenth of the disk of {{ $labels.instance }} is free.",
+          "kbroker.disk.bytes.max or kbroker.disk.free.bytes.min delete old records in time."),
+    Alert("KbrokerSyncIsSlow",
+          f"{_growing('kbroker_journal_flush_seconds_total')} / "
+          f"{_growing('kbroker_journal_groups_total')} > 0.1", "10m", _WARNING,
+          "A group commit of {{ $labels.instance }} takes {{ $value | humanizeDuration }}.",
+          "Producers with acks=all wait that long: the disk is slow, or something else uses it."),
+    Alert("KbrokerStalls", f"{_growing('kbroker_network_stalls_total')} > 10", "10m", _WARNING,
+          "Requests of {{ $labels.instance }} are put back again and again.",
+          "The journal, a queue or the disk has no room as fast as clients want it."),
+    Alert("KbrokerThreadsBusy",
+          f"min by (instance) ({metric('kbroker_thread_idle_ratio', _NETWORK)}) < 0.1", "15m",
+          _WARNING, "A network thread of {{ $labels.instance }} has hardly any rest.",
+          "More of them (num.network.threads), or fewer, larger batches from producers."),
+    Alert("KbrokerControlBusy",
+          f"{metric('kbroker_thread_idle_ratio', _CONTROL)} < 0.1", "15m",
+          _WARNING, "The control thread of {{ $labels.instance }} has hardly any rest.",
+          "Groups, commits and metadata wait for it; look for clients that ask without pause."),
+    Alert("KbrokerFileDescriptors",
+          f"{metric('process_open_fds')} / {metric('process_max_fds')} > 0.8", "10m", _WARNING,
+          "{{ $labels.instance }} has used four fifths of its file descriptors.",
+          "Raise LimitNOFILE; a segment in use takes one, a connection another."),
+    Alert("KbrokerUncleanable", f"{metric('kbroker_cleaner_uncleanable_partitions')} > 0", "10m",
+          _WARNING, "{{ $value }} partitions of {{ $labels.instance }} cannot be compacted.",
+          "They hold damaged batches: the log names them, kbroker log verify shows where."),
+    Alert("KbrokerLagGrows",
+          f"delta({metric('kafka_consumergroup_lag_sum')}[15m]) > 0 and "
+          f"{metric('kafka_consumergroup_lag_sum')} > 10000", "30m", _WARNING,
+          "{{ $labels.consumergroup }} falls behind in {{ $labels.topic }}.",
+          "It is {{ $value }} records further behind than a quarter of an hour ago: kbroker group"
+          " describe tells who reads what."),
+    Alert("KbrokerGroupWithoutMembers",
+          f"{metric('kafka_consumergroup_members')} == 0 and on (instance, consumergroup) "
+          f"sum by (instance, consumergroup) ({metric('kafka_consumergroup_lag_sum')}) > 0", "15m",
+          _WARNING, "Nobody reads for {{ $labels.consumergroup }}, and records wait.",
+          "Its consumers are gone."),
+    Alert("KbrokerLogLinesDropped", f"{_growing('kbroker_log_lines_dropped_total')} > 0", "5m",
+          _WARNING, "{{ $labels.instance }} has more to say than its log takes.",
+          "Thousands of connections fail a second; the lines that are there say how."),
+)  # fmt: skip
+
+
+def rules_file() -> str:
+    """The rules as YAML."""
+    lines = ["groups:", "  - name: kbroker", "    rules:"]
+    for alert in ALERTS:
+        lines += [
+            f"      - alert: {alert.name}",
+            f"        expr: {json.dumps(alert.expression)}",
+            f"        for: {alert.lasting}",
+            "        labels:",
+            f"          severity: {alert.severity}",
+            "        annotations:",
+            f"          summary: {json.dumps(alert.summary)}",
+            f"          description: {json.dumps(alert.description)}",
+        ]
+    return "\n".join(lines) + "\n"

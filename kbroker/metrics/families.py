@@ -1,0 +1,158 @@
+"""The list of all metrics, in the order of /metrics. There is no second list: a sample of a name
+that is not here cannot be made, and dashboards and alerts are checked against it.
+
+Three spellings stand beside each other, so that existing dashboards need no change: those of the
+JMX exporter for Apache Kafka (kafka_server_..., kafka_network_..., kafka_log_...), those of
+kafka_exporter (kafka_topic_partition_..., kafka_consumergroup_...), and kbroker's own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kbroker.metrics.family import COUNTER, GAUGE, UNTYPED, Family
+
+_PARTITION: Final = ("topic", "partition")
+_GROUP: Final = ("consumergroup", "topic", "partition")
+_GROUPS_ONLY: Final = "while a group has committed an offset"
+_FSYNC_ONLY: Final = "with kbroker.durability=fsync"
+_LINUX_ONLY: Final = "where the kernel tells the time of threads"
+
+_BROKER: Final = (
+    Family("kbroker_build_info", GAUGE, "Always 1; the labels tell what runs.",
+           ("version", "python")),
+    Family("kbroker_uptime_seconds", GAUGE, "Time since the broker began to serve."),
+    Family("kbroker_scrape_complete", GAUGE,
+           "1 where the control thread told of its groups in time, else 0: they are left out."),
+    Family("kbroker_scrape_seconds", GAUGE, "Time that collecting the last scrape took.",
+           rarely="from the second scrape on"),
+    Family("process_cpu_seconds_total", COUNTER, "Processor time of the broker."),
+    Family("process_resident_memory_bytes", GAUGE, "Memory of the broker that is in RAM."),
+    Family("process_virtual_memory_bytes", GAUGE, "Address space of the broker."),
+    Family("process_start_time_seconds", GAUGE, "Start of the process, since 1970."),
+    Family("process_open_fds", GAUGE, "Open file descriptors."),
+    Family("process_max_fds", GAUGE, "Most file descriptors that may be open."),
+    Family("kbroker_process_threads", GAUGE, "Threads of the broker."),
+)
+
+_CLUSTER: Final = (
+    Family("kafka_brokers", GAUGE, "Brokers of the cluster."),
+    Family("kafka_broker_info", GAUGE, "Always 1; the labels tell id and address of a broker.",
+           ("id", "address")),
+    Family("kafka_controller_kafkacontroller_activecontrollercount", GAUGE,
+           "1 where this node is the active controller."),
+    Family("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE,
+           "Partitions without a leader that can serve."),
+    Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics."),
+    Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions."),
+    Family("kafka_server_replicamanager_partitioncount", GAUGE, "Partitions on this broker."),
+    Family("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this broker leads."),
+    Family("kafka_server_replicamanager_underreplicatedpartitions", GAUGE,
+           "Partitions with replicas that are not in sync: offline ones, on one node."),
+    Family("kafka_server_replicamanager_offlinereplicacount", GAUGE,
+           "Replicas on this broker that the disk denies."),
+    Family("kafka_server_replicamanager_underminisrpartitioncount", GAUGE,
+           "Partitions with fewer replicas in sync than min.insync.replicas."),
+    Family("kafka_log_logmanager_offlinelogdirectorycount", GAUGE,
+           "Log directories that failed."),
+)
+
+_NETWORK: Final = (
+    Family("kbroker_connections", GAUGE, "Open connections of clients."),
+    Family("kbroker_connections_accepted_total", COUNTER, "Connections accepted."),
+    Family("kbroker_connections_closed_total", COUNTER, "Connections closed, by either side."),
+    Family("kbroker_connections_idle_closed_total", COUNTER,
+           "Connections closed after connections.max.idle.ms."),
+    Family("kbroker_requests_total", COUNTER, "Requests taken from connections, of any API."),
+    Family("kbroker_network_received_bytes_total", COUNTER, "Bytes read from connections."),
+    Family("kbroker_network_sent_bytes_total", COUNTER, "Bytes sent to connections.", ("way",)),
+    Family("kbroker_network_reads_total", COUNTER, "Read calls on connections."),
+    Family("kbroker_network_sends_total", COUNTER, "Send and sendfile calls on connections."),
+    Family("kbroker_network_turns_total", COUNTER, "Turns of the network threads' loops."),
+    Family("kbroker_network_stalls_total", COUNTER,
+           "Requests put back because journal, queue or disk had no room."),
+    Family("kbroker_requests_parked_total", COUNTER,
+           "Requests that did not get their answer at once."),
+    Family("kbroker_purgatory_size", GAUGE, "Requests that wait for their answer."),
+    Family("kbroker_queue_requests", GAUGE, "Requests that wait for a thread, by queue.",
+           ("queue",)),
+    Family("kafka_network_requestchannel_requestqueuesize", GAUGE,
+           "Requests that wait for the control thread or the I/O pool."),
+    Family("kbroker_request_buffer_bytes", GAUGE, "Memory of large requests, in use or kept.",
+           ("state",)),
+    Family("kbroker_request_buffers", GAUGE, "Large requests that are in memory."),
+    Family("kbroker_log_lines_dropped_total", COUNTER,
+           "Log lines of the data plane for which there was no room."),
+    Family("kbroker_fetch_sessions", GAUGE, "Fetch sessions that are kept."),
+    Family("kbroker_thread_busy_seconds_total", COUNTER,
+           "Time that a thread ran or waited for a processor.", ("thread",), _LINUX_ONLY),
+    Family("kbroker_thread_idle_ratio", GAUGE,
+           "Share of the time between two scrapes that a thread had nothing to do.",
+           ("thread",), _LINUX_ONLY),
+    Family("kafka_network_socketserver_networkprocessoravgidle_percent", GAUGE,
+           "Idle share of the network threads since the last scrape, 0 to 1.", (), _LINUX_ONLY),
+    Family("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", GAUGE,
+           "Idle share of the I/O pool and the control thread since the last scrape, 0 to 1.",
+           (), _LINUX_ONLY),
+)
+
+_DISK: Final = (
+    Family("kbroker_journal_groups_total", COUNTER, "Group commits of the journal.", (),
+           _FSYNC_ONLY),
+    Family("kbroker_journal_written_bytes_total", COUNTER, "Bytes that the journal wrote.", (),
+           _FSYNC_ONLY),
+    Family("kbroker_journal_flush_seconds_total", COUNTER,
+           "Time that writing and syncing the journal took.", (), _FSYNC_ONLY),
+    Family("kbroker_journal_files", GAUGE, "Files of the journal.", (), _FSYNC_ONLY),
+    Family("kbroker_disk_used_bytes", GAUGE, "What the files of the data directory take."),
+    Family("kbroker_disk_limit_bytes", GAUGE, "kbroker.disk.bytes.max.", (), "where it is set"),
+    Family("kbroker_disk_free_bytes", GAUGE,
+           "Room that is left on the file system of the data directory."),
+    Family("kbroker_disk_free_limit_bytes", GAUGE, "kbroker.disk.free.bytes.min.", (),
+           "where it is set"),
+    Family("kbroker_disk_size_bytes", GAUGE, "Size of the file system of the data directory."),
+    Family("kbroker_disk_refused", GAUGE, "1 while produce is refused for want of room."),
+    Family("kbroker_cleaner_uncleanable_partitions", GAUGE,
+           "Compacted partitions that hold what cannot be read."),
+    Family("kbroker_cleaner_running", GAUGE, "Partitions that are being compacted now."),
+)
+
+_LOGS: Final = (
+    Family("kafka_topic_partitions", GAUGE, "Partitions of a topic.", ("topic",)),
+    Family("kafka_topic_partition_current_offset", GAUGE, "Next offset of a partition.",
+           _PARTITION),
+    Family("kafka_topic_partition_oldest_offset", GAUGE, "First offset of a partition.",
+           _PARTITION),
+    Family("kafka_topic_partition_in_sync_replica", GAUGE, "Replicas in sync.", _PARTITION),
+    Family("kafka_topic_partition_leader", GAUGE, "Id of the leader, -1 for none.", _PARTITION),
+    Family("kafka_topic_partition_leader_is_preferred", GAUGE,
+           "1 where the leader is the preferred one.", _PARTITION),
+    Family("kafka_topic_partition_replicas", GAUGE, "Replicas.", _PARTITION),
+    Family("kafka_topic_partition_under_replicated_partition", GAUGE,
+           "1 where replicas are not in sync.", _PARTITION),
+    Family("kafka_log_log_size", GAUGE, "Bytes of a partition's segments.", _PARTITION),
+    Family("kafka_log_log_logstartoffset", GAUGE, "First offset of a partition.", _PARTITION),
+    Family("kafka_log_log_logendoffset", GAUGE, "Next offset of a partition.", _PARTITION),
+)
+
+_GROUPS: Final = (
+    Family("kafka_consumergroup_current_offset", GAUGE, "Committed offset.", _GROUP,
+           _GROUPS_ONLY),
+    Family("kafka_consumergroup_current_offset_sum", UNTYPED,
+           "Committed offsets of a topic's partitions, added up.", _GROUP[:2], _GROUPS_ONLY),
+    Family("kafka_consumergroup_lag", GAUGE,
+           "Records between a committed offset and the high watermark.", _GROUP, _GROUPS_ONLY),
+    Family("kafka_consumergroup_lag_sum", UNTYPED, "Lag of a topic's partitions, added up.",
+           _GROUP[:2], _GROUPS_ONLY),
+    Family("kafka_consumergroup_members", GAUGE, "Members of a group.", ("consumergroup",),
+           "while there is a group"),
+    Family("kbroker_groups", GAUGE, "Groups by protocol and state.", ("protocol", "state"),
+           "while there is a group"),
+    Family("kbroker_group_partitions_loading", GAUGE,
+           "Partitions of __consumer_offsets that are still being read."),
+)  # fmt: skip
+
+FAMILIES: Final = (*_BROKER, *_CLUSTER, *_NETWORK, *_DISK, *_LOGS, *_GROUPS)
+BY_NAME: Final = {family.name: family for family in FAMILIES}
+
+assert len(BY_NAME) == len(FAMILIES), "a metric is in the list once"

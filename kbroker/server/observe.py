@@ -1,0 +1,286 @@
+"""What a scrape finds: the broker's parts looked at, their numbers written as samples.
+
+Runs on the thread that scrapes. The data plane's counters are read as they are, without stopping
+it; the topics are read in a copy; the groups are the control thread's, which looks at them a
+millisecond at a time, and are left out where it does not come to it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kbroker import __version__
+from kbroker.ext.log import Log
+from kbroker.group.committed import offset_of
+from kbroker.group.survey import Survey
+from kbroker.metrics.families import FAMILIES
+from kbroker.metrics.family import Samples, escaped, labels_text
+from kbroker.server.process import Threads, process_numbers
+
+if TYPE_CHECKING:
+    from kbroker.api.context import Services
+    from kbroker.server.pages import Parts
+
+_GROUPS_S: Final = 2.0
+_NS: Final = 1_000_000_000
+_MIN_ISR: Final = "min.insync.replicas"
+
+Watermarks = Mapping[tuple[str, int], int]
+
+
+class Observer:
+    """One for the broker's life, since ratios are between two scrapes. Thread-safe."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._lock = threading.Lock()
+        self._threads = Threads()
+        self._last_s: float | None = None
+
+    def collect(self) -> Samples:
+        """The samples of one scrape."""
+        with self._lock:
+            began = time.perf_counter()
+            samples = Samples(FAMILIES)
+            survey = Survey(self._parts.services.groups, self._parts.services.post)
+            self._broker(samples)
+            _cluster(samples, self._parts)
+            _network(samples, self._parts)
+            self._thread_times(samples)
+            _disk(samples, self._parts)
+            watermarks = _logs(samples, self._parts)
+            _groups(samples, survey, watermarks)
+            if self._last_s is not None:
+                samples.add("kbroker_scrape_seconds", self._last_s)
+            self._last_s = time.perf_counter() - began
+            return samples
+
+    def _broker(self, samples: Samples) -> None:
+        version = ".".join(map(str, sys.version_info[:3]))
+        samples.add("kbroker_build_info", 1, labels_text(version=__version__, python=version))
+        now_ms = self._parts.services.clock.monotonic_ms()
+        samples.add("kbroker_uptime_seconds", (now_ms - self._parts.serving_since_ms) / 1000)
+        for name, value in process_numbers().items():
+            samples.add(name, value)
+
+    def _thread_times(self, samples: Samples) -> None:
+        times = self._threads.look()
+        for thread in times:
+            labels = f'thread="{thread.name}"'
+            samples.add("kbroker_thread_busy_seconds_total", thread.busy_ns / _NS, labels)
+            samples.add("kbroker_thread_idle_ratio", thread.idle, labels)
+        for name, prefixes in (
+            ("kafka_network_socketserver_networkprocessoravgidle_percent", ("kbroker-net-",)),
+            (
+                "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+                ("kbroker-io-", "kbroker-control"),
+            ),
+        ):
+            idle = [thread.idle for thread in times if thread.name.startswith(prefixes)]
+            if idle:
+                samples.add(name, sum(idle) / len(idle))
+
+
+def _cluster(samples: Samples, parts: Parts) -> None:
+    services = parts.services
+    offline = len(services.logs.offline)
+    partitions = len(services.logs) + offline
+    samples.add("kafka_brokers", 1)
+    for name, endpoint in services.endpoints.items():
+        address = f"{name}://{endpoint.host}:{endpoint.port}"
+        labels = labels_text(id=services.config.node_id, address=address)
+        samples.add("kafka_broker_info", 1, labels)
+    for name, value in (
+        ("kafka_controller_kafkacontroller_activecontrollercount", 1),
+        ("kafka_controller_kafkacontroller_offlinepartitionscount", offline),
+        ("kafka_controller_kafkacontroller_globaltopiccount", len(services.image.topics)),
+        ("kafka_controller_kafkacontroller_globalpartitioncount", partitions),
+        ("kafka_server_replicamanager_partitioncount", partitions),
+        ("kafka_server_replicamanager_leadercount", partitions - offline),
+        ("kafka_server_replicamanager_underreplicatedpartitions", offline),
+        ("kafka_server_replicamanager_offlinereplicacount", offline),
+        ("kafka_server_replicamanager_underminisrpartitioncount", _under_min_isr(services)),
+        ("kafka_log_logmanager_offlinelogdirectorycount", int(bool(
+            parts.data_plane.journal_error()))),
+    ):  # fmt: skip
+        samples.add(name, value)
+
+
+def _under_min_isr(services: Services) -> int:
+    """One replica is in sync with itself; who asks for more has partitions that lack some."""
+    image, usual = services.image, services.config.integer(_MIN_ISR)
+    total = 0
+    for name, topic in image.topics.copy().items():
+        told = image.configs(("topic", name)).get(_MIN_ISR)
+        if (int(told) if told is not None else usual) > 1:
+            total += len(topic)
+    return total
+
+
+def _network(samples: Samples, parts: Parts) -> None:
+    stats = parts.data_plane.engine.stats()
+    for name, key in (
+        ("kbroker_connections", "connections"),
+        ("kbroker_connections_accepted_total", "accepted"),
+        ("kbroker_connections_closed_total", "closed"),
+        ("kbroker_connections_idle_closed_total", "idle_closed"),
+        ("kbroker_requests_total", "requests"),
+        ("kbroker_network_received_bytes_total", "bytes_in"),
+        ("kbroker_network_reads_total", "reads"),
+        ("kbroker_network_sends_total", "sends"),
+        ("kbroker_network_turns_total", "turns"),
+        ("kbroker_network_stalls_total", "stalls"),
+        ("kbroker_requests_parked_total", "parked"),
+        ("kbroker_purgatory_size", "ops_live"),
+        ("kbroker_request_buffers", "request_buffers"),
+        ("kbroker_log_lines_dropped_total", "log_lines_dropped"),
+    ):
+        samples.add(name, stats[key])
+    samples.add("kbroker_network_sent_bytes_total", stats["bytes_out"], 'way="copied"')
+    samples.add("kbroker_network_sent_bytes_total", stats["sendfile_bytes"], 'way="sendfile"')
+    samples.add("kbroker_queue_requests", stats["control_queue"], 'queue="control"')
+    samples.add("kbroker_queue_requests", stats["io_queue"], 'queue="io"')
+    queued = stats["control_queue"] + stats["io_queue"]
+    samples.add("kafka_network_requestchannel_requestqueuesize", queued)
+    for state, key in (("used", "request_buffer_bytes"), ("kept", "request_buffer_bytes_cached")):
+        samples.add("kbroker_request_buffer_bytes", stats[key], f'state="{state}"')
+    samples.add("kbroker_fetch_sessions", parts.data_plane.counts()[2])
+
+
+def _disk(samples: Samples, parts: Parts) -> None:
+    journal = parts.data_plane.journal_stats()
+    if journal:
+        samples.add("kbroker_journal_groups_total", journal["groups"])
+        samples.add("kbroker_journal_written_bytes_total", journal["bytes"])
+        samples.add("kbroker_journal_flush_seconds_total", journal["flush_ns"] / _NS)
+        samples.add("kbroker_journal_files", journal["files"])
+    for name, value in disk_numbers(parts).items():
+        if value is not None:
+            samples.add(name, value)
+    samples.add("kbroker_disk_refused", int(parts.disk.refusing))
+    running, uncleanable = parts.cleaner.counts()
+    samples.add("kbroker_cleaner_running", running)
+    samples.add("kbroker_cleaner_uncleanable_partitions", uncleanable)
+
+
+def disk_numbers(parts: Parts) -> dict[str, int | None]:
+    """What is used, free and allowed, by the metric's name."""
+    limits = parts.services.disk_limits
+    found = os.statvfs(parts.services.logs.directory)
+    return {
+        "kbroker_disk_used_bytes": parts.disk.used_bytes(),
+        "kbroker_disk_limit_bytes": limits.bytes_max if limits.bytes_max >= 0 else None,
+        "kbroker_disk_free_bytes": found.f_bavail * found.f_frsize,
+        "kbroker_disk_free_limit_bytes": limits.free_min if limits.free_min > 0 else None,
+        "kbroker_disk_size_bytes": found.f_blocks * found.f_frsize,
+    }
+
+
+def _logs(samples: Samples, parts: Parts) -> dict[tuple[str, int], int]:
+    """Samples of each partition; answers their high watermarks."""
+    image = parts.services.image
+    logs = dict(parts.services.logs.snapshot())
+    watermarks = {}
+    for name, topic in sorted(image.topics.copy().items()):
+        label = f'topic="{escaped(name)}"'
+        states = dict(topic.partitions)
+        samples.add("kafka_topic_partitions", len(states), label)
+        for index, state in states.items():
+            labels = f'{label},partition="{index}"'
+            in_sync, replicas = len(state.isr), len(state.replicas)
+            preferred = bool(state.replicas) and state.leader == state.replicas[0]
+            samples.add("kafka_topic_partition_leader", state.leader, labels)
+            samples.add("kafka_topic_partition_leader_is_preferred", int(preferred), labels)
+            samples.add("kafka_topic_partition_replicas", replicas, labels)
+            samples.add("kafka_topic_partition_in_sync_replica", in_sync, labels)
+            samples.add("kafka_topic_partition_under_replicated_partition",
+                        int(in_sync < replicas), labels)  # fmt: skip
+            log = logs.get((name, index))
+            if isinstance(log, Log):
+                watermarks[name, index] = log.high_watermark
+                _one_log(samples, log, labels)
+    return watermarks
+
+
+def _one_log(samples: Samples, log: Log, labels: str) -> None:
+    start = log.log_start_offset
+    samples.add("kafka_topic_partition_current_offset", log.high_watermark, labels)
+    samples.add("kafka_topic_partition_oldest_offset", start, labels)
+    samples.add("kafka_log_log_size", log.size_bytes, labels)
+    samples.add("kafka_log_log_logstartoffset", start, labels)
+    samples.add("kafka_log_log_logendoffset", log.log_end_offset, labels)
+
+
+def _groups(samples: Samples, survey: Survey, watermarks: Watermarks) -> None:
+    views = survey.wait(_GROUPS_S)
+    samples.add("kbroker_scrape_complete", int(views is not None))
+    samples.add("kbroker_group_partitions_loading", survey.loading)
+    states: dict[tuple[str, str], int] = {}
+    for view in views or ():
+        states[view.kind, view.state] = states.get((view.kind, view.state), 0) + 1
+        group = f'consumergroup="{escaped(view.group_id)}"'
+        samples.add("kafka_consumergroup_members", view.members, group)
+        for topic, partitions in view.offsets.items():
+            labels = f'{group},topic="{escaped(topic)}"'
+            _offsets(samples, topic, partitions, labels, watermarks)
+    for (kind, state), count in sorted(states.items()):
+        samples.add("kbroker_groups", count, labels_text(protocol=kind, state=state))
+
+
+def _offsets(
+    samples: Samples, topic: str, partitions: dict[int, bytes], labels: str, watermarks: Watermarks
+) -> None:
+    offsets_sum = lag_sum = 0
+    for index, data in sorted(partitions.items()):
+        offset, end = offset_of(data), watermarks.get((topic, index))
+        at = f'{labels},partition="{index}"'
+        samples.add("kafka_consumergroup_current_offset", offset, at)
+        offsets_sum += offset
+        if end is not None:
+            lag = max(end - offset, 0)
+            samples.add("kafka_consumergroup_lag", lag, at)
+            lag_sum += lag
+    samples.add("kafka_consumergroup_current_offset_sum", offsets_sum, labels)
+    samples.add("kafka_consumergroup_lag_sum", lag_sum, labels)
+
+
+def status(parts: Parts) -> dict[str, Any]:
+    """What /status tells, as JSON has it."""
+    services = parts.services
+    stats = parts.data_plane.engine.stats()
+    topics, partitions, sessions = parts.data_plane.counts()
+    now_ms = services.clock.monotonic_ms()
+    unready = parts.health.unready()
+    return {
+        "version": __version__,
+        "pid": os.getpid(),
+        "uptime_s": round((now_ms - parts.serving_since_ms) / 1000, 1),
+        "node_id": services.config.node_id,
+        "cluster_id": services.store.meta.cluster_id,
+        "listeners": parts.listeners,
+        "http": parts.http,
+        "data_dir": str(services.logs.directory),
+        "durability": services.config.string("kbroker.durability"),
+        "ready": not unready,
+        "unready": unready,
+        "topics": topics,
+        "partitions": partitions,
+        "offline_partitions": {
+            f"{topic}-{index}": why for (topic, index), why in services.logs.offline.copy().items()
+        },
+        "fetch_sessions": sessions,
+        "connections": stats["connections"],
+        "requests": stats["requests"],
+        "requests_waiting": stats["ops_live"],
+        "memory_bytes": process_numbers().get("process_resident_memory_bytes"),
+        "disk": {
+            name.removeprefix("kbroker_disk_"): value for name, value in disk_numbers(parts).items()
+        },
+        "produce_refused": parts.disk.refused_for,
+        "journal": parts.data_plane.journal_stats(),
+    }

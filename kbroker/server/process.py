@@ -1,0 +1,95 @@
+"""What the kernel tells of this process and its threads, from /proc; nothing where it does not."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_SELF: Final = Path("/proc/self")
+# Fields of /proc/PID/stat behind the name, from 0 (proc_pid_stat(5) counts from 3).
+_UTIME, _STIME, _THREADS, _START, _VSIZE, _RSS = 11, 12, 17, 19, 20, 21
+_WINDOW_NS: Final = 1_000_000_000
+
+
+def process_numbers() -> dict[str, float]:
+    """Values by metric."""
+    try:
+        fields = (_SELF / "stat").read_text().rpartition(")")[2].split()
+        boot_s = _boot_s()
+        open_fds = len(os.listdir(_SELF / "fd"))
+    except OSError:
+        return {}
+    tick = os.sysconf("SC_CLK_TCK")
+    return {
+        "process_cpu_seconds_total": (int(fields[_UTIME]) + int(fields[_STIME])) / tick,
+        "process_resident_memory_bytes": int(fields[_RSS]) * resource.getpagesize(),
+        "process_virtual_memory_bytes": int(fields[_VSIZE]),
+        "process_start_time_seconds": boot_s + int(fields[_START]) / tick,
+        "process_open_fds": open_fds,
+        "process_max_fds": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        "kbroker_process_threads": int(fields[_THREADS]),
+    }
+
+
+def _boot_s() -> float:
+    """When the machine started, since 1970."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith("btime "):
+            return float(line.split()[1])
+    return 0.0
+
+
+class ThreadTime(NamedTuple):
+    """busy_ns: it ran or was ready to run; idle: the share of the last window that it was not."""
+
+    name: str
+    busy_ns: int
+    idle: float
+
+
+class Threads:
+    """Times of the broker's own threads, those with a name. Not thread-safe.
+
+    A window is at least a second, so that several scrapers do not measure moments; until the first
+    one is over, the window is the thread's whole life.
+    """
+
+    def __init__(self) -> None:
+        self._mark_ns = time.monotonic_ns()
+        self._marked: dict[str, int] = {}
+        self._idle: dict[str, float] = {}
+
+    def look(self) -> list[ThreadTime]:
+        """All of them by name; empty where the kernel keeps no such times (CONFIG_SCHED_INFO)."""
+        now_ns = time.monotonic_ns()
+        busy = dict(sorted(_busy_ns()))
+        window_ns = now_ns - self._mark_ns
+        if self._marked and window_ns >= _WINDOW_NS:
+            self._idle = {
+                name: _idle(spent - self._marked.get(name, 0), window_ns)
+                for name, spent in busy.items()
+            }
+        if not self._marked or window_ns >= _WINDOW_NS:
+            self._mark_ns, self._marked = now_ns, busy
+        return [ThreadTime(name, spent, self._idle.get(name, 1.0)) for name, spent in busy.items()]
+
+
+def _idle(busy_ns: int, window_ns: int) -> float:
+    return min(max(1.0 - busy_ns / window_ns, 0.0), 1.0)
+
+
+def _busy_ns() -> list[tuple[str, int]]:
+    """(name, ns on a processor or in its queue); threads of one name are added up."""
+    found: dict[str, int] = {}
+    for task in (_SELF / "task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+            ran, waited, _ = (task / "schedstat").read_text().split()
+        except (OSError, ValueError):
+            continue  # it ended, or the kernel does not count
+        if name.startswith("kbroker-") and int(ran):
+            found[name] = found.get(name, 0) + int(ran) + int(waited)
+    return list(found.items())

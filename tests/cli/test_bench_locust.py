@@ -1,0 +1,33 @@
+"""`kbroker bench locust`: a short run of every kind of user passes, one that must fail does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.kbroker import KbrokerProcess
+
+
+def locust(broker: KbrokerProcess, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kbroker.cli", "bench", "locust", "-b", broker.bootstrap]
+    return subprocess.run([*command, *words], env=dict(os.environ), capture_output=True, text=True,
+                          timeout=240, check=False)  # fmt: skip
+
+
+def test_a_short_run(kbroker: KbrokerProcess, tmp_path: Path) -> None:
+    done = locust(kbroker, "--profile", "flat", "--for", "6s", "--users", "8", "--bursts", "2",
+                  "--csv", str(tmp_path / "run"))  # fmt: skip
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    assert "lost 0, twice 0" in told
+    table = (tmp_path / "run_stats.csv").read_text()
+    for name in ("kbroker,produce", "confluent,produce", "kbroker,poll"):
+        assert name in table, table
+
+
+def test_a_threshold_fails_the_run(kbroker: KbrokerProcess) -> None:
+    done = locust(kbroker, "--for", "3s", "--users", "1", "--kinds", "producer", "--p99", "0.001")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "FAILED: p99 of kbroker produce" in done.stdout

@@ -1,0 +1,141 @@
+"""The HTTP listener by itself: what it takes for a request, how it answers, how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kbroker.config.listeners import Endpoint
+from kbroker.errors import OperatorError
+from kbroker.server.health import Health
+from kbroker.server.http import HttpListener, Page, Request, parse_head, text_page
+from tests.support.waits import wait_for
+
+HERE = Endpoint("HTTP", "127.0.0.1", 0)
+
+
+def serve(request: Request) -> Page:
+    if request.path == "/broken":
+        raise RuntimeError("on purpose")
+    return text_page(f"{request.method} {request.path} {request.headers.get('accept')}")
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    listener = HttpListener(serve)
+    listener.bind([HERE], set_by_user=True)
+    listener.start()
+    yield int(listener.addresses[0].rpartition(":")[2])
+    listener.stop()
+    wait_for(
+        "its threads to end",
+        lambda: not any(thread.name.startswith("http") for thread in threading.enumerate()),
+        60,
+    )
+
+
+def test_a_connection_is_kept(port: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    for method, path, status in (
+        ("GET", "/a?b=c", 200), ("HEAD", "/a", 200), ("GET", "/broken", 500), ("GET", "/a", 200),
+    ):  # fmt: skip
+        connection.request(method, path, headers={"Accept": "x"})
+        answer = connection.getresponse()
+        body = answer.read()
+        assert answer.status == status
+        assert (body == b"") == (method == "HEAD")
+        assert int(answer.headers["Content-Length"]) > 0
+    assert body == b"GET /a x\n"
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "first"),
+    [
+        (b"nonsense\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET / HTTP/2\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"HTTP/1.1 400"),
+        (b"GET / HTTP/1.1\r\n folded: x\r\n\r\n", b"HTTP/1.1 400"),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 405"),
+        (b"GET / HTTP/1.1\r\nA: " + b"x" * 20_000, b"HTTP/1.1 431"),
+        (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.1 200"),
+        (b"GET / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 200"),
+        (b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200"),
+        (bytes(range(256)) + b"\r\n\r\n", b"HTTP/1.1 400"),
+    ],
+)  # fmt: skip
+def test_after_these_the_connection_ends(port: int, sent: bytes, first: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(sent)
+        answer = b""
+        while more := connection.recv(65_536):
+            answer += more
+    assert answer.startswith(first)
+
+
+def test_a_request_in_pieces(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        for byte in b"GET /slow HTTP/1.1\r\n\r\n":
+            connection.sendall(bytes([byte]))
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+def test_who_says_nothing_is_no_burden(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=60):
+        test_a_connection_is_kept(port)
+
+
+def test_any_bytes_are_a_request_or_a_refusal() -> None:
+    for head in (b"", b"\r\n\r\n", b" \r\n\r\n", b"GET  HTTP/1.1\r\n\r\n", b"\xff\x00\r\n\r\n"):
+        assert isinstance(parse_head(head), Page)
+
+
+def test_a_port_that_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    """By another broker, mostly: only who named the port has to choose another."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = HERE._replace(port=other.getsockname()[1])
+        with pytest.raises(OperatorError, match=r"kbroker\.http\.listeners"):
+            HttpListener(serve).bind([taken], set_by_user=True)
+        listener = HttpListener(serve)
+        with caplog.at_level(logging.WARNING):
+            listener.bind([taken], set_by_user=False)
+        assert "cannot listen for HTTP" in caplog.text
+        assert not listener.addresses
+        listener.start()
+        listener.stop()
+
+
+class Stuck:
+    """A data plane whose connections are all taken, and groups that are being loaded."""
+
+    loading = True
+    engine = property(lambda self: self)
+
+    def connections(self) -> int:
+        return 1
+
+    def journal_error(self) -> int:
+        return 5
+
+    def integer(self, name: str) -> int:
+        return 1
+
+
+def health(post: Callable[[Callable[[], None]], None], address: str) -> Health:
+    stuck = Stuck()
+    return Health(post, stuck, stuck, stuck, [address])  # type: ignore[arg-type]
+
+
+def test_what_is_not_well_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbroker.server.health._ANSWER_S", 0.05)
+    well = health(lambda do: do(), "PLAINTEXT://127.0.0.1:1")
+    assert well.faults() == []
+    assert [fault.split()[0] for fault in well.unready()] == ["the", "groups"]
+    monkeypatch.setattr(Stuck, "integer", lambda self, name: 2)
+    gone = health(lambda do: None, "PLAINTEXT://0.0.0.0:1")
+    assert ["control" in gone.faults()[0], "network" in gone.faults()[1]] == [True, True]

@@ -1,0 +1,72 @@
+"""The forms of the broker's log lines, and the levels that settings ask for."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kbroker.config.log_levels import parse_levels
+from kbroker.config.types import ConfigError
+from kbroker.server.lines import JsonLine, Logfmt
+
+
+def record(message: str, *arguments: Any, **more: Any) -> logging.LogRecord:
+    made = logging.LogRecord("kbroker.x", logging.WARNING, "", 0, message, arguments, None)
+    made.created, made.msecs = 1_700_000_000.25, 250.0
+    made.__dict__.update(more)
+    return made
+
+
+def test_a_line_of_logfmt() -> None:
+    told = record("%d topics of %s", 3, 'a "b"', fields={"took_ms": 5, "api": "Produce", "to": ""})
+    assert Logfmt().format(told) == (
+        "ts=2023-11-14T22:13:20.250Z level=warn logger=kbroker.x"
+        ' msg="3 topics of a \\"b\\"" took_ms=5 api=Produce to=""'
+    )
+
+
+def test_a_line_of_json() -> None:
+    told = json.loads(JsonLine().format(record("x", fields={"took_ms": 5})))
+    assert told == {
+        "ts": "2023-11-14T22:13:20.250Z", "level": "warn", "logger": "kbroker.x", "msg": "x",
+        "took_ms": 5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("formatter", [Logfmt(), JsonLine()])
+def test_nobody_writes_lines_of_their_own(formatter: logging.Formatter) -> None:
+    evil = 'a\nts=1 level=error msg="x" \x1b[2J\u2028\udc80 ' + "y" * 10_000
+    line = formatter.format(record("client %s", evil, fields={"client": evil}))
+    assert line.isprintable() or "\udc80" in line
+    assert "\n" not in line and "\x1b" not in line
+
+
+@pytest.mark.parametrize("formatter", [Logfmt(), JsonLine()])
+def test_a_traceback_stays_in_its_line(formatter: logging.Formatter) -> None:
+    try:
+        raise KeyError("x")
+    except KeyError:
+        line = formatter.format(record("failed", exc_info=sys.exc_info()))
+    assert "\n" not in line and "KeyError" in line
+
+
+def test_levels() -> None:
+    assert parse_levels("k", "") == {"root": logging.INFO}
+    assert parse_levels("k", "debug, kbroker.a=ERROR,kbroker.b=TRACE") == {
+        "root": logging.DEBUG, "kbroker.a": logging.ERROR, "kbroker.b": logging.DEBUG,
+    }  # fmt: skip
+    for text in ("LOUD", "a=LOUD", "=INFO"):
+        with pytest.raises(ConfigError, match=r"^k: "):
+            parse_levels("k", text)
+
+
+@pytest.fixture(autouse=True)
+def _levels_stay() -> Iterator[None]:
+    before = logging.root.level
+    yield
+    logging.root.setLevel(before)

@@ -1,0 +1,168 @@
+"""What a running broker tells over HTTP: metrics, health, status; and that it is true."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+
+from kbroker import runfile
+from kbroker.cli.scrape import Scrape, scrape
+from kbroker.client import Consumer, OffsetAndMetadata, Producer, TopicPartition
+from kbroker.metrics.alerts import rules_file
+from kbroker.metrics.exposition import OPENMETRICS, PROMETHEUS
+from kbroker.metrics.families import FAMILIES
+from kbroker.metrics.family import UNTYPED
+from tests.support import wire
+from tests.support.kbroker import KbrokerProcess
+from tests.support.needs import need_command
+from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
+
+RECORDS = 100
+Get = Callable[..., tuple[int, str, str]]
+
+
+def address(broker: BrokerProcess) -> str:
+    info = runfile.running(broker.data_dir)
+    assert info is not None
+    return info.http[0].removeprefix("http://")
+
+
+@pytest.fixture
+def get(kbroker: KbrokerProcess) -> Get:
+    """(status, content type, text) of a page of the session's broker."""
+
+    def get(path: str, accept: str = "*/*") -> tuple[int, str, str]:
+        connection = http.client.HTTPConnection(address(kbroker), timeout=60)
+        connection.request("GET", path, headers={"Accept": accept})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, answer.headers["Content-Type"], text
+
+    return get
+
+
+@pytest.fixture
+def busy(kbroker: KbrokerProcess, topic: str) -> str:
+    """A topic of two partitions with records, half of them read and committed by a group."""
+    wire.create_topic(kbroker.port, topic, 2)
+    with Producer({"bootstrap.servers": kbroker.bootstrap}) as producer:
+        for number in range(RECORDS):
+            producer.send(topic, b"x" * 100, partition=number % 2)
+        producer.flush()
+    settings = {"bootstrap.servers": kbroker.bootstrap, "group.id": f"group-of-{topic}"}
+    with Consumer(settings) as consumer:
+        consumer.assign([(topic, 0), (topic, 1)])
+        consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(RECORDS // 2),
+                         TopicPartition(topic, 1): OffsetAndMetadata(0)})  # fmt: skip
+    return topic
+
+
+def test_both_forms(get: Get, busy: str) -> None:
+    for accept, content_type, read in (
+        ("text/plain", PROMETHEUS, prometheus),
+        ("application/openmetrics-text; version=1.0.0", OPENMETRICS, openmetrics),
+    ):
+        get("/metrics", accept)  # what is measured between two scrapes
+        status, told, text = get("/metrics", accept)
+        assert (status, told) == (200, content_type)
+        found = {family.name: family for family in read(text)}
+        for family in FAMILIES:
+            there = found.get(family.name.removesuffix("_total"))
+            assert (there is not None) or family.rarely, f"{family.name} is not told"
+            if there is not None:
+                assert there.type == {UNTYPED: "unknown"}.get(family.kind, family.kind)
+                assert there.documentation == family.help
+                for sample in there.samples:
+                    assert sample.labels.keys() - {"le", "quantile"} == {*family.labels}
+        assert len(found) <= len(FAMILIES)
+
+
+def test_what_it_tells_is_true(kbroker: KbrokerProcess, busy: str) -> None:
+    now = scrape(address(kbroker))
+    group = f"group-of-{busy}"
+    for partition, committed in (("0", RECORDS // 2), ("1", 0)):
+        at = {"topic": busy, "partition": partition}
+        assert now.value("kafka_topic_partition_current_offset", **at) == RECORDS // 2
+        assert now.value("kafka_topic_partition_oldest_offset", **at) == 0
+        assert now.value("kafka_log_log_logendoffset", **at) == RECORDS // 2
+        size = now.value("kafka_log_log_size", **at)
+        assert size is not None and 100 * RECORDS // 2 < size < 200 * RECORDS
+        at = {"consumergroup": group, **at}
+        assert now.value("kafka_consumergroup_current_offset", **at) == committed
+        assert now.value("kafka_consumergroup_lag", **at) == RECORDS // 2 - committed
+    assert now.value("kafka_topic_partitions", topic=busy) == 2
+    assert now.value("kafka_consumergroup_lag_sum", consumergroup=group, topic=busy) == 50
+    assert now.value("kafka_consumergroup_members", consumergroup=group) == 0
+    assert now.total("kafka_broker_info", id="1") == 1
+    assert now.total("kbroker_scrape_complete") == 1
+    memory = now.value("process_resident_memory_bytes")
+    assert memory is not None and 1e7 < memory < 1e9
+    stated = Path(f"/proc/{kbroker.pid}/task").iterdir()
+    assert abs(now.total("kbroker_process_threads") - len(list(stated))) <= 2
+
+
+def test_counters_grow_by_what_was_done(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 1)
+    before = scrape(address(kbroker))
+    with Producer({"bootstrap.servers": kbroker.bootstrap, "acks": "all"}) as producer:
+        for _ in range(RECORDS):
+            producer.send(topic, b"x" * 1000).result()
+
+    def grown(name: str, now: Scrape, **labels: str) -> float:
+        return now.total(name, **labels) - before.total(name, **labels)
+
+    def counted() -> Scrape | None:
+        """Threads count for themselves; what they did last is seen a moment later."""
+        now = scrape(address(kbroker))
+        return now if grown("kbroker_requests_total", now) >= RECORDS else None
+
+    now = wait_for("the requests to be counted", counted, 60)
+    assert grown("kbroker_network_received_bytes_total", now) > RECORDS * 1000
+    assert grown("kbroker_journal_written_bytes_total", now) > RECORDS * 1000
+    assert grown("kbroker_journal_groups_total", now) >= 1
+    assert grown("kbroker_journal_flush_seconds_total", now) > 0
+    assert grown("kbroker_requests_parked_total", now) >= RECORDS
+    assert grown("kafka_topic_partition_current_offset", now, topic=topic) == RECORDS
+
+
+def test_health_and_status(kbroker: KbrokerProcess, get: Get) -> None:
+    assert get("/livez")[::2] == (200, "ok\n")
+    assert get("/readyz")[::2] == (200, "ok\n")
+    assert get("/")[0] == 200
+    assert get("/nonsense")[0] == 404
+    status, content_type, text = get("/status")
+    told = json.loads(text)
+    assert (status, content_type) == (200, "application/json")
+    assert told["pid"] == kbroker.pid
+    assert told["ready"] is True and told["unready"] == []
+    assert told["data_dir"] == str(kbroker.data_dir)
+    assert told["listeners"] == [f"PLAINTEXT://127.0.0.1:{kbroker.port}"]
+
+
+def test_scrapes_at_once(get: Get) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: get("/metrics")[0], range(16)))
+    assert answers == [200] * 16
+
+
+@pytest.mark.long
+def test_promtool_finds_no_fault(get: Get, busy: str, tmp_path: Path) -> None:
+    promtool = need_command("promtool", "prometheus")
+    text = get("/metrics", "text/plain")[2]
+    checked = subprocess.run([promtool, "check", "metrics"], input=text, text=True,
+                             capture_output=True, check=False)  # fmt: skip
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    rules = tmp_path / "rules.yml"
+    rules.write_text(rules_file())
+    subprocess.run([promtool, "check", "rules", str(rules)], check=True)
