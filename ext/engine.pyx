@@ -70,20 +70,25 @@ def bind(host: str, port: int, settings: dict[str, int]) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for key, option in (
-            ("socket.send.buffer.bytes", socket.SO_SNDBUF),
-            ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
-        ):
-            if settings[key] >= 0:
-                listening.setsockopt(socket.SOL_SOCKET, option, settings[key])
-        listening.setblocking(False)
         listening.bind(address)
-        listening.listen(max(settings["socket.listen.backlog.size"], BACKLOG_MIN))
+        prepare(listening, settings)
     except BaseException:
         listening.close()
         raise
     return listening
+
+
+def prepare(listening: socket.socket, settings: dict[str, int]) -> None:
+    """Have a bound socket listen, with what accepted ones inherit."""
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for key, option in (
+        ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+        ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+    ):
+        if settings[key] >= 0:
+            listening.setsockopt(socket.SOL_SOCKET, option, settings[key])
+    listening.setblocking(False)
+    listening.listen(max(settings["socket.listen.backlog.size"], BACKLOG_MIN))
 
 
 def checked_settings(given: dict[str, int]) -> dict[str, int]:
@@ -146,7 +151,18 @@ cdef class Engine:
         """Bind a listener before start(); the port, which the kernel picks for 0."""
         if self.started:
             raise RuntimeError("the engine has been started")
-        listening = bind(host, port, self.settings)
+        return self.accept_on(bind(host, port, self.settings), listener_name)
+
+    def adopt(self, fd: int, listener_name: str) -> int:
+        """Before start(): a bound TCP socket of somebody else's making as a listener; its port.
+        The descriptor is the engine's from here on."""
+        if self.started:
+            raise RuntimeError("the engine has been started")
+        listening = socket.socket(fileno=fd)
+        prepare(listening, self.settings)
+        return self.accept_on(listening, listener_name)
+
+    cdef int accept_on(self, listening, str listener_name) except -1:
         bound = listening.getsockname()[1]
         name = listener_name.encode("utf-8")
         if net_listen(self.net, listening.fileno(), bound, name) < 0:

@@ -49,6 +49,7 @@ cdef int64_t cancelled = 0
 cdef int64_t released = 0
 cdef int64_t produced = 0
 cdef int32_t stalling = 0
+cdef int32_t hanging = 0
 cdef int region_fd = -1
 pthread_mutex_init(&held_lock, NULL)
 
@@ -68,6 +69,13 @@ cdef int echo_into(Reply* reply, const uint8_t* p, const uint8_t* end) noexcept 
 
 cdef int handle_echo(Request* request) noexcept nogil:
     return echo_into(&request.reply, request.p, request.end)
+
+
+cdef int handle_hang(Request* request) noexcept nogil:
+    """What no handler may: keep its network thread."""
+    while atomic_load_i32(&hanging):
+        poll(NULL, 0, 1)
+    return handle_echo(request)
 
 
 cdef int handle_count(Request* request) noexcept nogil:
@@ -304,6 +312,7 @@ ECHO, COUNT, SILENCE, CLOSE, STALL, ON_IO, STALL_ON_IO, POSTED, POSTED_ON_IO, DE
     REGIONS_POSTED = range(100, 112)
 CONTROL = 112
 MUTE = 113
+HANG = 114
 
 
 def install(engine: Engine, fd: int = -1) -> None:
@@ -325,6 +334,7 @@ def install(engine: Engine, fd: int = -1) -> None:
     net_install(net, 110, handle_regions)
     net_install(net, 111, handle_regions_posted)
     net_install(net, 113, handle_mute)
+    net_install(net, 114, handle_hang)
 
 
 def start_poster() -> None:
@@ -369,6 +379,11 @@ def set_stalling(engine: Engine, stall: bool) -> None:
     if not stall:
         with nogil:
             net_unstall_all(net)
+
+
+def set_hanging(hang: bool) -> None:
+    """Whether the hanging handler hangs."""
+    atomic_store_i32(&hanging, 1 if hang else 0)
 
 
 def synchronize(engine: Engine) -> None:

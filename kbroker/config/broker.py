@@ -149,6 +149,27 @@ class BrokerConfig:
             return self._sources.get(name, "static")
         return "default"
 
+    def replace_static(self, texts: Mapping[str, str | None], origin: BrokerConfig) -> None:
+        """Other static texts, None for no longer set, from settings that were checked by
+        themselves. Raises ConfigError, and changes nothing, where they do not fit the others."""
+        before = dict(self.static)
+        for name, text in texts.items():
+            if text is None:
+                del self.static[name]
+            else:
+                self.static[name] = text
+        self._values.clear()
+        try:
+            self.check_values()
+        except ConfigError:
+            self.static = before
+            self._values.clear()
+            raise
+        for name in texts:
+            self._sources.pop(name, None)
+            if name in origin._sources:
+                self._sources[name] = origin._sources[name]
+
     def set_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str]) -> None:
         """Take over the dynamic settings of this broker and of all brokers.
 

@@ -1,14 +1,18 @@
 """`python -m kbroker.server [--config FILE] [--set KEY=VALUE]...`: a broker in the foreground.
 
 Prints `listening on PLAINTEXT://HOST:PORT` for each listener once it serves; everything else goes
-to standard error. SIGTERM and SIGINT stop it in order. Exit status: 0 after a stop, 1 where the
-operator has something to correct, 2 for bad arguments.
+to standard error, or with fields to the journal where that is what standard error is. SIGTERM and
+SIGINT stop it in order, SIGHUP has it read the settings file again (on a terminal, whose end that
+signal tells, it stops). Exit status: 0 after a stop, 1 where the operator has something to correct,
+2 for bad arguments.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -20,10 +24,13 @@ from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
 from kbroker.server.broker import Broker
 from kbroker.server.lines import begin_log, configure_log
+from kbroker.server.service import Busy, Notifier, Started, Watchdog
 
 _USAGE: Final = "usage: python -m kbroker.server [--config FILE] [--set KEY=VALUE]..."
 _HOOKS: Final = "KBROKER_TEST_HOOKS"
 _HOLD_MS: Final = 5000
+_RELOAD_S: Final = 30.0
+_LOG: Final = logging.getLogger("kbroker.server")
 
 
 def main(arguments: list[str]) -> int:
@@ -32,26 +39,44 @@ def main(arguments: list[str]) -> int:
     if options is None:
         sys.stderr.write(f"{_USAGE}\n")
         return 2
+    started = Started()
+    notifier = started.notifier
     begin_log()
+    _use_journal()
     stopping = {signal.SIGTERM, signal.SIGINT}
+    if os.isatty(0):
+        stopping.add(signal.SIGHUP)
     hooks = {signal.SIGUSR2} if os.environ.get(_HOOKS) == "1" else set()
     # Blocked before any thread is made, so that only this one ever sees them, in sigwait.
-    signal.pthread_sigmask(signal.SIG_BLOCK, stopping | hooks)
+    taken = stopping | hooks | {signal.SIGHUP}
+    signal.pthread_sigmask(signal.SIG_BLOCK, taken)
     try:
-        config_file, settings = options
-        config = load_config(config_file, settings)
+        config = load_config(*options)
         configure_log(config)
-        broker = Broker(config)
-        broker.start()
+        broker = Broker(config, notifier, started.sockets)
+        with Busy(notifier, broker.doing):
+            broker.start()
     except KbrokerError as error:
         sys.stderr.write(f"kbroker: {error}\n")
+        notifier.tell(status=f"not started: {error}")
         return 1
+    notifier.tell("READY=1", status=broker.doing())
+    if started.watchdog_s:
+        faulthandler.enable()  # who kills by SIGABRT finds the tracebacks in the log
+    watchdog = Watchdog(notifier, started.watchdog_s, broker.fault, broker.doing)
+    watchdog.start()
     for address in broker.addresses:
         sys.stdout.write(f"listening on {address}\n")
     sys.stdout.flush()
-    while signal.sigwait(stopping | hooks) not in stopping:
-        _hold_gil()
-    clean = broker.stop()
+    while (number := signal.sigwait(taken)) not in stopping:
+        if number == signal.SIGHUP:
+            _reload(broker, notifier, options)
+        else:
+            _hold_gil()
+    notifier.tell("STOPPING=1", status="stopping")
+    watchdog.stop()
+    with Busy(notifier, broker.doing):
+        clean = broker.stop()
     if hooks:
         del broker
         _tell_live_objects()
@@ -74,6 +99,24 @@ def _parse(arguments: list[str]) -> tuple[Path | None, list[str]] | None:
         else:
             return None
     return config_file, settings
+
+
+def _use_journal() -> None:
+    if os.environ.get("JOURNAL_STREAM"):
+        from kbroker.server import journald  # noqa: PLC0415  no cost elsewhere
+
+        if journald.is_there():
+            logging.root.handlers = [journald.JournalHandler()]
+
+
+def _reload(broker: Broker, notifier: Notifier, options: tuple[Path | None, list[str]]) -> None:
+    notifier.reloading()
+    try:
+        changed = broker.reload(load_config(*options), _RELOAD_S)
+        _LOG.info("reload: %s", ", ".join(changed) or "nothing has changed")
+    except KbrokerError as error:
+        _LOG.error("reload: %s", error)
+    notifier.tell("READY=1", status=broker.doing())
 
 
 def _hold_gil() -> None:

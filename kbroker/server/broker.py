@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import queue
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -37,12 +39,16 @@ from kbroker.metadata.builders import Listener
 from kbroker.metadata.features import SUPPORTED
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
-from kbroker.server import journal
+from kbroker.server import journal, sockets
 from kbroker.server.control import ControlThread, Mailbox
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
+from kbroker.server.liveness import Planes
 from kbroker.server.pages import Pages, Parts
+from kbroker.server.reload import take_over
+from kbroker.server.service import Notifier, extend
 from kbroker.server.upkeep import Upkeep, disk_tasks, tasks_of
+from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.disk import DiskGuard
 from kbroker.storage.manager import LogManager, Opening
@@ -55,8 +61,17 @@ _RECEIVE_BUFFER: Final = "socket.receive.buffer.bytes"
 class Broker:
     """One broker on one data directory. `start` once, `stop` once; both from one thread."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        notifier: Notifier | None = None,
+        inherited: Iterable[tuple[int, str]] = (),
+    ) -> None:
+        """`inherited` are descriptors of bound sockets with the names that they were given."""
         self.config = config
+        self._notifier = notifier or Notifier("")
+        self._inherited = list(inherited)
+        self._phase = "opening the metadata"
         self.directory = Path(config.log_dirs[0]).absolute()
         self.endpoints: dict[str, Endpoint] = {}
         self.addresses: list[str] = []
@@ -76,6 +91,53 @@ class Broker:
         self._cleaner: LogCleaner | None = None
         self._pages = Pages()
         self._http = HttpListener(self._pages.serve)
+        self._disk: DiskGuard | None = None
+        self._planes: Planes | None = None
+
+    # ---- any time, any thread
+
+    def doing(self) -> str:
+        """What it does now, for people."""
+        if not self._serving:
+            logs = self._logs
+            if logs is None or not logs.expected:
+                return self._phase
+            return f"{self._phase}: {len(logs)} of {logs.expected} partitions"
+        assert self._data_plane is not None and self._logs is not None
+        text = (
+            f"{self._phase} {', '.join(self.addresses)}: {len(self._logs)} partitions, "
+            f"{self._data_plane.engine.connections()} connections"
+        )
+        refused_for = self._disk.refused_for if self._disk is not None else None
+        return f"{text}; produce is refused: {refused_for}" if refused_for else text
+
+    def fault(self, timeout_s: float) -> str | None:
+        """None when both planes answer in time, else who does not. One thread at a time."""
+        return self._planes.fault(timeout_s) if self._planes is not None else "not started"
+
+    def reload(self, fresh: BrokerConfig, timeout_s: float) -> list[str]:
+        """Take over what differs in other static settings; the names of what has changed.
+
+        Raises ConfigError where they do not fit, OperatorError where the control thread is busy.
+        """
+        assert self._mailbox is not None and self._services is not None
+        services = self._services
+        outcome: queue.SimpleQueue[list[str] | KbrokerError] = queue.SimpleQueue()
+
+        def take() -> None:
+            try:
+                outcome.put(take_over(services, fresh))
+            except KbrokerError as error:
+                outcome.put(error)
+
+        self._mailbox.post(take)
+        try:
+            done = outcome.get(timeout=timeout_s)
+        except queue.Empty:
+            raise OperatorError("the control thread is busy; it comes to that later") from None
+        if isinstance(done, KbrokerError):
+            raise done
+        return done
 
     # ---- start
 
@@ -124,7 +186,8 @@ class Broker:
             services.groups,
             store.snapshot_when_due,
         )
-        disk = DiskGuard(services.disk_limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
+        limits = services.disk_limits
+        disk = self._disk = DiskGuard(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
         disk.check()  # a limit holds from the first request on
         first_ms = self.config.integer("log.initial.task.delay.ms")
         self._upkeep = [
@@ -133,7 +196,8 @@ class Broker:
         ]
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock)
         data_plane.engine.start()
-        self._serving = True
+        self._planes = Planes(data_plane.engine, mailbox.post)
+        self._phase, self._serving = "serving", True
         self._control.start()
         self._tell_where(disk.refused_for)
         for thread in self._upkeep:
@@ -208,9 +272,13 @@ class Broker:
             raise OperatorError(str(error)) from None
 
     def _listen(self, data_plane: DataPlane) -> None:
+        given = sockets.by_listener(self._inherited, self.config.listeners)
         for one in self.config.listeners:
             try:
-                port = data_plane.engine.listen(one.host, one.port, one.name)
+                if one.name in given:
+                    port = data_plane.engine.adopt(given[one.name], one.name)
+                else:
+                    port = data_plane.engine.listen(one.host, one.port, one.name)
             except OSError as error:
                 raise _cannot_listen(one.host, one.port, error) from None
             told = one.advertised_port or port
@@ -241,7 +309,12 @@ class Broker:
         logs, topics = services.logs, services.image.topics
         began_ms = self._clock.monotonic_ms()
         publish.adapt_segments(services, sum(len(topic.partitions) for topic in topics.values()))
-        logs.start([one for topic in topics.values() for one in publish.specs_of(services, topic)])
+        specs = [one for topic in topics.values() for one in publish.specs_of(services, topic)]
+        self._phase = "opening"
+        if specs and not (self.directory / CLEAN_SHUTDOWN).exists():
+            self._phase = "recovering"
+            extend(self._notifier, self._phase)
+        logs.start(specs)
         journal.recover(self.directory, logs, {topic.name: topic.id for topic in topics.values()})
         if len(logs):
             took_ms = self._clock.monotonic_ms() - began_ms
@@ -306,6 +379,7 @@ class Broker:
         assert self._data_plane is not None and self._store is not None
         _LOG.info("stopping")
         self._pages.parts = None
+        self._phase = "stopping"
         engine = self._data_plane.engine
         engine.stop_accepting()
         if self._mailbox is not None and self._services is not None:

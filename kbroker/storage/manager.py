@@ -137,6 +137,7 @@ class LogManager:
         self.directory = directory
         self.offline: dict[Key, str] = {}
         self.started_clean = True
+        self.expected = 0  # logs that `start` opens
         self.cleaner: CleanerPort | None = None
         self._open_log = open_log
         self._threads = threads
@@ -165,6 +166,7 @@ class LogManager:
             )
             for spec in wanted.values()
         ]
+        self.expected = len(openings)
         if openings and not self.started_clean:
             _LOG.info("recovering %d partitions after an unclean stop", len(openings))
         self._open_all(openings)

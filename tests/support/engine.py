@@ -12,7 +12,7 @@ from kbroker.ext import testing_network as handlers
 from kbroker.ext.engine import Engine
 
 API_VERSIONS = 18
-KEYS = [(API_VERSIONS, 0, 4, 3), *((key, 0, 1, 1) for key in range(100, 114))]
+KEYS = [(API_VERSIONS, 0, 4, 3), *((key, 0, 1, 1) for key in range(100, 115))]
 
 
 def frame(key: int, correlation_id: int, body: bytes = b"", version: int = 0) -> bytes:

@@ -111,6 +111,7 @@ LAYERS = (
     "kbroker.ext.control",
     "kbroker.ext.server",
     "kbroker.ext.engine",
+    "kbroker.ext.liveness",
     "kbroker.ext.data_plane",
     "kbroker.ext.tls",
     "kbroker.ext.tls_context",

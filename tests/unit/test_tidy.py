@@ -172,12 +172,15 @@ def test_banned_names():
     assert not found, "\n".join(found)
 
 
+MAKEFILES = ("Makefile", "rules")
+
+
 def test_lines_end_clean():
     found = [
         f"{path}: {what}"
         for path in files_with(*TEXTS)
         for pattern, what in ((r"[ \t]+$", "blanks at the end of a line"), (r"\t", "a tab"))
-        if path.name != "Makefile" and re.search(pattern, text_of(path), re.MULTILINE)
+        if path.name not in MAKEFILES and re.search(pattern, text_of(path), re.MULTILINE)
     ]
     found += [f"{path}: no newline at the end" for path in files_with(*TEXTS)
               if text_of(path) and not text_of(path).endswith("\n")]  # fmt: skip

@@ -1,0 +1,57 @@
+"""Both planes are asked, and one that does not answer is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kbroker.ext import testing_network as handlers
+from kbroker.server.liveness import Planes
+from tests.support.engine import Client, engine_port, running_engine
+
+LONG_S, SHORT_S = 60.0, 0.2
+
+
+def at_once(do: Callable[[], None]) -> None:
+    do()
+
+
+def test_all_answer() -> None:
+    with running_engine() as engine:
+        planes = Planes(engine, at_once)
+        for _ in range(3):
+            assert planes.fault(LONG_S) is None
+        engine.resize(4, 2)
+        assert planes.fault(LONG_S) is None
+
+
+def test_a_network_thread_that_hangs_is_named_until_it_goes_on() -> None:
+    with running_engine() as engine, Client(engine_port(engine)) as client:
+        planes = Planes(engine, at_once)
+        assert client.call(handlers.ECHO, 1, b"x") == b"x"
+        handlers.set_hanging(True)
+        try:
+            client.send(handlers.HANG, 2, b"y")
+            told = None
+            while told is None:  # until the request has come to it
+                told = planes.fault(SHORT_S)
+            assert "no answer from network thread " in told
+            assert planes.fault(SHORT_S) is not None
+        finally:
+            handlers.set_hanging(False)
+        assert client.receive() == (2, b"y")
+        assert planes.fault(LONG_S) is None
+
+
+def test_a_control_thread_that_hangs_is_named_until_it_goes_on() -> None:
+    posted: list[Callable[[], None]] = []
+    with running_engine() as engine:
+        planes = Planes(engine, posted.append)
+        told = planes.fault(SHORT_S)
+        assert told is not None and told.startswith("no answer from the control thread in")
+        assert planes.fault(SHORT_S) is not None
+        assert len(posted) == 1
+        posted.pop()()
+        assert planes.fault(SHORT_S) is not None
+        posted.pop()()
+        planes = Planes(engine, at_once)
+        assert planes.fault(LONG_S) is None
