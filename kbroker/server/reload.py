@@ -3,7 +3,8 @@
 These are the keys that can be altered for all brokers at run time, with their other units
 (log.retention.hours), and those of the log. What else changed in the file is told in the log and
 waits for the next start. Settings altered at run time win over the file, as always. A file with a
-mistake changes nothing. Where an option of the command line sets a key, the file's value of it never counted.
+mistake changes nothing. Where an option of the command line sets a key, the file's value never
+counted.
 """
 
 from __future__ import annotations
