@@ -28,11 +28,13 @@ __all__ = ["DEFAULTS", "Broker", "BrokerFailedError", "close_all", "live"]
 
 #: Settings of a test's broker that are not the broker's own defaults. Nothing is synced to disk: a
 #: power cut ends the tests as well, and kill() loses nothing that the kernel holds. Groups do not
-#: wait for members that may follow, and tell them at once.
+#: wait for members that may follow, and tell them at once. Records with times of a test's own, of
+#: 1970 say, stay: retention would look at them for the first time half a minute after the start.
 DEFAULTS: Final[Mapping[str, str]] = {
     "kbroker.durability": "page-cache",
     "kbroker.http.listeners": "",
     "kbroker.log.format": "logfmt",
+    "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",

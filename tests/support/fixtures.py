@@ -24,8 +24,10 @@ from tests.support.processes import BrokerProcess
 from tests.support.secured_kafka import SecuredKafka
 from tests.support.tree import ROOT
 
-#: Settings that both session brokers get beyond their defaults.
+#: Settings that both session brokers get beyond their defaults. Records of 1970, which many tests
+#: write, would go with the first look at retention, half a minute after the start, or a later one.
 SESSION_SETTINGS = {
+    "log.retention.ms": "-1",
     "num.partitions": "2",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
