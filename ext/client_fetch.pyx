@@ -10,7 +10,9 @@ from kbroker.ext.client_column_store cimport (
 )
 from kbroker.ext.client_columns cimport columns_of
 from kbroker.ext.client_fetch_parts cimport FetchParts
-from kbroker.ext.client_fetch_state cimport Chunk, Fetch, Part, chunk_remove, part_reset
+from kbroker.ext.client_fetch_state cimport (
+    Chunk, Fetch, Part, chunk_remove, fetch_has_room, part_reset,
+)
 from kbroker.ext.client_record cimport Record, open_next, record_of, source_of
 from kbroker.ext.client_stream cimport STREAM_RECORDS, Stream, stream_record
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -39,14 +41,15 @@ cdef class Fetcher(FetchParts):
     """Gives out what was fetched, in the order of arrival, of partitions that are not paused."""
 
     cdef void finish(self, Chunk* chunk):
-        cdef Part* part = chunk.part
+        cdef bint asks
         self.open_chunk = NULL
         self.source = None
         pthread_mutex_lock(&self.fetch.lock)
         self.settle(chunk)
+        asks = chunk.part.flight_link < 0 or not fetch_has_room(self.fetch)
         chunk_remove(self.fetch, chunk)
         pthread_mutex_unlock(&self.fetch.lock)
-        if part.flight_link < 0:
+        if asks:
             self.wake_loop()
 
     cdef void drop(self, Chunk* chunk):

@@ -10,7 +10,8 @@ from kbroker.ext.client_fetch_scan cimport scan_more
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_REPLICA, FETCH_BY_NAME_HIGH, FETCH_HIGH, FETCH_KEY,
     FETCH_LOW, SESSIONS_MAX, TOPIC_ID_BYTES, Chunk, Fetch, Part, Session, Topic, chunk_append,
-    fetch_signal, first_part, next_part, part_attend, part_full, part_readable, topic_find,
+    fetch_has_room, fetch_signal, first_part, next_part, part_attend, part_full, part_readable,
+    topic_find,
 )
 from kbroker.ext.client_fetch_wire cimport (
     FetchHead, FetchPart, fetch_body_bytes, get_head, get_part, get_topic, put_fetch,
@@ -225,7 +226,7 @@ cdef int64_t fetch_drive(void* self, int64_t now_ns) noexcept nogil:
     cdef int64_t next_ns = INT64_MAX
     pthread_mutex_lock(&f.lock)
     f.turn += 1
-    part = first_part(f.topics) if not f.corked and f.queued < f.rules.queue_bytes else NULL
+    part = first_part(f.topics) if not f.corked and fetch_has_room(f) else NULL
     while part != NULL:
         if part.flight_link < 0 and part_readable(part):
             next_ns = min(next_ns, ask(f, part.link, now_ns))

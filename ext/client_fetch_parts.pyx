@@ -13,8 +13,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from kbroker.ext.client_fetch_drive cimport fetch_drive, fetch_link_down, fetch_stopped
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_POSITION, ATTEND_REPLICA, TOPIC_ID_BYTES, Chunk, Fetch,
-    FetchRules, Part, Topic, fetch_free, fetch_new, fetch_signal, part_add, part_attend, part_move,
-    part_remove, part_reset, part_truncate, topic_find,
+    FetchRules, Part, Topic, fetch_free, fetch_new, fetch_signal, first_part, next_part, part_add,
+    part_attend, part_move, part_remove, part_reset, part_truncate, topic_find,
 )
 from kbroker.ext.client_loop cimport LoopDriver
 from kbroker.ext.client_request cimport wait_a_while
@@ -110,12 +110,13 @@ cdef class FetchParts(LoopDriver):
         at = self.topic(topic)
         pthread_mutex_lock(&self.fetch.lock)
         part = part_add(self.fetch, at, index)
-        if part != NULL:
-            part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
         pthread_mutex_unlock(&self.fetch.lock)
         if part == NULL:
             raise MemoryError
         self.parts[topic, partition] = <size_t> part
+        pthread_mutex_lock(&self.fetch.lock)
+        part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
+        pthread_mutex_unlock(&self.fetch.lock)
         self.wake_loop()
 
     def remove(self, topic: str, partition: int) -> None:
@@ -143,7 +144,9 @@ cdef class FetchParts(LoopDriver):
         self.leave(part)
         pthread_mutex_lock(&self.fetch.lock)
         part_reset(self.fetch, part, to, of)
-        if part.attention != 0:         # who was to try it again later may have forgotten it
+        # With attention, who was to try it again later may have forgotten it; a link that broke
+        # while it had another attention was told to nobody.
+        if part.attention != 0 or part.link < 0:
             part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
         elif to < 0:
             part_attend(self.fetch, part, ATTEND_POSITION, -1, -1)
@@ -171,24 +174,24 @@ cdef class FetchParts(LoopDriver):
     def state(self, topic: str, partition: int) -> dict[str, int]:
         """Offsets and the like; -1 where they are not known."""
         cdef Part* part = self.part((topic, partition))
+        cdef Part now
         pthread_mutex_lock(&self.fetch.lock)
-        try:
-            return {
-                "position": part.position,
-                "position_epoch": part.position_epoch,
-                "offset": part.offset,
-                "offset_epoch": part.offset_epoch,
-                "high_watermark": part.high_watermark,
-                "last_stable_offset": part.last_stable_offset,
-                "log_start_offset": part.log_start_offset,
-                "leader": part.node,
-                "leader_epoch": part.epoch,
-                "queued_bytes": part.queued,
-                "paused": part.paused,
-                "stopped": part.stopped,
-            }
-        finally:
-            pthread_mutex_unlock(&self.fetch.lock)
+        now = part[0]
+        pthread_mutex_unlock(&self.fetch.lock)
+        return {                        # not under the lock: an allocation may run a finalizer
+            "position": now.position,
+            "position_epoch": now.position_epoch,
+            "offset": now.offset,
+            "offset_epoch": now.offset_epoch,
+            "high_watermark": now.high_watermark,
+            "last_stable_offset": now.last_stable_offset,
+            "log_start_offset": now.log_start_offset,
+            "leader": now.node,
+            "leader_epoch": now.epoch,
+            "queued_bytes": now.queued,
+            "paused": now.paused,
+            "stopped": now.stopped,
+        }
 
     # ---- the control thread
 
@@ -197,23 +200,40 @@ cdef class FetchParts(LoopDriver):
         node, leader epoch as the answer tells it, offset, link). why: LEADER, POSITION, REPLICA,
         CORRUPT, or an error code."""
         cdef Part* part
+        cdef Part now
+        cdef bint some
+        cdef bint one
         found = []
         pthread_mutex_lock(&self.fetch.lock)
-        try:
-            if not self.fetch.attention:
-                return found
-            self.fetch.attention = False
-            for (topic, partition), address in list(self.parts.items()):
-                part = <Part*> <size_t> address
-                if part.attention != 0 and not part.attended:
-                    part.attended = True
-                    found.append((
-                        topic, partition, part.attention, part.generation, part.hint_node,
-                        part.hint_epoch, part.offset, part.link,
-                    ))
-            return found
-        finally:
+        some = self.fetch.attention
+        self.fetch.attention = False
+        pthread_mutex_unlock(&self.fetch.lock)
+        for (topic, partition), address in list(self.parts.items()) if some else ():
+            if self.parts.get((topic, partition)) != address:
+                continue                # unassigned meanwhile
+            part = <Part*> <size_t> address
+            pthread_mutex_lock(&self.fetch.lock)
+            one = part.attention != 0 and not part.attended
+            part.attended |= one
+            now = part[0]
             pthread_mutex_unlock(&self.fetch.lock)
+            if one:
+                found.append((
+                    topic, partition, now.attention, now.generation, now.hint_node,
+                    now.hint_epoch, now.offset, now.link,
+                ))
+        return found
+
+    def tell_again(self) -> None:
+        """All that waits for the control thread, which has lost what it was told."""
+        cdef Part* part
+        pthread_mutex_lock(&self.fetch.lock)
+        part = first_part(self.fetch.topics)
+        while part != NULL:
+            part.attended = False
+            part = next_part(part)
+        self.fetch.attention = True
+        pthread_mutex_unlock(&self.fetch.lock)
 
     def lead(
         self, topic: str, partition: int, link: int, node: int, epoch: int,
@@ -262,26 +282,12 @@ cdef class FetchParts(LoopDriver):
             else:
                 part_move(self.fetch, part, to, of)
             part.attention = 0
-            part.validating = False
             if part.link < 0:
                 part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
             done = True
         pthread_mutex_unlock(&self.fetch.lock)
         self.wake_loop()
         return done
-
-    def validating(self, topic: str, partition: int, generation: int, on: bool) -> bool:
-        """Not fetched while the control thread asks where its leader epoch ends."""
-        cdef Part* part
-        found = self.parts.get((topic, partition))
-        if found is None or (<Part*> <size_t> found).generation != generation:
-            return False
-        part = <Part*> <size_t> found
-        pthread_mutex_lock(&self.fetch.lock)
-        part.validating = on
-        pthread_mutex_unlock(&self.fetch.lock)
-        self.wake_loop()
-        return True
 
     def attend(self, topic: str, partition: int, why: int) -> None:
         """To be looked at (again) by the control thread."""

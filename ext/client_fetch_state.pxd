@@ -61,7 +61,6 @@ cdef struct Part:
     int64_t queued                  # bytes of chunks
     bint paused                     # by the user
     bint stopped                    # about to be revoked
-    bint validating                 # the control thread asks where its epoch ends
     bint faulted                    # an answer that cannot be read waits for the user
     int32_t attention               # Attention, or a code of Kafka; 0: none
     bint attended                   # the control thread knows
@@ -168,6 +167,8 @@ cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexce
 cdef void part_attend(Fetch* f, Part* part, int32_t why, int32_t node, int32_t epoch) noexcept nogil
 cdef bint part_readable(const Part* part) noexcept nogil
 cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil
+# Whether more may be asked for: what is queued of partitions that are paused holds up no other.
+cdef bint fetch_has_room(const Fetch* f) noexcept nogil
 # By the control thread: goes on elsewhere, while what is queued stays.
 cdef void part_move(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
 # The same, and nothing of what is queued is given out any more.

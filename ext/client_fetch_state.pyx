@@ -92,7 +92,6 @@ cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexce
     part.offset = part.position = offset
     part.offset_epoch = part.position_epoch = epoch
     part.faulted = False
-    part.validating = False
     if part.attention > 0 or part.attention == ATTEND_POSITION:
         part.attention = 0
     while chunk != NULL:
@@ -134,13 +133,25 @@ cdef void part_attend(
 cdef bint part_readable(const Part* part) noexcept nogil:
     return (
         part.offset >= 0 and part.link >= 0 and not part.paused and not part.stopped
-        and not part.validating and not part.faulted and part.attention == 0
+        and not part.faulted and part.attention == 0
     )
 
 
 cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil:
     """One of many gets its share of the queue; who has nothing queued may always ask."""
     return part.queued > 0 and part.queued >= f.rules.queue_bytes // f.parts_count
+
+
+cdef bint fetch_has_room(const Fetch* f) noexcept nogil:
+    cdef int64_t queued = f.queued
+    cdef Part* part
+    if queued >= f.rules.queue_bytes:
+        part = first_part(f.topics)
+        while part != NULL:
+            if part.paused or part.stopped:
+                queued -= part.queued
+            part = next_part(part)
+    return queued < f.rules.queue_bytes
 
 
 cdef void chunk_append(Fetch* f, Part* part, Chunk* chunk) noexcept nogil:

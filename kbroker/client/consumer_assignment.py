@@ -104,17 +104,21 @@ class Assignment:
         """Raises KeyError for what is not assigned, and ValueError for an offset below 0."""
         if offset < 0:
             raise ValueError(f"offset {offset} of {where}; offsets begin at 0")
-        self._fetcher.seek(*where, offset, epoch)
-        self._leave(where)
+        self._go(where, offset, epoch, None)
 
     def seek_by(self, where: TopicPartition, strategy: int) -> None:
         """EARLIEST, LATEST or a time in ms; found out when it is next needed."""
-        self._fetcher.state(*where)  # KeyError where it is not assigned
-        self._leave(where)
-        self._control.strategies[where] = strategy
-        self._fetcher.seek(*where, -1)
+        self._go(where, -1, -1, strategy)
 
-    def _leave(self, where: TopicPartition) -> None:
+    def _go(self, where: TopicPartition, offset: int, epoch: int, strategy: int | None) -> None:
+        """Tells the control thread before it is asked anew: what fails from then on is tried again,
+        and an error of before is none."""
+        self._fetcher.state(*where)  # KeyError where it is not assigned
         self._control.forget(where)
-        self._control.strategies.pop(where, None)
         self.asking.discard(where)
+        if strategy is None:
+            self._control.strategies.pop(where, None)
+        else:
+            self._control.strategies[where] = strategy
+        self._fetcher.seek(*where, offset, epoch)
+        self._control.pardon(where)

@@ -136,9 +136,13 @@ class Control:
         where = next(iter(self._errors))
         return self._errors.pop(where)
 
+    def pardon(self, where: TopicPartition) -> None:
+        """What was wrong with it does not count any more."""
+        self._errors.pop(where, None)
+
     def forget(self, where: TopicPartition) -> None:
         """It is read from elsewhere."""
-        self._errors.pop(where, None)
+        self.pardon(where)
         self._due.pop(where, None)
         self._failures.pop(where, None)
         self.held.discard(where)
@@ -153,21 +157,28 @@ class Control:
 
     def _run(self) -> None:
         while True:
-            due = min((at for at, _ in list(self._due.values())), default=float("inf"))
-            wait_s = min(max(due - time.monotonic(), 0.0), _TURN_S)
-            for kind, link, _, _, _ in self._loop.events(wait_s):
-                if kind == _CLOSED:
-                    return
-                if kind == _LINK_DOWN:
-                    self._lost(link)
-                if kind == EVENT_HEARTBEAT and self.group is not None:
-                    self.group.on_event()
             try:
+                if not self._take_events():
+                    return
                 self._turn()
             except ClosedError:
                 return
             except Exception:  # a fault of ours must not end the thread: partitions would hang
                 _log.exception("the consumer's control thread met an error")
+                self._fetcher.tell_again()
+
+    def _take_events(self) -> bool:
+        """Waits for some, as long as nothing else is due; False: there will be none any more."""
+        due = min((at for at, _ in list(self._due.values())), default=float("inf"))
+        wait_s = min(max(due - time.monotonic(), 0.0), _TURN_S)
+        for kind, link, _, _, _ in self._loop.events(wait_s):
+            if kind == _CLOSED:
+                return False
+            if kind == _LINK_DOWN:
+                self._lost(link)
+            if kind == EVENT_HEARTBEAT and self.group is not None:
+                self.group.on_event()
+        return True
 
     def _turn(self) -> None:
         while found := [_Told(*told) for told in self._fetcher.attention()]:

@@ -29,6 +29,7 @@ from kbroker.client.errors import (
 from kbroker.ext.client_record import Record
 from tests.support import wire
 from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
 
 Read = Callable[..., Consumer]
 
@@ -60,7 +61,7 @@ def read(target: BrokerProcess) -> Iterator[Read]:
 
 def taken(consumer: Consumer, count: int, **how: Any) -> list[Record]:
     found: list[Record] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count}"
         found += consumer.poll(1.0, **how)
@@ -165,23 +166,36 @@ def test_paused_partitions_wait(read: Read, target: BrokerProcess, topic: str) -
     assert {record.partition for record in taken(consumer, 10)} == {0}
 
 
+def test_what_is_paused_holds_up_nobody(read: Read, target: BrokerProcess, topic: str) -> None:
+    """Not even where all that may be queued is of paused partitions."""
+    wire.create_topic(target.port, topic, 3)
+    for partition in range(3):
+        produce(target.port, topic, 100, partition)
+    consumer = read(queued_max_messages_kbytes=1)
+    consumer.assign([(topic, partition) for partition in range(3)])
+    first = taken(consumer, 1, max_records=1)[0].partition
+    consumer.pause([(topic, partition) for partition in range(3) if partition != first])
+    assert len(taken(consumer, 99)) == 99
+    produce(target.port, topic, 10, first)
+    assert {record.partition for record in taken(consumer, 10)} == {first}
+
+
 def test_where_nothing_was_committed(read: Read, target: BrokerProcess, topic: str) -> None:
     produce(target.port, topic, 10)
     consumer = read(auto_offset_reset="none")
     consumer.assign([(topic, 0)])
     with pytest.raises(NoOffsetError, match=f"{topic}-0"):
-        consumer.poll(10)
+        consumer.poll(60)
     consumer.seek((topic, 0), 3)
     assert taken(consumer, 7)[0].offset == 3
     consumer.seek((topic, 0), 1000)
     with pytest.raises(NoOffsetError, match="no offset 1000"):
-        consumer.poll(10)
+        consumer.poll(60)
     late = read(auto_offset_reset="latest")
     late.assign([(topic, 0)])
     assert late.position((topic, 0)) == 10
     late.seek((topic, 0), 1000)
-    assert late.poll(2) == []
-    assert late.position((topic, 0)) == 10
+    wait_for("the end is found", lambda: not late.poll(0.1) and late.position((topic, 0)) == 10, 60)
     ago = read(auto_offset_reset="by_duration:PT1H")
     ago.assign([(topic, 0)])
     assert ago.position((topic, 0)) == 10, "the records are of 1970"
@@ -236,7 +250,7 @@ def test_deserializers(read: Read, target: BrokerProcess, topic: str) -> None:
         with pytest.raises(
             DeserializationError, match=f"{topic}-0 at offset 4.*no four.*seek to 5"
         ):
-            picky.poll(5)
+            picky.poll(60)
     picky.seek((topic, 0), 5)
     assert taken(picky, 5)[0].value == 5
     with pytest.raises(ConfigError, match=r"key\.deserializer"):
@@ -301,7 +315,7 @@ def test_a_topic_that_is_not_there(read: Read) -> None:
     consumer = read(allow_auto_create_topics=False)
     consumer.assign([("no-such-topic", 0)])
     with pytest.raises(UnknownTopicOrPartitionError, match="no-such-topic"):
-        consumer.poll(20)
+        consumer.poll(60)
 
 
 def test_a_partition_that_is_not_there(read: Read, target: BrokerProcess, topic: str) -> None:
@@ -309,7 +323,7 @@ def test_a_partition_that_is_not_there(read: Read, target: BrokerProcess, topic:
     consumer = read()
     consumer.assign([(topic, 7)])
     with pytest.raises(KafkaError, match=f"{topic}-7"):
-        consumer.poll(20)
+        consumer.poll(60)
 
 
 def test_wakeup_from_another_thread(read: Read, topic: str, target: BrokerProcess) -> None:
@@ -321,8 +335,8 @@ def test_wakeup_from_another_thread(read: Read, topic: str, target: BrokerProces
     timer.start()
     began = time.monotonic()
     with pytest.raises(WakeupError):
-        consumer.poll(30)
-    assert time.monotonic() - began < 10
+        consumer.poll(60)
+    assert time.monotonic() - began < 50
     timer.join()
     assert consumer.poll(0.01) == []
 
@@ -334,14 +348,17 @@ def test_one_thread_at_a_time(read: Read, topic: str, target: BrokerProcess) -> 
     told: list[object] = []
 
     def poll() -> None:
-        try:
-            told.append(consumer.poll(30))
-        except WakeupError as error:
-            told.append(error)
+        while not told:
+            try:
+                told.append(consumer.poll(60))
+            except ConcurrentUseError:  # it is the other's turn just now
+                continue
+            except WakeupError as error:
+                told.append(error)
 
     thread = threading.Thread(target=poll)
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     with pytest.raises(ConcurrentUseError, match="another thread"):
         while time.monotonic() < deadline:
             consumer.poll(0)
@@ -358,9 +375,9 @@ def test_signals_come_through(read: Read, topic: str, target: BrokerProcess) -> 
     consumer = read()
     consumer.assign([(topic, 0)])
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
-        consumer.poll(30)
+        timer.start()
+        consumer.poll(60)
     timer.join()
     assert consumer.poll(0) == []
 
