@@ -254,7 +254,8 @@ async def _readable(descriptor: int, timeout_s: float) -> bool:
 
     loop.add_reader(descriptor, tell)
     try:
-        await asyncio.wait_for(told, timeout_s)
+        async with asyncio.timeout(timeout_s):  # wait_for may swallow a cancellation
+            await told
         os.eventfd_read(descriptor)
     except TimeoutError:
         return False
