@@ -71,6 +71,8 @@ cdef struct Store:
 cdef Store* store_new() noexcept nogil
 cdef Store* store_ref(Store* store) noexcept nogil
 cdef void store_unref(Store* store) noexcept nogil
+# The same rows in memory of their own, no larger than they need; NULL: no memory.
+cdef Store* store_copy(const Store* store) noexcept nogil
 # A few that were let go are kept to be filled again; this frees them.
 cdef void store_forget_cached() noexcept nogil
 # The rest of the open batch of `s`, until there are `most` rows: 0 at its end, 1 where rows ran

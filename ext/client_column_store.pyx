@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 from kbroker.ext.atomics cimport atomic_add_i32, atomic_exchange_ptr
 from kbroker.ext.batch cimport BATCH_BAD_RECORD, BATCH_NO_MEMORY
-from kbroker.ext.client_counted cimport memory_ref, memory_unref
+from kbroker.ext.client_counted cimport memory_make, memory_ref, memory_unref
 from kbroker.ext.client_stream cimport stream_record
 from kbroker.ext.debug cimport OBJECT_CLIENT_COLUMNS, object_born, object_died
 from kbroker.ext.record cimport Header, Record, next_header
@@ -412,3 +412,86 @@ cdef int store_take(
             store.header_ends[row] = <int32_t> store.header_key.count
     store.rows = row
     return code
+
+
+# ---- a copy of its own
+
+cdef bint copy_binary(Binary* into, const Binary* b) noexcept nogil:
+    if b.count == 0:
+        return True
+    if not binary_reserve(into, b.count, b.n):
+        return False
+    if b.validity != NULL:
+        if not binary_first_null(into):
+            return False
+        memcpy(into.validity, b.validity, (b.count + 7) // 8)
+    memcpy(into.ends, b.ends, (b.count + 1) * sizeof(int32_t))
+    memcpy(into.data, b.data, b.n)
+    into.count = b.count
+    into.n = b.n
+    into.nulls = b.nulls
+    return True
+
+
+cdef bint copy_views(Store* into, Views* to, const Store* store, const Views* v) noexcept nogil:
+    """What is longer than a view goes into one piece of these alone."""
+    cdef uint8_t* data
+    cdef Memory* memory
+    cdef View* view
+    cdef bint held
+    cdef int64_t i
+    cdef int64_t n = 0
+    to.n = v.n
+    to.nulls = v.nulls
+    to.begun = v.begun
+    if not v.begun:
+        return True
+    data = <uint8_t*> malloc(v.n + 1)
+    if data == NULL:
+        return False
+    memcpy(to.views, v.views, store.rows * sizeof(View))
+    memcpy(to.validity, v.validity, (store.rows >> 3) + 1)
+    for i in range(store.rows):
+        view = to.views + i
+        if view.n > VIEW_INLINE_MAX:
+            memcpy(data + n, store.pieces[view.piece].p + view.at, view.n)
+            view.piece = into.pieces_count
+            view.at = <int32_t> n
+            n += view.n
+    memory = memory_make(data, n, NULL, NULL)
+    if memory == NULL:
+        free(data)
+        return False
+    held = store_hold(into, memory)
+    memory_unref(memory)
+    return held
+
+
+cdef Store* store_copy(const Store* store) noexcept nogil:
+    cdef Store* made = store_new()
+    cdef bint done
+    if made == NULL:
+        return NULL
+    done = (
+        store_reserve(made, store.rows)
+        and copy_views(made, &made.key, store, &store.key)
+        and copy_views(made, &made.value, store, &store.value)
+        and copy_binary(&made.header_key, &store.header_key)
+        and copy_binary(&made.header_value, &store.header_value)
+        and copy_binary(&made.names, &store.names)
+    )
+    if done and store.header_ends != NULL:
+        made.header_ends = <int32_t*> malloc((made.room + 1) * sizeof(int32_t))
+        done = made.header_ends != NULL
+    if not done:
+        store_unref(made)
+        return NULL
+    if store.header_ends != NULL:
+        memcpy(made.header_ends, store.header_ends, (store.rows + 1) * sizeof(int32_t))
+    if store.rows:
+        memcpy(made.offsets, store.offsets, store.rows * sizeof(int64_t))
+        memcpy(made.timestamps, store.timestamps, store.rows * sizeof(int64_t))
+        memcpy(made.partitions, store.partitions, store.rows * sizeof(int32_t))
+        memcpy(made.topics, store.topics, store.rows * sizeof(int32_t))
+    made.rows = store.rows
+    return made

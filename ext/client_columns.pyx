@@ -7,8 +7,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker.ext.client_arrow cimport store_array, store_schema, wants_views
 from kbroker.ext.client_column_store cimport (
-    VIEW_BYTES, Binary, Store, Views, binary_null, binary_put, store_ref, store_unref, store_value,
-    views_pack, views_settle,
+    VIEW_BYTES, Binary, Store, Views, binary_null, binary_put, store_copy, store_ref, store_unref,
+    store_value, views_pack, views_settle,
 )
 from kbroker.ext.unmade cimport not_by_hand
 
@@ -197,7 +197,8 @@ cdef class Columns:
     C data interface, but for keys and values, which are copied once unless they are taken as
     Arrow's binary views.
 
-    It keeps the memory that its records were fetched in (the answers of a broker)."""
+    It keeps the memory that its records were fetched in (the answers of a broker): `detach()`
+    where few of many are kept for long."""
 
     def __dealloc__(self):
         store_unref(self.store)
@@ -238,6 +239,21 @@ cdef class Columns:
         cdef HeaderColumn made = HeaderColumn.__new__(HeaderColumn)
         made.store = store_ref(self.store)
         return made
+
+    def detach(self) -> Columns:
+        """Give back the memory they were fetched in; returns itself. Keys and values are copied;
+        what was made of the columns before keeps what it has."""
+        cdef Store* old = store_ref(self.store)
+        cdef Store* made
+        with nogil:
+            made = store_copy(old)
+        store_unref(old)
+        if made == NULL:
+            raise MemoryError
+        old = self.store
+        self.store = made
+        store_unref(old)
+        return self
 
     def to_arrow(self, *, views: bool = False):
         """A pyarrow.RecordBatch over the same memory: topic (dictionary), partition, offset,

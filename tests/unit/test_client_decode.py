@@ -284,6 +284,30 @@ def test_columns_outlive_their_answer() -> None:
         kept[0][0] = 1
 
 
+@pytest.mark.parametrize("codec", compression.NAMES)
+def test_columns_that_are_detached_are_the_same_in_memory_of_their_own(codec: str) -> None:
+    for seed in range(20):
+        data = random_batches(seed, codec)
+        expected = [tuple(record) for record in records.read(data)]
+        columns = Answer(data).columns()
+        before = columns.values.views, columns.values.buffers
+        kept = columns.values
+        assert columns.detach() is columns
+        assert columns.topics == ("topic",)
+        for column, at in ((columns.keys, 2), (columns.values, 3)):
+            assert list(column) == viewed(column) == packed(column) == [row[at] for row in expected]
+        assert list(columns.headers) == [row[4] for row in expected]
+        assert columns.offsets.tolist() == [row[0] for row in expected]
+        assert columns.timestamps.tolist() == [row[1] for row in expected]
+        assert columns.partitions.tolist() == [3] * len(expected)
+        sizes = [len(value or b"") for row in expected for value in row[2:4]]
+        assert sum(map(len, columns.values.buffers)) == sum(n for n in sizes if n > 12)
+        assert viewed(kept) == [row[3] for row in expected], "what was there before stays"
+        assert before[0].tolist() == kept.views.tolist() and len(before[1]) == len(kept.buffers)
+    empty = Answer(b"").columns().detach()
+    assert len(empty) == 0 and list(empty.values) == []
+
+
 def test_columns_are_packed_once_by_many_threads() -> None:
     values = [random.Random(i).randbytes(500) for i in range(4000)]
     for _ in range(5):
