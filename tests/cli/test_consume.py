@@ -147,7 +147,7 @@ def read_lines(process: subprocess.Popen[bytes], count: int, of: bytes = b"\n") 
             held += process.stdout.read1(1 << 16)  # type: ignore[union-attr]
         return held.count(of) >= count
 
-    wait_for(f"{count} of {of!r}", enough, 30)
+    wait_for(f"{count} of {of!r}", enough, 60)
     return held
 
 
@@ -164,7 +164,7 @@ def test_a_reader_that_goes_away_ends_it_with_the_right_commits(
     seen = process.stdout.readline()
     assert b"0" * 90 in seen
     process.stdout.close()
-    process.wait(20)
+    process.wait(60)
     assert process.stderr is not None
     assert process.stderr.read() == b""
     (at,) = committed(kbroker, topic).values()
@@ -180,7 +180,7 @@ def test_a_reader_that_goes_away_is_missed_without_another_record(
     read_lines(process, 20)
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(20) == 1
+    assert process.wait(60) == 1
     assert process.stderr is not None
     assert process.stderr.read() == b""
 
@@ -195,7 +195,7 @@ def test_a_slow_reader_does_not_keep_a_signal_waiting(
     assert process.stdout is not None
     process.stdout.read(100)
     process.send_signal(signal.SIGINT)
-    process.wait(20)
+    process.wait(60)
     printed = process.stdout.read()
     assert process.returncode == 0
     (at,) = committed(kbroker, topic).values()
@@ -212,13 +212,13 @@ def test_two_members_share(kbroker: KbrokerProcess, run: Run, start: Start, time
                 return False
         return len([member for member in found[timed].members if member.assigned]) == 2
 
-    wait_for("two members with a partition each", shared, 30)
+    wait_for("two members with a partition each", shared, 60)
     lines = [json.dumps({"payload": f"new{n}", "partition": n % 2}) for n in range(20)]
     run("produce", timed, "-J", "--keep-partitions", stdin="\n".join(lines).encode())
     found = [read_lines(member, 10, b"new") for member in members]
     for member in members:
         member.send_signal(signal.SIGINT)
-        assert member.wait(20) == 0
+        assert member.wait(60) == 0
     new = [sorted(line for line in held.splitlines() if b"new" in line) for held in found]
     assert sorted(new) == [
         sorted(b"%d new%d" % (n % 2, n) for n in range(at, 20, 2)) for at in (0, 1)

@@ -105,7 +105,7 @@ def test_what_is_wrong_is_one_line(run: Run, one: str) -> None:
 def test_librdkafkas_names_are_known(run: Run, one: str) -> None:
     run("produce", one, "-X", "topic.request.required.acks=1", "-X", "queue.buffering.max.ms=1",
         "-X", "compression.codec=gzip", stdin=b"a")  # fmt: skip
-    wait_for("the record", lambda: shown(run, one, "%s") == "a", 10)
+    wait_for("the record", lambda: shown(run, one, "%s") == "a", 60)
 
 
 def test_a_rate_is_kept_and_a_tee_prints(run: Run, one: str) -> None:
@@ -125,7 +125,7 @@ def test_a_signal_ends_the_input_and_sends_what_was_read(
     assert process.stdin is not None
     process.stdin.write(b"a:1\nb:2\nhalf")
     process.stdin.flush()
-    wait_for("two records", lambda: shown(run, one, "%s") == "12", 20)
+    wait_for("two records", lambda: shown(run, one, "%s") == "12", 60)
     process.send_signal(number)
     _, error = process.communicate(timeout=20)
     assert process.returncode == 128 + number

@@ -73,7 +73,7 @@ def test_scram_users(secured_kafka: SecuredKafka, admin: Admin, mechanism: str):
     def known() -> bool:
         return user in admin.describe_scram_users().succeeded
 
-    wait_for("the user to be known", known, 10)
+    wait_for("the user to be known", known, 60)
     assert admin.describe_scram_users([user])[user] == (ScramCredential(mechanism, 8192),)
     with as_user(secured_kafka, mechanism, user, password) as mine:
         assert who(mine) == f"User:{user}"
@@ -83,7 +83,7 @@ def test_scram_users(secured_kafka: SecuredKafka, admin: Admin, mechanism: str):
     ):
         mine.describe_cluster()
     admin.alter_scram_users([ScramDeletion(user, mechanism)])
-    wait_for("the user to be gone", lambda: not known(), 10)
+    wait_for("the user to be gone", lambda: not known(), 60)
     assert isinstance(admin.describe_scram_users([user]).errors[user], ResourceNotFoundError)
     with pytest.raises(KafkaError, match="user"):
         admin.alter_scram_users([ScramUpsertion(user, mechanism, password, 10)])
@@ -168,7 +168,7 @@ def test_quotas(admin: Admin):
         bob: {"producer_byte_rate": 1000.0, "consumer_byte_rate": 500.0},
         everybody: {"request_percentage": 50},
     })  # fmt: skip
-    wait_for("quotas to be known", lambda: len(admin.describe_quotas()) == 2, 10)
+    wait_for("quotas to be known", lambda: len(admin.describe_quotas()) == 2, 60)
     assert admin.describe_quotas({"user": "bob"}) == {
         bob: {"producer_byte_rate": 1000.0, "consumer_byte_rate": 500.0}
     }
@@ -180,7 +180,7 @@ def test_quotas(admin: Admin):
         bob: dict.fromkeys(["producer_byte_rate", "consumer_byte_rate"]),
         everybody: {"request_percentage": None},
     })  # fmt: skip
-    wait_for("quotas to be gone", lambda: not admin.describe_quotas(), 10)
+    wait_for("quotas to be gone", lambda: not admin.describe_quotas(), 60)
     with pytest.raises(KafkaError, match="quotas of user 'bob'"):
         admin.alter_quotas({bob: {"no_such_quota": 1.0}})
 
@@ -194,7 +194,7 @@ def test_delegation_tokens(secured_kafka: SecuredKafka):
         def listed(wanted: str, *owners: str) -> bool:
             return wanted in {one.token_id for one in alice.describe_tokens(owners or None)}
 
-        wait_for("the token to be known", lambda: listed(token.token_id), 10)
+        wait_for("the token to be known", lambda: listed(token.token_id), 60)
         jaas = (
             "org.apache.kafka.common.security.scram.ScramLoginModule required"
             f' username="{token.token_id}" password="{token.password}" tokenauth="true";'
@@ -207,10 +207,10 @@ def test_delegation_tokens(secured_kafka: SecuredKafka):
         assert alice.renew_token(token.hmac, 50_000) <= token.max_ms
         for_bob = alice.create_token(owner="User:bob", renewers=["User:alice"])
         assert (for_bob.owner, for_bob.requester) == ("User:bob", "User:alice")
-        wait_for("bob's token to be known", lambda: listed(for_bob.token_id, "User:bob"), 10)
+        wait_for("bob's token to be known", lambda: listed(for_bob.token_id, "User:bob"), 60)
         for one in (token, for_bob):
             alice.expire_token(one.hmac)
-        wait_for("the token to be gone", lambda: not listed(token.token_id), 10)
+        wait_for("the token to be gone", lambda: not listed(token.token_id), 60)
         with pytest.raises(DelegationTokenNotFoundError):
             alice.renew_token(token.hmac)
 
@@ -277,7 +277,7 @@ def test_replicas_of_three_nodes(kafka_cluster: KafkaCluster, topic: str):
 
         admin.alter_reassignments({one: [3, 2], two: [1, 2, 3]})
         wait_for("the moves to end", lambda: not admin.list_reassignments([one, two]), 60)
-        wait_for("replicas to be told", lambda: replicas() == [(3, 2), (1, 2, 3)], 10)
+        wait_for("replicas to be told", lambda: replicas() == [(3, 2), (1, 2, 3)], 60)
         with pytest.raises(KafkaError, match=str(one)):
             admin.alter_reassignments({one: None})
         assert set(admin.elect_leaders([one, two], partial=True)) == {one, two}
@@ -287,7 +287,7 @@ def test_replicas_of_three_nodes(kafka_cluster: KafkaCluster, topic: str):
             parts = admin.describe_topics([topic])[topic].partitions
             return [part.leader for part in parts] == [3, 1]
 
-        wait_for("preferred leaders to lead", led, 30)
+        wait_for("preferred leaders to lead", led, 60)
         assert admin.elect_leaders([one]) == {one: False}
         assert isinstance(admin.elect_leaders(), object)
         folders = admin.describe_log_dirs()

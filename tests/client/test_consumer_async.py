@@ -24,7 +24,7 @@ def test_polling_and_iterating(target: BrokerProcess, topic: str) -> None:
             await consumer.assign([(topic, 0)])
             assert await consumer.position((topic, 0)) == 0
             ticks = 0
-            waiting = asyncio.ensure_future(consumer.poll(30))
+            waiting = asyncio.ensure_future(consumer.poll(60))
             while ticks < 10:
                 await asyncio.sleep(0.01)
                 ticks += 1
@@ -32,7 +32,7 @@ def test_polling_and_iterating(target: BrokerProcess, topic: str) -> None:
             await asyncio.to_thread(produce, target.port, topic, 100)
             found = await waiting
             while len(found) < 100:
-                found += await consumer.poll(10)
+                found += await consumer.poll(60)
             assert [record.value for record in found] == [b"%d" % i for i in range(100)]
             await consumer.seek((topic, 0), 90)
             offsets = []
@@ -42,10 +42,10 @@ def test_polling_and_iterating(target: BrokerProcess, topic: str) -> None:
                     break
             assert offsets == list(range(90, 100))
             await consumer.seek_to_beginning()
-            assert len(await consumer.poll_batch(10)) > 0
+            assert len(await consumer.poll_batch(60)) > 0
             with pytest.raises(TimeoutError):
                 await consumer.seek_to_end()
-                await asyncio.wait_for(consumer.poll(30), 0.1)
+                await asyncio.wait_for(consumer.poll(60), 0.1)
             assert await consumer.end_offsets([(topic, 0)]) == {(topic, 0): 100}
         with pytest.raises(ClosedError):
             await consumer.poll(0)
@@ -63,7 +63,7 @@ def test_in_a_group(target: BrokerProcess, topic: str) -> None:
             await consumer.subscribe([topic])
             count = 0
             while count < 50:
-                count += len(await consumer.poll(5))
+                count += len(await consumer.poll(60))
             await consumer.commit()
             told = await consumer.committed([(topic, 0)])
             assert told[topic, 0].offset == 50
@@ -87,6 +87,6 @@ def test_in_a_group(target: BrokerProcess, topic: str) -> None:
         async with AsyncConsumer(**settings, auto_offset_reset="none") as late:
             await late.assign([(topic, 1)])
             with pytest.raises(NoOffsetError):
-                await late.poll(20)
+                await late.poll(60)
 
     asyncio.run(main())

@@ -97,7 +97,7 @@ def test_a_topic_made_again_is_committed_to_by_its_new_id(
         assert stale
         with Admin(bootstrap_servers=target.bootstrap) as admin:
             admin.delete_topics([topic])
-            wait_for("it is gone", lambda: admin.describe_topics([topic]).errors, 10)
+            wait_for("it is gone", lambda: admin.describe_topics([topic]).errors, 60)
             admin.create_topic(topic, partitions=4)
         told = {TopicPartition(topic, 0): OffsetAndMetadata(7)}
         one.group.commit(told, 20.0)

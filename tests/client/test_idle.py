@@ -34,20 +34,20 @@ def test_idle_connections_are_closed_and_opened_anew(kbroker: KbrokerProcess, to
     with Admin(**told) as admin, Producer(**told, linger_ms=0) as producer:
         for value in (b"one", b"two"):
             admin.describe_topics([topic])
-            producer.send(topic, value).result(10)
+            producer.send(topic, value).result(60)
             assert live(kbroker.port) >= 2
-            wait_for("all are closed", lambda: live(kbroker.port) == 0, 10)
+            wait_for("all are closed", lambda: live(kbroker.port) == 0, 60)
     with Consumer(**told, auto_offset_reset="earliest", fetch_max_wait_ms=100) as consumer:
         consumer.assign([(topic, 0)])
-        wait_for("the records are read", lambda: len(consumer.poll(0.2)) == 2, 10)
+        wait_for("the records are read", lambda: len(consumer.poll(0.2)) == 2, 60)
         consumer.beginning_offsets([(topic, 0)])
         consumer.pause([(topic, 0)])
-        wait_for("what it asked by is closed", lambda: live(kbroker.port) <= 1, 10)
+        wait_for("what it asked by is closed", lambda: live(kbroker.port) <= 1, 60)
         producing(told, topic)
         consumer.resume([(topic, 0)])
-        wait_for("it reads on", lambda: consumer.poll(0.2), 10)
+        wait_for("it reads on", lambda: consumer.poll(0.2), 60)
 
 
 def producing(told: dict[str, object], topic: str) -> None:
     with Producer(**told) as producer:
-        producer.send(topic, b"three").result(10)
+        producer.send(topic, b"three").result(60)

@@ -127,7 +127,7 @@ def test_a_callable(kbroker: KbrokerProcess, topic: str) -> None:
 
     with Producer(bootstrap_servers=kbroker.bootstrap, partitioner_class=choose) as producer:
         for number in range(4):
-            assert producer.send(topic, b"v", b"%d" % number).result(20).partition == number
+            assert producer.send(topic, b"v", b"%d" % number).result(60).partition == number
         with pytest.raises(ValueError, match="partition: the partitioner chose 9 of 4"):
             producer.send(topic, b"v", b"9")
     assert len(read_all(kbroker.bootstrap, topic, 4, 4)) == 4

@@ -39,11 +39,11 @@ def producer_of(broker: BrokerProcess, **settings: Any) -> Producer:
 def test_a_topic_that_nobody_sends_to_is_not_asked_for(kbroker: BrokerProcess, topic: str) -> None:
     wire.create_topic(kbroker.port, topic)
     with producer_of(kbroker, linger_ms=0) as producer:
-        producer.send(topic, b"one").result(10)
+        producer.send(topic, b"one").result(60)
         driver = producer.driver
         assert driver.topic_names(60.0) == [topic]
-        wait_for("it is idle", lambda: driver.topic_names(0.1) == [], 10)
-        producer.send(topic, b"two").result(10)
+        wait_for("it is idle", lambda: driver.topic_names(0.1) == [], 60)
+        producer.send(topic, b"two").result(60)
         assert driver.topic_names(60.0) == [topic]
 
 
@@ -54,9 +54,9 @@ def test_a_record_is_there_as_it_was_sent(target: BrokerProcess, topic: str) -> 
         sent = producer.send(
             topic, b"value", b"key", partition=1, headers=headers, timestamp_ms=1_700_000_000_123
         )
-        told = sent.result(20)
+        told = sent.result(60)
         tombstone = producer.send(topic, None, b"key", partition=1)
-        assert tombstone.result(20).offset == 1
+        assert tombstone.result(60).offset == 1
     assert told == (topic, 1, 0, 1_700_000_000_123, 3, 5)
     first, second = read_all(target.bootstrap, topic, 2, 2)
     assert (first.partition, first.key, first.value) == (1, b"key", b"value")
@@ -86,7 +86,7 @@ def test_acks(target: BrokerProcess, topic: str, acks: Any, idempotent: bool) ->
     with producer_of(target, acks=acks, enable_idempotence=idempotent) as producer:
         sent = [producer.send(topic, b"%d" % i) for i in range(300)]
         producer.flush(20)
-        offsets = [delivery.result(20).offset for delivery in sent]
+        offsets = [delivery.result(60).offset for delivery in sent]
     assert offsets == ([-1] * 300 if acks == 0 else list(range(300)))
     found = read_all(target.bootstrap, topic, 300)
     assert [record.value for record in found] == [b"%d" % i for i in range(300)]
@@ -111,7 +111,7 @@ def test_callbacks_come_in_order_and_hurt_nobody(
         producer.flush(20)
         assert seen == list(range(1000))
         late = producer.send(topic, b"late")
-        late.result(20)
+        late.result(60)
         late.add_done_callback(note)
     assert len(seen) == 1001
     assert "of the user's own making" in caplog.text
@@ -149,7 +149,7 @@ def test_what_cannot_be_sent_is_told(target: BrokerProcess, topic: str) -> None:
             producer.send_batch(topic, [huge])
         with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
             producer.send("no such/topic", b"")
-        assert producer.send(topic, b"still").result(20).offset == 0
+        assert producer.send(topic, b"still").result(60).offset == 0
     with pytest.raises(ClosedError, match="closed"):
         producer.send(topic, b"")
     with pytest.raises(ConfigError, match=r"partitioner\.class"):
@@ -169,8 +169,8 @@ def test_a_batch_that_is_too_large_is_split(target: BrokerProcess, topic: str) -
         assert producer.metrics()["batch-split-total"] > 0
         assert [delivery.result(0).offset for delivery in sent] == list(range(2000))
         with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
-            producer.send(topic, b"x" * 4000).result(20)
-        assert producer.send(topic, b"after").result(20).offset == 2000
+            producer.send(topic, b"x" * 4000).result(60)
+        assert producer.send(topic, b"after").result(60).offset == 2000
     assert done == list(range(2000))
     assert [r.value for r in read_all(target.bootstrap, topic, 2001)] == [*values, b"after"]
 
@@ -227,7 +227,7 @@ def test_what_waits_for_a_broker_that_died(start_kbroker: Any, topic: str) -> No
         broker, buffer_memory=40_000, batch_size=10_000, max_block_ms=300, linger_ms=0,
         request_timeout_ms=500, delivery_timeout_ms=1500,
     )  # fmt: skip
-    producer.send(topic, b"first").result(20)
+    producer.send(topic, b"first").result(60)
     broker.kill()
     sent = []
     with pytest.raises(BufferExhaustedError, match=r"buffer\.memory .*40000 bytes"):
@@ -236,19 +236,19 @@ def test_what_waits_for_a_broker_that_died(start_kbroker: Any, topic: str) -> No
     with pytest.raises(BufferExhaustedError, match=r"buffer\.memory .*40000 bytes"):
         producer.send_batch(topic, [b"x" * 1000] * 100)
     with pytest.raises(DeliveryTimeoutError, match="look whether its leader can be reached"):
-        sent[0].result(20)
+        sent[0].result(60)
     producer.flush(20)
     assert all(isinstance(d.exception(0), DeliveryTimeoutError) for d in sent)
     purged = producer.send(topic, b"purged")
     producer.purge()
     with pytest.raises(PurgedError):
-        purged.result(20)
+        purged.result(60)
     left = producer.send(topic, b"left")
     producer.close(0)
     with pytest.raises(UndeliveredError):
-        left.result(20)
+        left.result(60)
     del sent, purged, left, producer
-    wait_for("no batch left", lambda: live_objects() == before, 10)
+    wait_for("no batch left", lambda: live_objects() == before, 60)
 
 
 def test_order_and_exactly_once_over_kills(start_kbroker: Any, topic: str) -> None:
@@ -278,9 +278,9 @@ def test_a_producer_that_is_dropped_leaves_nothing(target: BrokerProcess, topic:
     wire.create_topic(target.port, topic, 1)
     names = {thread.name for thread in threading.enumerate()}
     producer = producer_of(target)
-    producer.send(topic, b"x").result(20)
+    producer.send(topic, b"x").result(60)
     del producer
-    wait_for("its thread ends", lambda: {t.name for t in threading.enumerate()} <= names, 10)
+    wait_for("its thread ends", lambda: {t.name for t in threading.enumerate()} <= names, 60)
 
 
 PROGRAM = """
@@ -288,7 +288,7 @@ import os, sys
 from kbroker.client.errors import ForkError
 from kbroker.client.producer import Producer
 producer = Producer(bootstrap_servers=sys.argv[1])
-producer.send(sys.argv[2], b"x").result(20)
+producer.send(sys.argv[2], b"x").result(60)
 pid = os.fork()
 if pid == 0:
     try:
@@ -297,7 +297,7 @@ if pid == 0:
         os._exit(7 if "fork" in str(error) else 8)
     os._exit(9)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-producer.send(sys.argv[2], b"z").result(20)
+producer.send(sys.argv[2], b"z").result(60)
 producer.send(sys.argv[2], b"not waited for")
 """
 

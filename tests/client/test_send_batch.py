@@ -29,7 +29,7 @@ def test_lists(target: BrokerProcess, producer: Producer, topic: str) -> None:
     times = list(range(1_700_000_000_000, 1_700_000_005_000))
     sent = producer.send_batch(topic, values, keys, headers, times)
     assert len(sent) == 5000
-    ranges = sent.result(30)
+    ranges = sent.result(60)
     assert sum(r.records for r in ranges) == 5000
     at = 0
     for each in ranges:
@@ -47,17 +47,17 @@ def test_partitions(target: BrokerProcess, producer: Producer, topic: str) -> No
     values = [b"%d" % i for i in range(3000)]
     sent = producer.send_batch(topic, values, partition=[i % 3 for i in range(3000)])
     by_partition = [0, 0, 0]
-    for each in sent.result(30):
+    for each in sent.result(60):
         assert each.offset == by_partition[each.partition]
         by_partition[each.partition] += each.records
     assert by_partition == [1000] * 3
-    producer.send_batch(topic, [b"x"] * 500, partition=2).result(30)
+    producer.send_batch(topic, [b"x"] * 500, partition=2).result(60)
     found = read_all(target.bootstrap, topic, 3500, 3)
     assert [r.value for r in found if r.partition == 1] == values[1::3]
     assert sum(r.partition == 2 for r in found) == 1500
     keyed = producer.send_batch(topic, values, [b"%d" % (i % 50) for i in range(3000)])
     expected = [producer.send(topic, b"", b"%d" % i).partition for i in range(50)]
-    told = {p: sum(r.records for r in keyed.result(30) if r.partition == p) for p in range(3)}
+    told = {p: sum(r.records for r in keyed.result(60) if r.partition == p) for p in range(3)}
     assert told == {p: 60 * expected.count(p) for p in range(3)}
 
 
@@ -65,11 +65,11 @@ def test_partitions_that_are_added_meanwhile(
     target: BrokerProcess, producer: Producer, topic: str
 ) -> None:
     wire.create_topic(target.port, topic, 1)
-    producer.send(topic, b"").result(30)
+    producer.send(topic, b"").result(60)
     with Cluster(target.bootstrap, timeout_s=20) as cluster:
         create_partitions(cluster, {topic: 200}).checked()
     sent = producer.send_batch(topic, [b"x"] * 2000, partition=[i % 200 for i in range(2000)])
-    ranges = sent.result(30)
+    ranges = sent.result(60)
     assert sum(r.records for r in ranges) == 2000
     assert {r.partition for r in ranges} == set(range(200))
 
@@ -94,7 +94,7 @@ def test_what_is_wrong_is_named(producer: Producer, target: BrokerProcess, topic
         producer.send_batch(topic, [b""] * 2, partition=[0, 1])
     with pytest.raises(TypeError, match="an array of 1 dimensions with format '<i'"):
         producer.send_batch(topic, (ctypes.c_int32 * 3)(1, 2, 3))
-    assert producer.send_batch(topic, []).result(5) == []
+    assert producer.send_batch(topic, []).result(60) == []
 
 
 def test_numpy(target: BrokerProcess, producer: Producer, topic: str) -> None:
@@ -106,7 +106,7 @@ def test_numpy(target: BrokerProcess, producer: Producer, topic: str) -> None:
     times = numpy.arange(1000) + 1_700_000_000_000
     producer.send_batch(topic, fixed, rows, timestamps_ms=times)
     producer.send_batch(topic, fixed[::2], rows[::2])
-    producer.send_batch(topic, objects).result(30)
+    producer.send_batch(topic, objects).result(60)
     found = read_all(target.bootstrap, topic, 1503)
     assert [r.value for r in found[:1000]] == list(fixed)
     assert [r.key for r in found[:1000]] == [row.tobytes() for row in rows]
@@ -131,9 +131,9 @@ def test_arrow(target: BrokerProcess, producer: Producer, topic: str) -> None:
             "partition": arrow.array([i % 2 for i in range(1000)], arrow.int32()),
         }
     )
-    producer.send_batch(topic, batch).result(30)
-    producer.send_batch(topic, batch.slice(500, 100)).result(30)
-    producer.send_batch(topic, arrow.array(values).view(arrow.binary()), partition=0).result(30)
+    producer.send_batch(topic, batch).result(60)
+    producer.send_batch(topic, batch.slice(500, 100)).result(60)
+    producer.send_batch(topic, arrow.array(values).view(arrow.binary()), partition=0).result(60)
     found = read_all(target.bootstrap, topic, 2100, 2)
     for partition in range(2):
         mine = [r for r in found if r.partition == partition]

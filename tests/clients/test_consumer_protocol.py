@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from kbroker.client.admin_configs import alter_configs
+from kbroker.client.cluster import Cluster
 from tests.support import wire
 from tests.support.fixtures import BrokerFactory
 from tests.support.kafka import java, kafka_libs, log4j_config
@@ -36,6 +38,7 @@ CLASSIC = ("group.protocol=classic", "session.timeout.ms=6000", "heartbeat.inter
            "partition.assignment.strategy="
            "org.apache.kafka.clients.consumer.CooperativeStickyAssignor")  # fmt: skip
 CONSUMER = ("group.protocol=consumer",)
+GROUP = 32  # the kind of resource
 
 
 class Member:
@@ -169,7 +172,10 @@ def test_a_member_that_was_fenced_rejoins(
 
 @pytest.mark.long
 def test_a_static_member_restarts(broker: BrokerProcess, member: Callable[..., Member]) -> None:
+    """It has to be back before its session ends, and a virtual machine may take long to start."""
     wire.create_topic(broker.port, "t", 4)
+    with Cluster(broker.bootstrap) as cluster:
+        alter_configs(cluster, GROUP, "g", set_values={"consumer.session.timeout.ms": "45000"})
     first = member("t", *CONSUMER, "group.instance.id=i")
     second = member("t", *CONSUMER)
     wait_shared(first, second)

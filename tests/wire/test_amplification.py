@@ -174,7 +174,7 @@ def test_what_is_named_again_and_again(
         answer = call_once(broker.port, 8, 9, commit)
         return bool(answer["topics"][0]["partitions"][0]["error_code"] == 0)
 
-    wait_for("a committed offset", is_committed, 15)
+    wait_for("a committed offset", is_committed, 60)
     before = resident_bytes(broker)
     for what, (api, version, body) in repeating(topic).items():
         with WireConnection(broker.port) as connection:

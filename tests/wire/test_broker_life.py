@@ -254,7 +254,7 @@ def test_threads_have_names_for_top_and_follow_their_settings(
                for name, value in values.items()]  # fmt: skip
     resource = {"resource_type": 4, "resource_name": "", "configs": configs}
     wire.call_once(broker.port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
-    wait_for("more of them", lambda: names() >= {"kbroker-net-2", "kbroker-io-1"}, 10)
+    wait_for("more of them", lambda: names() >= {"kbroker-net-2", "kbroker-io-1"}, 60)
     assert len(set(nice().values())) == 1
 
 
@@ -267,7 +267,7 @@ def test_a_signal_stops_the_process_with_everything_flushed(
     assert broker.process is not None
     broker.process.send_signal(signal.SIGINT)
     process = broker.process
-    wait_for("the broker ends", lambda: process.poll() is not None, 20)
+    wait_for("the broker ends", lambda: process.poll() is not None, 60)
     assert process.returncode == 0
     assert (broker.data_dir / CLEAN_SHUTDOWN).exists()
     assert not list(broker.data_dir.glob(".kbroker-journal*"))

@@ -70,7 +70,7 @@ class Member:
         return int(self.connection.call(HEARTBEAT, 4, body)["error_code"])
 
     def until_rebalance(self) -> None:
-        wait_for("a rebalance", lambda: self.heartbeat() == REBALANCE, 10)
+        wait_for("a rebalance", lambda: self.heartbeat() == REBALANCE, 60)
 
     def alone(self) -> Member:
         """The only member of a stable group."""
@@ -221,7 +221,7 @@ def test_members_go_on_after_a_restart(start_kbroker: StartBroker, stop: str) ->
     broker.start()
     for one in (a, b):
         one.reconnect()
-        wait_for("the group is loaded", lambda one=one: one.heartbeat() == 0, 10)
+        wait_for("the group is loaded", lambda one=one: one.heartbeat() == 0, 60)
         assert one.begin_sync().take()["assignment"] in {b"for a", b"for b"}
     late.reconnect()
     assert late.begin_join().take()["error_code"] == UNKNOWN_MEMBER

@@ -293,7 +293,7 @@ def test_an_error_of_acks_0_closes(target: BrokerProcess, topic: str) -> None:
 def test_connections_per_ip(start_target: StartBroker) -> None:
     """One too many is closed; a place that comes free can be had again."""
     broker = start_target({"max.connections.per.ip": "5"})
-    wait_for("no connection of the start", lambda: answers_with(broker, 5), 15)
+    wait_for("no connection of the start", lambda: answers_with(broker, 5), 60)
 
 
 def answers_with(broker: BrokerProcess, limit: int) -> bool:
@@ -327,9 +327,9 @@ def test_limits_of_connections_change_while_the_broker_runs(start_kbroker: Start
             resource = {"resource_type": 4, "resource_name": "", "configs": configs}
             answer = admin.call(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
             assert answer["responses"][0]["error_code"] == 0, answer
-            wait_for(f"{limit} more connections", lambda n=limit: answers_with(broker, n), 15)
+            wait_for(f"{limit} more connections", lambda n=limit: answers_with(broker, n), 60)
     broker.restart()
-    wait_for("the limit of before", lambda: answers_with(broker, 6), 15)
+    wait_for("the limit of before", lambda: answers_with(broker, 6), 60)
 
 
 def test_idle_connections_are_closed(start_target: StartBroker) -> None:
@@ -345,7 +345,7 @@ def test_idle_connections_are_closed(start_target: StartBroker) -> None:
             except TimeoutError:
                 return False
 
-        wait_for("the silent connection is closed", is_closed, 15)
+        wait_for("the silent connection is closed", is_closed, 60)
         talker.call(API_VERSIONS, 0)
 
 

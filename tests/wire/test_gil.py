@@ -37,7 +37,7 @@ def hold(broker: KbrokerProcess) -> None:
     """Returns when the broker says that its GIL is taken."""
     before = broker.log_text().count(HELD)
     broker.process.send_signal(signal.SIGUSR2)  # type: ignore[union-attr]
-    wait_for("the GIL is held", lambda: broker.log_text().count(HELD) > before, 10)
+    wait_for("the GIL is held", lambda: broker.log_text().count(HELD) > before, 60)
 
 
 def is_held(broker: KbrokerProcess) -> bool:

@@ -135,7 +135,7 @@ def beside_healthy(broker: KbrokerProcess) -> Iterator[Stable]:
     thread.start()
     try:
         yield stable
-        wait_for("rounds of the healthy groups", lambda: stable.rounds > 10 or failure, 30)
+        wait_for("rounds of the healthy groups", lambda: stable.rounds > 10 or failure, 60)
     finally:
         stopping.set()
         thread.join()
@@ -150,7 +150,7 @@ def find(broker: KbrokerProcess) -> None:
     with WireConnection(broker.port) as connection:
         keys = {"key_type": 0, "coordinator_keys": ["g"]}
         connection.call(FIND_COORDINATOR, 4, keys)
-        wait_for("coordinators", lambda: commit(connection, "g", "", -1, 1) == 0, 15)
+        wait_for("coordinators", lambda: commit(connection, "g", "", -1, 1) == 0, 60)
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_members_that_are_gone_while_they_wait(broker: KbrokerProcess) -> None:
             else:
                 silent.append(connection)
         with WireConnection(broker.port) as other:
-            wait_for("nobody is left", lambda: state_of(other, "half-open") == "Empty", 30)
+            wait_for("nobody is left", lambda: state_of(other, "half-open") == "Empty", 60)
         for connection in silent:
             connection.close()
 
@@ -328,7 +328,7 @@ def test_damage_in_the_log_of_the_groups(
         log.write_bytes(data[: len(data) - 7])
     broker.start()
     with WireConnection(broker.port) as connection:
-        wait_for("a commit", lambda: commit(connection, "kept", "", -1, 99) == 0, 15)
+        wait_for("a commit", lambda: commit(connection, "kept", "", -1, 99) == 0, 60)
         assert committed(connection, "kept") == 99
         assert commit(connection, "new", "", -1, 7) == 0
     assert ("passing over" in broker.log_text()) == (kind != "cut"), broker.log_tail()
@@ -338,7 +338,7 @@ def test_damage_in_the_log_of_the_groups(
     with WireConnection(broker.port) as connection:
         find_again = {"key_type": 0, "coordinator_keys": ["kept"]}
         connection.call(FIND_COORDINATOR, 4, find_again)
-        wait_for("the offsets", lambda: committed_or_none(connection, "kept") == 99, 15)
+        wait_for("the offsets", lambda: committed_or_none(connection, "kept") == 99, 60)
         assert committed(connection, "new") == 7
 
 

@@ -115,7 +115,7 @@ def test_group_names_of_every_kind(start) -> None:
                 if not turn:
                     body = commit(name, {"t": {0: number}})
                     assert codes(connection.call(OFFSET_COMMIT, 8, body)) == [0]
-                wait_for("it is loaded", lambda c=connection, n=name: not group_error(c, n), 15)
+                wait_for("it is loaded", lambda c=connection, n=name: not group_error(c, n), 60)
                 assert fetched(connection, name) == {("t", 0): number}
             filters: dict[str, Any] = {"states_filter": [], "types_filter": []}
             listed = connection.call(LIST_GROUPS, 5, filters)["groups"]
@@ -148,7 +148,7 @@ def test_whoever_waits_is_told_when_the_topic_goes(start) -> None:
     with ExitStack() as stack, WireConnection(broker.port) as other:
         assert codes(other.call(OFFSET_COMMIT, 8, commit("g", {"t": {0: 1}}))) == [0]
         waiting = parked(stack, broker, 5)
-        wait_for("they wait", lambda: len(listed(other)) == 6, 15)
+        wait_for("they wait", lambda: len(listed(other)) == 6, 60)
         deleted = {"topics": [{"name": "__consumer_offsets"}], "timeout": 10_000}
         assert other.call(wire.DELETE_TOPICS, 6, deleted)["responses"][0]["error_code"] == 0
         for connection, number in waiting:
@@ -168,10 +168,10 @@ def test_a_stop_does_not_wait_for_members(start) -> None:
     broker = start(group_initial_rebalance_delay_ms="60000")
     with ExitStack() as stack, WireConnection(broker.port) as other:
         waiting = parked(stack, broker, 5)
-        wait_for("they wait", lambda: len(listed(other)) == 5, 15)
+        wait_for("they wait", lambda: len(listed(other)) == 5, 60)
         began = time.monotonic()
         broker.stop()
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 30
         for connection, number in waiting:
             assert connection.receive(JOIN_GROUP, 5, number)["error_code"] == NOT_COORDINATOR
 

@@ -61,7 +61,7 @@ def test_is_refused_and_told_once(
             refused = produce(connection, topic, keyed(codec))
             assert refused["error_code"] == UNSUPPORTED_COMPRESSION_TYPE
             assert "not available on this machine" in refused["error_message"]
-    wait_for("the log names the library", lambda: LINE in broker.log_text(), 10)
+    wait_for("the log names the library", lambda: LINE in broker.log_text(), 60)
     assert broker.log_text().count(LINE) == 1
 
 
