@@ -125,20 +125,20 @@ def test_records_and_offsets(admin: Admin, target: BrokerProcess, topic: str):
 
 def test_configs(admin: Admin, topic: str):
     admin.create_topic(topic, configs={"cleanup.policy": "delete"})
-    key = (TOPIC, topic)
+    key, name = (TOPIC, topic), "delete.retention.ms"
     admin.alter_configs({
-        key: [ConfigOp("retention.ms", "77"), ConfigOp("cleanup.policy", "compact", "append")]
+        key: [ConfigOp(name, "77"), ConfigOp("cleanup.policy", "compact", "append")]
     })  # fmt: skip
     told = {entry.name: entry for entry in admin.describe_configs([key])[key]}
-    assert told["retention.ms"].value == "77" and told["retention.ms"].source == "topic"
+    assert told[name].value == "77" and told[name].source == "topic"
     assert set((told["cleanup.policy"].value or "").split(",")) == {"compact", "delete"}
-    admin.alter_configs({key: [ConfigOp("retention.ms", operation="delete")]})
-    (entry,) = admin.describe_configs([key], keys=["retention.ms"])[key]
+    admin.alter_configs({key: [ConfigOp(name, operation="delete")]})
+    (entry,) = admin.describe_configs([key], keys=[name])[key]
     assert entry.is_default
     with pytest.raises(InvalidConfigError, match=topic):
-        admin.alter_configs({key: [ConfigOp("retention.ms", "soon")]})
+        admin.alter_configs({key: [ConfigOp(name, "soon")]})
     with pytest.raises(ValueError, match="write one of set"):
-        admin.alter_configs({key: [ConfigOp("retention.ms", "1", "put")]})
+        admin.alter_configs({key: [ConfigOp(name, "1", "put")]})
     node = str(admin.describe_cluster().brokers[0][0])
     resources = [(BROKER, node), key, (TOPIC, "no-such")]
     every = admin.describe_configs(resources)
