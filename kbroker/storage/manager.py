@@ -146,6 +146,7 @@ class LogManager:
         self._complained: set[Key] = set()
         self._written: dict[str, dict[Key, int]] = {}
         self._lock = threading.Lock()
+        self._checkpointing = threading.Lock()
 
     # ---- start
 
@@ -173,10 +174,11 @@ class LogManager:
 
     def _offsets(self, name: str) -> dict[Key, int]:
         try:
-            return read_offset_checkpoint(self.directory / name)
+            offsets = self._written[name] = read_offset_checkpoint(self.directory / name)
         except CorruptFileError as error:
             _LOG.warning("%s; going on without it", error)
             return {}
+        return offsets
 
     def _sort_folders(self, wanted: Mapping[str, PartitionSpec]) -> None:
         """Delete what was marked for it, rename what no topic owns."""
@@ -255,12 +257,28 @@ class LogManager:
 
         The folders' names are durable on return; the files in them are the logs' concern.
         """
+        listed = list(specs)
+        self._forget_namesakes([(spec.topic, spec.partition) for spec in listed])
         logs = [
             self._open(Opening(str(self.directory / spec.folder), spec, 0, 0, True))
-            for spec in specs
+            for spec in listed
         ]
         sync_directory(self.directory)
         return logs
+
+    def _forget_namesakes(self, keys: Iterable[Key]) -> None:
+        """Take offsets of deleted partitions out of the checkpoints before others have their names:
+        after a crash a log start offset would cut the new log, a recovery point vouch for it."""
+        for name, write in (
+            (RECOVERY_POINTS, self.checkpoint_recovery_points),
+            (LOG_START_OFFSETS, self.checkpoint_log_starts),
+        ):
+            written = self._written.get(name, {})
+            if any(key in written for key in keys):
+                try:
+                    write()
+                except DiskError as error:
+                    _LOG.error("%s", error)
 
     def delete(self, topic: str, partitions: Iterable[int], due_ms: int) -> list[LogPort]:
         """Take logs out; their folders are renamed at once and removed after `due_ms`.
@@ -348,11 +366,12 @@ class LogManager:
         self._write(HIGH_WATERMARKS, lambda log: log.high_watermark)
 
     def _write(self, name: str, ask: Callable[[LogPort], int | None]) -> None:
-        offsets = {key: ask(log) for key, log in self.snapshot()}
-        kept = {key: offset for key, offset in offsets.items() if offset is not None}
-        if self._written.get(name) != kept:
-            write_offset_checkpoint(self.directory / name, kept)
-            self._written[name] = kept
+        with self._checkpointing:
+            offsets = {key: ask(log) for key, log in self.snapshot()}
+            kept = {key: offset for key, offset in offsets.items() if offset is not None}
+            if self._written.get(name) != kept:
+                write_offset_checkpoint(self.directory / name, kept)
+                self._written[name] = kept
 
     # ---- stop
 

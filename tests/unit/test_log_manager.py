@@ -72,6 +72,23 @@ def test_a_clean_stop_leaves_checkpoints_that_the_next_start_opens_with(manager,
     assert again.started_clean and take_clean_shutdown(tmp_path) is None
 
 
+def test_a_topic_that_is_made_again_inherits_no_offsets(manager, tmp_path):
+    """Else its new log would begin where the old one did, and lose what it holds, after a crash
+    before the next checkpoint."""
+    log, other = manager.create([spec(), spec("b")])
+    for one in (log, other):
+        one.hold(7, 9, 9, 9)
+    manager.checkpoint_log_starts()
+    manager.checkpoint_recovery_points()
+    again = LogManager(tmp_path, FakeLog)  # it knows the checkpoints of those before it
+    again.start([spec(), spec("b")])
+    again.get("b", 0).hold(7, 9, 9, 9)
+    again.delete("a", [0], 0)
+    again.create([spec(topic_id=b"c" * 16)])
+    assert read_offset_checkpoint(tmp_path / LOG_START_OFFSETS) == {("b", 0): 7}
+    assert ("a", 0) not in read_offset_checkpoint(tmp_path / RECOVERY_POINTS)
+
+
 def test_without_the_mark_every_log_is_recovered(manager, tmp_path):
     (log,) = manager.create([spec()])
     log.recovery_point = 5
