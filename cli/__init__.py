@@ -45,7 +45,7 @@ def _start(words: list[str]) -> int | None:
     if wish is None:
         return None
     try:
-        _, arguments = prepare(wish)
+        ready = prepare(wish)
     except (UsageError, KbrokerError, OSError):
         return None  # click says it in its way
-    return serve(arguments)
+    return serve(ready)

@@ -32,12 +32,13 @@ _POLL_S = 0.1
 
 def produce(load: Load, producer: Producer, meter: Meter, live: Live) -> None:
     """Sends records; what is timed ends with the acknowledgement."""
-    values = _values(load)
-    keys = [b"%d" % (number % load.keys) for number in range(len(values))] if load.keys else None
-    producer.send(load.topic, values[0], keys[0] if keys else None).result(FIRST_S)
+    sending = _Sending(load, producer, meter, live)
+    sending.first()
     meter.begin()
-    send = _one_by_one if load.one_by_one else _in_batches
-    send(load, producer, meter, live, values, keys)
+    if load.one_by_one:
+        sending.one_by_one()
+    else:
+        sending.in_batches()
 
 
 def _values(load: Load) -> list[bytes]:
@@ -45,86 +46,94 @@ def _values(load: Load) -> list[bytes]:
     return payload(load.size, max(1, min(_VALUES, _BATCH_BYTES // max(load.size, 1))))
 
 
-def _in_batches(
-    load: Load,
-    producer: Producer,
-    meter: Meter,
-    live: Live,
-    values: Sequence[bytes],
-    keys: Sequence[bytes] | None,
-) -> None:
-    def acknowledged(due_ns: int, delivery: BatchDelivery) -> None:
+class _Sending:
+    """Both ways of sending a load."""
+
+    def __init__(self, load: Load, producer: Producer, meter: Meter, live: Live) -> None:
+        self._load = load
+        self._producer = producer
+        self._meter = meter
+        self._live = live
+        self._values = _values(load)
+        count = len(self._values)
+        self._keys = [b"%d" % (n % load.keys) for n in range(count)] if load.keys else None
+
+    def first(self) -> None:
+        """A record that is not counted."""
+        key = self._keys[0] if self._keys else None
+        self._producer.send(self._load.topic, self._values[0], key).result(FIRST_S)
+
+    def in_batches(self) -> None:
+        """By send_batch()."""
+        load, meter, values, keys = self._load, self._meter, self._values, self._keys
+        pace = Pace(load, meter.begun_ns)
+        sent = 0
+        while not load.over(sent, meter.begun_ns):
+            count, due_ns = pace.portion(sent, len(values))
+            if count:
+                whole = count == len(values)
+                some = keys if keys is None or whole else keys[:count]
+                batch = values if whole else values[:count]
+                delivery = self._producer.send_batch(load.topic, batch, some)
+                delivery.add_done_callback(functools.partial(self._acknowledged, due_ns))
+                sent += count
+            self._live.tick()
+        self._drain()
+
+    def _acknowledged(self, due_ns: int, delivery: BatchDelivery) -> None:
         ranges, errors = delivery.wait(0)
         done = sum(part.records for part in ranges)
-        meter.arrived(done, done * load.size)
+        self._meter.arrived(done, done * self._load.size)
         if done:
-            meter.took(time.monotonic_ns() - due_ns, done)
+            self._meter.took(time.monotonic_ns() - due_ns, done)
         if errors:
-            meter.failed(errors[0], delivery.records - done)
+            self._meter.failed(errors[0], delivery.records - done)
 
-    pace = Pace(load, meter.begun_ns)
-    sent = 0
-    while not load.over(sent, meter.begun_ns):
-        count, due_ns = pace.portion(sent, len(values))
-        if count:
-            whole = count == len(values)
-            some = keys if keys is None or whole else keys[:count]
-            delivery = producer.send_batch(load.topic, values if whole else values[:count], some)
-            delivery.add_done_callback(functools.partial(acknowledged, due_ns))
-            sent += count
-        live.tick()
-    _drain(producer, live)
+    def one_by_one(self) -> None:
+        """By send(); one of so many is timed."""
+        load, producer, values, keys = self._load, self._producer, self._values, self._keys
+        before = int(producer.metrics()["record-send-total"])
+        count = functools.partial(self._count, before)
+        pace = Pace(load, self._meter.begun_ns)
+        sent = 0
+        try:
+            while not load.over(sent, self._meter.begun_ns):
+                ready, due_ns = pace.portion(sent, _SAMPLE)
+                for number in range(sent, sent + ready):
+                    at = number % len(values)
+                    told = functools.partial(self._delivered, due_ns) if number == sent else None
+                    key = keys[at] if keys else None
+                    producer.send(load.topic, values[at], key, on_delivery=told)
+                sent += ready
+                if self._live.due:
+                    count()
+                    self._live.tick()
+            self._drain(count)
+        finally:
+            count()
 
-
-def _one_by_one(
-    load: Load,
-    producer: Producer,
-    meter: Meter,
-    live: Live,
-    values: Sequence[bytes],
-    keys: Sequence[bytes] | None,
-) -> None:
-    def delivered(due_ns: int, delivery: Delivery) -> None:
+    def _delivered(self, due_ns: int, delivery: Delivery) -> None:
         error = delivery.exception(0)
         if error is None:
-            meter.took(time.monotonic_ns() - due_ns)
+            self._meter.took(time.monotonic_ns() - due_ns)
         else:
-            meter.failed(error, 0)
+            self._meter.failed(error, 0)
 
-    def count() -> None:
-        told = producer.metrics()
-        meter.records = int(told["record-send-total"]) - before
-        meter.errors = int(told["record-error-total"])
-        meter.bytes = meter.records * load.size
+    def _count(self, before: int) -> None:
+        told = self._producer.metrics()
+        self._meter.records = int(told["record-send-total"]) - before
+        self._meter.errors = int(told["record-error-total"])
+        self._meter.bytes = self._meter.records * self._load.size
 
-    before = int(producer.metrics()["record-send-total"])
-    pace = Pace(load, meter.begun_ns)
-    sent = 0
-    try:
-        while not load.over(sent, meter.begun_ns):
-            ready, due_ns = pace.portion(sent, _SAMPLE)
-            for number in range(sent, sent + ready):
-                at = number % len(values)
-                told = functools.partial(delivered, due_ns) if number == sent else None
-                producer.send(load.topic, values[at], keys[at] if keys else None, on_delivery=told)
-            sent += ready
-            if live.due:
+    def _drain(self, count: Callable[[], None] = lambda: None) -> None:
+        """Waits until everything is acknowledged or has failed."""
+        while True:
+            try:
+                self._producer.flush(_POLL_S)
+                return
+            except TimeoutError:
                 count()
-                live.tick()
-        _drain(producer, live, count)
-    finally:
-        count()
-
-
-def _drain(producer: Producer, live: Live, count: Callable[[], None] = lambda: None) -> None:
-    """Waits until everything is acknowledged or has failed."""
-    while True:
-        try:
-            producer.flush(_POLL_S)
-            return
-        except TimeoutError:
-            count()
-            live.tick()
+                self._live.tick()
 
 
 def fill(load: Load, settings: dict[str, str]) -> None:

@@ -1,7 +1,9 @@
-"""`kbroker check`: settings, data directory, disk and limits, before a broker is started on them.
+"""`kbroker check`: settings, data directory, disk and limits, before a broker is started on them
+and while it runs.
 
 Nothing is changed: the disk is tried with a file that is removed, in the data directory or, where
-that is not there yet, in the folder where it would be made.
+that is not there yet, in the folder where it would be made. Of a broker that runs its own limits
+count, and whether it answers.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
 from kbroker import runfile
-from kbroker.cli.options import data_dir_option, output_option
+from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_text
+from kbroker.cli.options import broker_options, data_dir_option, output_option
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import Column, human_bytes, print_rows
 
@@ -26,11 +29,8 @@ if TYPE_CHECKING:
 
 _COLUMNS = [Column("check", "CHECK"), Column("verdict", "VERDICT"), Column("text", "WHAT IT IS")]
 
-OK, WARNING, FAILED = "ok", "warning", "FAILED"
-
 _FREE_LOW_BYTES = 1 << 30
 _FREE_LOW_SHARE = 0.05
-_FILES_LOW = 10_000
 _MAPS_LOW = 65_530  # the kernel's default; two indexes a segment are mapped
 _SYNC_SLOW_MS = 20.0
 
@@ -51,28 +51,15 @@ _ODD = {
 }
 
 
-class Finding(NamedTuple):
-    """One line: what was looked at, how it is, and what to do."""
-
-    check: str
-    verdict: str
-    text: str
-
-
 @click.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A server.properties file.",
-)
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Wins over --config.")
+@broker_options
 @data_dir_option
 @output_option
 def check(
     config_file: Path | None, settings: tuple[str, ...], data_dir: Path | None, output: str
 ) -> int:
-    """Check settings, disk and limits before a start. Exit status 0: nothing speaks against it."""
+    """Check settings, disk and limits before a start; of a broker that runs, whether it answers
+    and what is left of its limits. Exit status 0: nothing speaks against it."""
     from kbroker.config import ConfigError, load_config
 
     config: BrokerConfig | None = None
@@ -94,11 +81,16 @@ def _findings(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
     yield from _space(ground, config)
     if os.access(ground, os.W_OK | os.X_OK):
         yield from _writes(ground)
+    info = runfile.running(place)
+    if info is not None:
+        from kbroker.cli.check_running import running_findings
+
+        yield from running_findings(info)
+        return
     yield _open_files()
     yield _file_size(config)
     yield _maps()
-    serves = runfile.running(place) is not None  # then they are its own
-    if config is not None and "listeners" in config.static and not serves:
+    if config is not None and "listeners" in config.static:
         yield from _listeners(config)
 
 
@@ -191,7 +183,7 @@ def _space(ground: Path, config: BrokerConfig | None) -> Iterator[Finding]:
                       " so produce will be refused")  # fmt: skip
     else:
         yield Finding("free space", WARNING if low else OK, text)
-    if disk.f_files and disk.f_favail < _FILES_LOW:
+    if disk.f_files and disk.f_favail < FILES_LOW:
         yield Finding("free inodes", WARNING, f"{disk.f_favail}: each segment takes three")
 
 
@@ -216,14 +208,9 @@ def _writes(ground: Path) -> Iterator[Finding]:
 
 def _open_files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    low = soft != resource.RLIM_INFINITY and soft < FILES_LOW
     text = f"{_limit(soft)} (hard limit {_limit(hard)})"
-    if soft != resource.RLIM_INFINITY and soft < _FILES_LOW:
-        text += (
-            f": a file for each segment and a socket for each client; `ulimit -n {_FILES_LOW}`"
-            " or more, LimitNOFILE= in a service"
-        )
-        return Finding("open files", WARNING, text)
-    return Finding("open files", OK, text)
+    return Finding("open files", WARNING if low else OK, text + (files_text() if low else ""))
 
 
 def _limit(value: int) -> str:

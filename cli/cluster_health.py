@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,7 +38,7 @@ def health(bootstrap: str | None, output: str, wait: float) -> int:
         try:
             limit_s = max(deadline - time.monotonic(), _LOOK_S) if wait else _UNHURRIED_S
             with open_cluster(bootstrap, timeout_s=limit_s) as cluster:
-                told = _look(cluster)
+                told = look(cluster)
             if told["healthy"]:
                 break
         except (ConnectError, RequestTimeoutError):
@@ -53,7 +54,8 @@ def health(bootstrap: str | None, output: str, wait: float) -> int:
     return 0 if told["healthy"] else 1
 
 
-def _look(cluster: Cluster) -> dict[str, Any]:
+def look(cluster: Cluster) -> dict[str, Any]:
+    """How the cluster is, as -o json tells it."""
     from kbroker.client.admin_cluster import describe_cluster, log_dirs
 
     told = describe_cluster(cluster, fenced=True)
@@ -93,8 +95,14 @@ def _print(told: dict[str, Any]) -> None:
     click.echo(f"{state}: {brokers}, {told['partitions']} partitions")
     if told["controller"] is None:
         click.echo("no controller")
+    for line in troubles(told):
+        click.echo(line)
+
+
+def troubles(told: dict[str, Any]) -> Iterator[str]:
+    """What is wrong, in words."""
     for key, words in _WORDS.items():
         if told[key]:
             more = len(told[key]) - _SHOWN
             names = ", ".join(told[key][:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-            click.echo(f"{words}: {len(told[key])}: {names}")
+            yield f"{words}: {len(told[key])}: {names}"

@@ -6,17 +6,13 @@ from pathlib import Path
 
 import click
 
-from kbroker.cli.options import output_option
+from kbroker.cli.options import broker_options, output_option
 from kbroker.cli.render import Column, print_json, print_rows
 
 _COLUMNS = [Column("name", "SETTING"), Column("value", "VALUE"), Column("source", "FROM")]
 
-_file_type = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
 @click.command()
-@click.option("--config", "config_file", type=_file_type, help="A server.properties file.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Wins over --config.")
+@broker_options
 @click.option("--all", "-a", "everything", is_flag=True, help="Settings at their default too.")
 @output_option
 def show(
@@ -35,7 +31,9 @@ def show(
 
 
 @click.command()
-@click.argument("config_file", metavar="FILE", type=_file_type)
+@click.argument(
+    "config_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Wins over FILE.")
 def validate(config_file: Path, settings: tuple[str, ...]) -> None:
     """Check a server.properties file. Exit status 0: a broker would start with it."""

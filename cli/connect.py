@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.options import client_settings
+from kbroker.cli.options import client_settings, cluster_at
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -37,11 +37,7 @@ def settings_for(
 def reach(config: ClientConfig) -> Cluster:
     """The cluster for questions before anything is read or sent: says at once that nobody is
     there, where producers and consumers try again for a minute."""
-    from kbroker.client.cluster import Cluster
     from kbroker.client.reach import ClusterSettings
 
-    try:
-        settings = ClusterSettings.of(config)._replace(patient=False)
-        return Cluster(config.bootstrap_servers, settings=settings)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--bootstrap-server") from error
+    settings = ClusterSettings.of(config)._replace(patient=False)
+    return cluster_at(config.bootstrap_servers, settings=settings)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from kbroker import runfile
 from kbroker.cli.places import default_data_dir, stop_command
@@ -18,6 +19,7 @@ from kbroker.errors import OperatorError
 
 __all__ = [
     "FIRST_PORT",
+    "Ready",
     "UsageError",
     "Wish",
     "listener_settings",
@@ -29,6 +31,14 @@ __all__ = [
 
 FIRST_PORT = 9092
 _PORTS_TRIED = 100
+
+# Of --dev, where nothing else is told: what a developer's machine can do without, and what lets a
+# program meant for a cluster of three run on it.
+_DEV: Final = {
+    "kbroker.durability": "page-cache",
+    "kbroker.replication.factor.clamp": "true",
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 
 class UsageError(ValueError):
@@ -48,6 +58,16 @@ class Wish:
     data_dir: list[str] = field(default_factory=list)
     listen: list[str] = field(default_factory=list)
     advertise: list[str] = field(default_factory=list)
+    dev: bool = False
+
+
+class Ready(NamedTuple):
+    """A data directory that is there and free, and the arguments of `kbroker.server`."""
+
+    place: Path
+    arguments: list[str]
+    throwaway: bool
+    """The directory goes when the broker ends."""
 
 
 _OPTIONS = {
@@ -65,6 +85,9 @@ def plain_wish(words: Sequence[str]) -> Wish | None:
     wish = Wish()
     rest = iter(words)
     for word in rest:
+        if word == "--dev":
+            wish.dev = True
+            continue
         option, equals, value = word.partition("=")
         name = _OPTIONS.get(option)
         following = value if equals else next(rest, None)
@@ -74,8 +97,8 @@ def plain_wish(words: Sequence[str]) -> Wish | None:
     return wish
 
 
-def prepare(wish: Wish) -> tuple[Path, list[str]]:
-    """The data directory, made and free, and the arguments of `kbroker.server`.
+def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
+    """Everything that a start needs.
 
     The broker checks all settings itself. Only a file is looked into here, so that a start
     without one costs nothing. Raises UsageError or OperatorError.
@@ -90,33 +113,59 @@ def prepare(wish: Wish) -> tuple[Path, list[str]]:
         chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
     chosen.update(listener_settings(wish.listen, wish.advertise))
     config_file = Path(wish.config[-1]) if wish.config else None
-    place = _settle(config_file, chosen)
+    told = _told(config_file, chosen)
+    throwaway = wish.dev and not {"log.dirs", "log.dir"} & told.keys()
+    if throwaway:
+        if not foreground:
+            raise UsageError(
+                "--dev removes its data when it ends, and so stays in the foreground; with"
+                " --data-dir it keeps them"
+            )
+        chosen["log.dirs"] = told["log.dirs"] = _throwaway_place()
+    if wish.dev:
+        chosen.update((name, value) for name, value in _DEV.items() if name not in told)
+    place = _settle(chosen, told)
     _refuse_second(place)
-    _make_directory(place)
+    _make_directory(place, mode=0o700 if throwaway else 0o777)
     arguments = ["--config", str(config_file)] if config_file else []
     for name, value in chosen.items():
         arguments += ["--set", f"{name}={value}"]
-    return place, arguments
+    return Ready(place, arguments, throwaway)
 
 
-def serve(arguments: list[str]) -> int:
+def serve(ready: Ready) -> int:
     """Becomes the broker; returns its exit status when it has stopped."""
     try:
         from kbroker.server.__main__ import main
 
-        return main(arguments)
+        return main(ready.arguments)
     except KeyboardInterrupt:  # before the broker takes its signals
         return 130
+    finally:
+        if ready.throwaway:
+            import shutil
+
+            shutil.rmtree(ready.place, ignore_errors=True)
 
 
-def _settle(config_file: Path | None, chosen: dict[str, str]) -> Path:
+def _told(config_file: Path | None, chosen: dict[str, str]) -> dict[str, str]:
+    """What file and options say."""
+    if config_file is None:
+        return dict(chosen)
+    from kbroker.config import load_config
+
+    options = [f"{name}={value}" for name, value in chosen.items()]
+    return dict(load_config(config_file, options).static)
+
+
+def _throwaway_place() -> str:
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), f"kbroker-dev-{os.urandom(6).hex()}")
+
+
+def _settle(chosen: dict[str, str], told: dict[str, str]) -> Path:
     """Adds to `chosen` what neither file nor options say; gives the data directory."""
-    told = dict(chosen)
-    if config_file is not None:
-        from kbroker.config import load_config
-
-        options = [f"{name}={value}" for name, value in chosen.items()]
-        told = load_config(config_file, options).static
     if not {"log.dirs", "log.dir"} & told.keys():
         chosen["log.dirs"] = told["log.dirs"] = str(default_data_dir())
     if "listeners" not in told:
@@ -190,9 +239,9 @@ def _refuse_second(place: Path) -> None:
         )
 
 
-def _make_directory(place: Path) -> None:
+def _make_directory(place: Path, mode: int) -> None:
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        place.mkdir(mode, parents=True, exist_ok=True)
     except OSError as error:
         raise OperatorError(
             f"cannot create {place}: {error.strerror}; choose a data directory with --data-dir"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "address_option",
     "bootstrap_option",
+    "broker_options",
     "client_settings",
+    "cluster_at",
     "data_dir_option",
     "key_values",
     "open_cluster",
@@ -50,6 +52,19 @@ def data_dir_option(command: Decorated) -> Decorated:
         type=click.Path(file_okay=False, path_type=Path),
         help="Data directory. Default: $KBROKER_DATA_DIR, else /var/lib/kbroker for root, else"
         " $XDG_DATA_HOME/kbroker/data (~/.local/share/kbroker/data).",
+    )(command)
+
+
+def broker_options(command: Decorated) -> Decorated:
+    """--config F and --set K=V, the arguments `config_file` and `settings`."""
+    command = click.option(
+        "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Wins over --config."
+    )(command)
+    return click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Settings, in the form of Kafka's server.properties.",
     )(command)
 
 
@@ -189,15 +204,20 @@ def open_cluster(
     settings: Mapping[str, str] | None = None,
 ) -> Cluster:
     """The cluster that -b, the profile or the settings name, or the one that runs here."""
+    told = dict(client_settings(bootstrap) if settings is None else settings)
+    if told.keys() == {_SERVERS}:
+        return cluster_at(told[_SERVERS], timeout_s=timeout_s)
+    from kbroker.cli.settings import cluster_settings
+
+    return cluster_at(told[_SERVERS], settings=cluster_settings(told, timeout_s))
+
+
+def cluster_at(servers: str | Sequence[str], **how: Any) -> Cluster:
+    """A cluster by its addresses; click.BadParameter for one that is none. how: as Cluster's."""
     from kbroker.client.cluster import Cluster
 
-    told = dict(client_settings(bootstrap) if settings is None else settings)
     try:
-        if told.keys() == {_SERVERS}:
-            return Cluster(told[_SERVERS], timeout_s=timeout_s)
-        from kbroker.cli.settings import cluster_settings
-
-        return Cluster(told[_SERVERS], settings=cluster_settings(told, timeout_s))
+        return Cluster(servers, **how)
     except ValueError as error:
         from kbroker.client.errors import ConfigError
 

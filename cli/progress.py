@@ -31,18 +31,29 @@ class Progress:
 
     def tick(self, records: int, size: int | None, more: str = "") -> None:
         """Counts so far, size in bytes; drawn four times a second at most."""
-        now = time.monotonic()
-        if not self._shown or now < self._next:
+        if not self._due():
             return
-        self._next = now + _EVERY_S
-        self._wrote = True
         told = f"{records} records"
         if size is not None:
-            told += f", {human_bytes(size)}, {rates(records, size, now - self._began)}"
-        click.echo(f"\r\x1b[K{told}{more}", err=True, nl=False)
+            told += f", {human_bytes(size)}, {rates(records, size, time.monotonic() - self._began)}"
+        self._draw(told + more)
+
+    def read(self, size: int) -> None:
+        """Bytes read so far."""
+        if self._due():
+            seconds = max(time.monotonic() - self._began, 1e-6)
+            self._draw(f"{human_bytes(size)} read, {human_bytes(int(size / seconds))}/s")
 
     def clear(self) -> None:
         """Takes the line away."""
         if self._wrote:
             click.echo("\r\x1b[K", err=True, nl=False)
             self._wrote = False
+
+    def _due(self) -> bool:
+        return self._shown and time.monotonic() >= self._next
+
+    def _draw(self, line: str) -> None:
+        self._next = time.monotonic() + _EVERY_S
+        self._wrote = True
+        click.echo(f"\r\x1b[K{line}", err=True, nl=False)

@@ -11,7 +11,7 @@ import click
 
 from kbroker import runfile
 from kbroker.cli.launch import FIRST_PORT, UsageError, Wish, prepare, serve, server_command
-from kbroker.cli.options import data_dir_option
+from kbroker.cli.options import broker_options, data_dir_option
 from kbroker.cli.places import stop_command
 
 _LOG_NAME = "kbroker.log"
@@ -20,13 +20,7 @@ _LOG_LINES_SHOWN = 5
 
 
 @click.command()
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Settings, in the form of Kafka's server.properties.",
-)
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Wins over --config.")
+@broker_options
 @data_dir_option
 @click.option(
     "--listen",
@@ -40,6 +34,12 @@ _LOG_LINES_SHOWN = 5
     multiple=True,
     metavar="[NAME://]HOST:PORT",
     help="Address that clients are told, one for each --listen.",
+)
+@click.option(
+    "--dev",
+    is_flag=True,
+    help="For a developer's machine: nothing is synced, replication factors count as 1, groups"
+    " start at once. Without --data-dir the data go when the broker ends.",
 )
 @click.option("--detach", is_flag=True, help="Return when it serves; it goes on in the background.")
 @click.option(
@@ -56,6 +56,7 @@ def start(
     data_dir: Path | None,
     listen: tuple[str, ...],
     advertise: tuple[str, ...],
+    dev: bool,
     detach: bool,
     timeout: float,
 ) -> int:
@@ -70,16 +71,17 @@ def start(
         data_dir=[] if data_dir is None else [str(data_dir)],
         listen=list(listen),
         advertise=list(advertise),
+        dev=dev,
     )
     try:
-        place, arguments = prepare(wish)
+        ready = prepare(wish, foreground=not detach)
     except UsageError as error:
         if error.option:
             raise click.BadParameter(str(error), param_hint=error.option) from error
         raise click.UsageError(str(error)) from error
     if not detach:
-        return serve(arguments)
-    return _detached(server_command(arguments), place, timeout)
+        return serve(ready)
+    return _detached(server_command(ready.arguments), ready.place, timeout)
 
 
 def _detached(command: list[str], place: Path, timeout_s: float) -> int:

@@ -24,11 +24,12 @@ ROOT: Commands = {
     "consume": ("consume", "consume", "Print records of a topic."),
     "cluster": ("", "CLUSTER", "Show brokers, their health, APIs, log directories, features."),
     "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
-    "log": ("", "LOG", "Read the segment files of a data directory."),
+    "log": ("", "LOG", "Read, check and mend the segment files of a data directory."),
+    "backup": ("", "BACKUP", "Copy a data directory, live or at rest, and bring it back."),
     "top": ("top", "top", "Watch a broker: rates, lag, disk, latencies."),
     "dashboard": ("", "DASHBOARD", "Print dashboards and alert rules for the broker's metrics."),
     "bench": ("", "BENCH", "Measure producing, consuming and the way through."),
-    "check": ("check", "check", "Check settings, disk and limits before a start."),
+    "check": ("check", "check", "Check settings, disk and limits, and the broker that runs."),
     "profile": ("", "PROFILE", "Keep settings of connections by name."),
     "completion": ("completion", "completion", "Print the completion script of a shell."),
     "version": ("process", "version", "Show the version."),
@@ -71,8 +72,14 @@ CONFIG: Commands = {
 }
 LOG: Commands = {
     "dump": ("log", "dump", "Print the batches or records of segment files."),
-    "verify": ("log", "verify", "Check segment files and their indexes."),
+    "verify": ("log_care", "verify", "Check segment files and what belongs to them."),
+    "repair": ("log_care", "repair", "Mend segment files: only what is asked for."),
     "sizes": ("sizes", "sizes", "Show where the space is: topics, journal, metadata, free."),
+}
+BACKUP: Commands = {
+    "create": ("backup", "create", "Copy a data directory; a broker may run on it."),
+    "restore": ("backup", "restore", "Bring a backup back as a new data directory."),
+    "verify": ("backup", "verify", "Compare a backup with its manifest."),
 }
 BENCH: Commands = {
     "produce": ("bench", "produce", "How fast records are sent and acknowledged."),
@@ -99,6 +106,7 @@ GROUPS = {
     "CONFIG": CONFIG,
     "LOG": LOG,
     "DASHBOARD": DASHBOARD,
+    "BACKUP": BACKUP,
     "BENCH": BENCH,
     "PROFILE": PROFILE,
 }

@@ -13,6 +13,7 @@ import pytest
 
 from kbroker import runfile
 from kbroker.cli import check, check_disk, root
+from tests.support.kbroker import KbrokerProcess
 
 Run = Callable[..., tuple[int, dict[str, tuple[str, str]]]]
 
@@ -37,10 +38,24 @@ def test_a_directory_that_is_fit(run: Run, tmp_path: Path) -> None:
     assert told["data directory"][1].startswith(f"{tmp_path}/new is not there yet")
     assert "ms for 4 KiB" in told["sync"][1]
     assert list(tmp_path.iterdir()) == []
-    runfile.write(tmp_path, listeners=["PLAINTEXT://h:1"], durability="fsync", version="1")
-    assert run("-D", str(tmp_path))[1]["data directory"][1].endswith(
-        f"served by process {os.getpid()}"
-    )
+
+
+def test_a_broker_that_runs(run: Run, kbroker: KbrokerProcess, tmp_path: Path) -> None:
+    status, told = run("-D", str(kbroker.data_dir))
+    assert status == 0, told
+    assert told["data directory"][1].endswith(f"served by process {kbroker.pid}")
+    assert told["answers"][1].startswith(kbroker.bootstrap)
+    assert told["partitions"][1].endswith("all led and in sync")
+    assert int(told["open files"][1].split()[0]) > 3
+    assert int(told["memory maps"][1].split()[0]) > 3
+    runfile.write(tmp_path, listeners=["PLAINTEXT://127.0.0.1:1"], durability="page-cache",
+                  version="1", produce_refused="kbroker.disk.bytes.max")  # fmt: skip
+    status, told = run("-D", str(tmp_path))
+    assert status == 1
+    assert told["data directory"][1].endswith(f"served by process {os.getpid()}")
+    assert [told[name][0] for name in ("answers", "produce", "durability")] == [
+        check.FAILED, check.FAILED, check.WARNING,
+    ]  # fmt: skip
 
 
 def test_settings_that_no_broker_takes(run: Run, tmp_path: Path) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import pty
 import shutil
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support import wire
+from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
-from tests.support.waits import free_ports
+from tests.support.waits import free_ports, wait_for
 
 LIMIT_S = 60
 
@@ -52,23 +58,16 @@ def written(shell: str, folder: Path) -> Path:
 
 
 @pytest.fixture
-def complete(tmp_path: Path, script: Path) -> Complete:
+def complete(command: Path, script: Path) -> Complete:
     """What bash offers for the last of these words; nothing may be said besides."""
-    command = tmp_path / "bin" / "kbroker"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbroker.cli "$@"\n')
-    command.chmod(0o755)
     bash = shutil.which("bash")
     assert bash is not None
 
     def complete(*words: str, **environment: str) -> list[str]:
-        known = {"PATH": f"{command.parent}:{os.environ['PATH']}", "XDG_CONFIG_HOME": str(tmp_path),
-                 "KBROKER_DATA_DIR": str(tmp_path / "none"),
-                 "KBROKER_COMPLETION_TIMEOUT": "20"}  # fmt: skip
         done = subprocess.run(
             [bash, "--norc", "-c", DRIVER, "bash", str(script), "kbroker", *words],
             capture_output=True, text=True, timeout=LIMIT_S, check=True,
-            env=dict(os.environ) | known | environment,
+            env=surroundings(command, **environment),
         )  # fmt: skip
         assert done.stderr == "", done.stderr
         return done.stdout.split()
@@ -125,12 +124,114 @@ def test_without_a_broker_it_is_quick_and_says_nothing(complete: Complete) -> No
     assert time.monotonic() - began < LIMIT_S
 
 
-@pytest.mark.parametrize(
-    ("shell", "words"), [("bash", ["-n"]), ("zsh", ["-n"]), ("fish", ["--no-execute"])]
-)
-def test_the_script_is_one_of_its_shell(shell: str, words: list[str], tmp_path: Path) -> None:
-    script = written(shell, tmp_path)
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"{shell} is not there: install the package {shell}")
-    subprocess.run([found, *words, str(script)], check=True, timeout=LIMIT_S)
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A `kbroker` in a folder of its own."""
+    command = tmp_path / "bin" / "kbroker"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kbroker.cli "$@"\n')
+    command.chmod(0o755)
+    return command
+
+
+def surroundings(command: Path, **more: str) -> dict[str, str]:
+    """The environment of a shell that finds this command, no profile and no broker."""
+    home = str(command.parent.parent)
+    path = f"{command.parent}:{os.environ['PATH']}"
+    known = {"PATH": path, "XDG_CONFIG_HOME": home, "HOME": home,
+             "KBROKER_DATA_DIR": f"{home}/none", "KBROKER_COMPLETION_TIMEOUT": "20"}  # fmt: skip
+    return dict(os.environ) | known | more
+
+
+def test_fish(command: Path, tmp_path: Path, target: BrokerProcess, topic: str) -> None:
+    fish = need_command("fish", "fish")
+    script = written("fish", tmp_path)
+    wire.create_topic(target.port, f"fish-{topic}", 1)
+
+    def complete(line: str) -> list[str]:
+        done = subprocess.run(
+            [fish, "--no-config", "-c", f"source {script}; complete -C '{line}'"],
+            capture_output=True, text=True, timeout=LIMIT_S, check=True,
+            env=surroundings(command, KBROKER_BOOTSTRAP_SERVER=target.bootstrap),
+        )  # fmt: skip
+        assert done.stderr == "", done.stderr
+        return sorted(line.split("\t")[0] for line in done.stdout.splitlines())
+
+    assert complete("kbroker backup ") == ["create", "restore", "verify"]
+    assert complete("kbroker topic de") == ["delete", "describe"]
+    assert complete("kbroker topic list --int") == ["--internal"]
+    assert complete("kbroker topic describe fish-") == [f"fish-{topic}"]
+
+
+#: zsh as a user has it, its first prompt and the line under the cursor told by files.
+ZSHRC = """\
+PROMPT='$ '
+autoload -Uz compinit && compinit -u -d "$ZDOTDIR/dump"
+source "$ZDOTDIR/script"
+zle-line-init() { : > "$ZDOTDIR/ready" }
+show() { print -r -- "$BUFFER" > "$ZDOTDIR/line.new"; mv "$ZDOTDIR/line.new" "$ZDOTDIR/line" }
+zle -N zle-line-init
+zle -N show
+bindkey '^O' show
+"""
+
+
+class Zsh:
+    """An interactive zsh on a terminal of its own."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self.shown = ""
+        program = need_command("zsh", "zsh")
+        self.terminal, end = pty.openpty()
+        self.process = subprocess.Popen(
+            [program, "-d", "-i"], stdin=end, stdout=end, stderr=end, start_new_session=True,
+            env=environment | {"ZDOTDIR": str(folder), "TERM": "vt100", "COLUMNS": "100"},
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+        )  # fmt: skip
+        os.close(end)
+        os.set_blocking(self.terminal, False)
+        wait_for("a prompt", (folder / "ready").exists, LIMIT_S)
+
+    def line_after(self, keys: str) -> str:
+        """What stands on the command line after these keys, which begin with an empty one."""
+        line = self.folder / "line"
+        line.unlink(missing_ok=True)
+        os.write(self.terminal, f"\x15{keys}\x0f".encode())
+        wait_for(f"the line after {keys!r}", lambda: self._read() or line.exists(), LIMIT_S)
+        return line.read_text().removesuffix("\n")
+
+    def _read(self) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            self.shown += os.read(self.terminal, 65536).decode(errors="replace")
+        return False
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.terminal)
+
+
+def test_zsh(command: Path, tmp_path: Path, target: BrokerProcess, topic: str) -> None:
+    written("zsh", tmp_path)
+    (tmp_path / ".zshrc").write_text(ZSHRC)
+    wire.create_topic(target.port, f"zsh-{topic}", 1)
+    zsh = Zsh(tmp_path, surroundings(command, KBROKER_BOOTSTRAP_SERVER=target.bootstrap))
+    try:
+        assert zsh.line_after("kbroker topic descr\t") == "kbroker topic describe "
+        assert zsh.line_after("kbroker backup cr\t") == "kbroker backup create "
+        assert zsh.line_after("kbroker topic list --int\t") == "kbroker topic list --internal "
+        ended = f"kbroker topic describe zsh-{topic} "
+        assert zsh.line_after("kbroker topic describe zsh-\t") == ended
+        zsh.shown = ""
+        assert zsh.line_after("kbroker group de\t") == "kbroker group de"
+        for shown in ("describe", "delete", "Show a group's offsets"):
+            assert shown in zsh.shown
+    finally:
+        zsh.end()
+
+
+def test_the_script_is_one_of_bash(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    subprocess.run([bash, "-n", str(written("bash", tmp_path))], check=True, timeout=LIMIT_S)

@@ -62,6 +62,7 @@ def test_help_loads_nothing(words: list[str], tmp_path: Path) -> None:
         ["consume", "--help"],
         ["bench", "produce", "--help"],
         ["cluster", "health", "--help"],
+        ["backup", "create", "--help"],
         ["version"],
         ["profile", "list"],
         ["completion", "zsh"],
@@ -108,3 +109,22 @@ def test_quick_help_is_clicks(
             capsys.readouterr()
     for words in (["topik"], ["version"], ["topic", "list", "--help"], ["--help", "topic"]):
         assert tree.plain_help(words) is None
+
+
+def test_a_developers_broker_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbroker.cli", "start", "--dev", "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on PLAINTEXT://127.0.0.1:")
+        (place,) = tmp_path.iterdir()
+        assert (place / "meta.properties").exists()
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert not list(tmp_path.iterdir())

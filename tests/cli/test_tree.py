@@ -14,8 +14,9 @@ from kbroker.cli import tree
 SHOWS = {"list", "describe", "show", "get", "status", "info", "health", "api-versions", "logdirs",
          "features", "offsets", "lag", "members", "sizes", "check", "version",
          "explain"}  # fmt: skip
-DESTROYS = {"delete", "trim", "reset", "offset-delete", "alter-config", "set", "add-partitions"}
-LATER = {"user", "acl", "quota", "txn", "backup", "ui"}
+DESTROYS = {"delete", "trim", "reset", "offset-delete", "alter-config", "set", "add-partitions",
+            "repair"}  # fmt: skip
+LATER = {"user", "acl", "quota", "txn", "ui"}
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -170,6 +170,7 @@ LAYERS = (
     "kbroker.txn",
     "kbroker.security",
     "kbroker.quota",
+    "kbroker.care",
     # 7: one handler per API key
     "kbroker.api",
     # 8: the wiring

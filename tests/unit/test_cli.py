@@ -12,7 +12,7 @@ import pytest
 
 from kbroker import runfile
 from kbroker.cli import root, tree
-from kbroker.cli.launch import Wish, listener_settings, plain_wish
+from kbroker.cli.launch import Wish, listener_settings, plain_wish, prepare
 from kbroker.cli.options import key_values, reachable
 from kbroker.cli.places import default_data_dir, stop_command
 from kbroker.cli.render import Column, human_bytes, human_time, print_rows
@@ -149,8 +149,28 @@ def test_a_plain_start_is_read_without_click() -> None:
     words = ["--set", "a=b=c", "--set=d=e", "-D", "x", "--listen", "h:1", "--advertise=i"]
     assert plain_wish(words) == Wish([], ["a=b=c", "d=e"], ["x"], ["h:1"], ["i"])
     assert plain_wish([]) == Wish()
+    assert plain_wish(["--dev", "-D", "x"]) == Wish(data_dir=["x"], dev=True)
     for odd in (["--detach"], ["--help"], ["--set"], ["x"], ["-D=x"], ["--sets", "x"]):
         assert plain_wish(odd) is None
+
+
+def test_a_start_for_developers(
+    capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBROKER_DATA_DIR", str(tmp_path / "never"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    ready = prepare(Wish(dev=True, listen=["127.0.0.1:0"]))
+    assert ready.throwaway and ready.place.parent == tmp_path
+    assert ready.place.stat().st_mode & 0o777 == 0o700
+    assert "kbroker.durability=page-cache" in ready.arguments
+    told = prepare(Wish(dev=True, data_dir=[str(tmp_path / "d")], set=["kbroker.durability=fsync"]))
+    assert not told.throwaway and told.place == tmp_path / "d"
+    assert "kbroker.durability=page-cache" not in told.arguments
+    assert "kbroker.replication.factor.clamp=true" in told.arguments
+    plain = prepare(Wish(data_dir=[str(tmp_path / "d")]))
+    assert not [word for word in plain.arguments if word.startswith("kbroker.")]
+    assert run(capsys, "start", "--dev", "--detach")[0] == 2
 
 
 def test_default_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,19 @@
-"""`kbroker log`: segment files sound and damaged."""
+"""`kbroker log`: segment files sound, damaged and mended."""
 
 from __future__ import annotations
 
 import json
+import random
 import struct
 from pathlib import Path
 
 import pytest
 
 from kbroker.cli import root
+from kbroker.clock import SystemClock
 from kbroker.ext.records import batches, build
+from kbroker.files import DirectoryLock
+from kbroker.metadata.store import MetadataStore
 
 Captured = pytest.CaptureFixture[str]
 
@@ -20,7 +24,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 def partition(folder: Path) -> Path:
     """A partition `t-0` of one segment from offset 10: a batch of 3 records in each codec."""
     place = folder / "t-0"
-    place.mkdir()
+    place.mkdir(parents=True)
     data = b""
     index = b""
     time_index = b""
@@ -136,7 +140,7 @@ def test_dump_of_indexes_leaves_preparation_out(capsys: Captured, tmp_path: Path
     assert json.loads(out.splitlines()[0]) == {"timestamp": 1015, "offset": 15}
 
 
-def test_dump_of_a_damaged_log_goes_up_to_the_damage(capsys: Captured, tmp_path: Path) -> None:
+def test_dump_of_a_damaged_log_goes_on_behind_the_damage(capsys: Captured, tmp_path: Path) -> None:
     log = partition(tmp_path) / f"{NAME}.log"
     data = bytearray(log.read_bytes())
     third = batches(bytes(data))[2].position
@@ -144,8 +148,9 @@ def test_dump_of_a_damaged_log_goes_up_to_the_damage(capsys: Captured, tmp_path:
     log.write_bytes(data)
     status, out, _ = run(capsys, "dump", "-J", str(log))
     lines = [json.loads(line) for line in out.splitlines()]
-    assert (status, len(lines), lines[2]["position"]) == (1, 3, third)
+    assert (status, len(lines), lines[2]["position"]) == (1, 5, third)
     assert "damage" in lines[2]
+    assert [line["base_offset"] for line in lines if "codec" in line] == [10, 13, 19, 22]
 
 
 def test_nothing_there_is_told(capsys: Captured, tmp_path: Path) -> None:
@@ -155,3 +160,171 @@ def test_nothing_there_is_told(capsys: Captured, tmp_path: Path) -> None:
         assert "t-9: no such file or folder" in err
     status, _, err = run(capsys, "verify", "-D", str(tmp_path))
     assert (status, "no segment files" in err) == (1, True)
+
+
+# ---- repair
+
+
+def break_batches(place: Path, *numbers: int, at: int = 70) -> int:
+    """Flips a bit in some of the batches; the position of the last."""
+    log = place / f"{NAME}.log"
+    data = bytearray(log.read_bytes())
+    whole = batches(bytes(data))
+    for number in numbers:
+        data[whole[number].position + at] ^= 1
+    log.write_bytes(data)
+    return whole[numbers[-1]].position
+
+
+def offsets(capsys: Captured, place: Path) -> list[int]:
+    out = run(capsys, "dump", "-J", str(place))[1]
+    found = [json.loads(line) for line in out.splitlines()]
+    return [line["base_offset"] for line in found if "codec" in line]
+
+
+def test_what_is_lost_is_told(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path / "one")
+    at = break_batches(place, 2)
+    status, out, _ = run(capsys, "verify", str(place))
+    assert status == 1
+    assert f"{NAME}.log: position {at}: " in out
+    assert "lost: offsets 16 to 18; sound batches go on at position" in out
+    assert out.count("\n") == 2  # the indexes are as right as they can be
+    place = partition(tmp_path / "two")
+    break_batches(place, 2, 3, at=8)  # lengths that lead nowhere
+    assert "lost: offsets 16 to 21;" in run(capsys, "verify", str(place))[1]
+    place = partition(tmp_path / "end")
+    break_batches(place, 3, 4)
+    assert "bytes from offset 19 on, the end of the log" in run(capsys, "verify", str(place))[1]
+
+
+def test_repair_says_first_and_does_no_more(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path)
+    at = break_batches(place, 2)
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    status, out, _ = run(capsys, "repair", str(place))
+    assert (status, f"position {at}: " in out) == (1, True)
+    assert out.endswith("[--truncate or --drop]\n")
+    for words in (["--truncate"], ["--drop"]):
+        status, out, _ = run(capsys, "repair", "--dry-run", *words, str(place))
+        assert (status, str(at) in out) == (0, True)
+    status, _, err = run(capsys, "repair", "--truncate", "--drop", str(place))
+    assert (status, "either --truncate or --drop" in err) == (2, True)
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+    (place / f"{NAME}.index").write_bytes(b"\1" * 8)
+    status, _, err = run(capsys, "repair", "--rebuild", str(place))
+    assert (status, "before --truncate or --drop has dealt with" in err) == (1, True)
+
+
+def test_damaged_bytes_are_dropped(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path)
+    break_batches(place, 2)
+    status, out, _ = run(capsys, "repair", "--drop", str(place))
+    assert (status, out.splitlines()[-1]) == (0, f"{place}: mended, the log goes on at offset 25")
+    assert run(capsys, "verify", "--deep", str(place))[0] == 0
+    assert offsets(capsys, place) == [10, 13, 19, 22]
+    assert not [path for path in place.iterdir() if path.suffix in (".swap", ".cleaned")]
+
+
+def test_a_log_is_cut_before_its_first_damage(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path)
+    following = place / f"{25:020}.log"
+    following.write_bytes(build([(1, b"k", b"v")], base_offset=25, leader_epoch=0))
+    break_batches(place, 3)
+    status, out, _ = run(capsys, "repair", "--truncate", str(place))
+    assert status == 0
+    assert "the log ends at offset 19, 19 to 25 go" in out
+    assert f"{following}: removed with its indexes, 1 records go" in out
+    assert out.endswith("mended, the log goes on at offset 19\n")
+    assert not following.exists()
+    assert run(capsys, "verify", "--deep", str(place))[0] == 0
+    assert offsets(capsys, place) == [10, 13, 16]
+
+
+def test_offsets_that_go_back_across_segments(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path)
+    behind = place / f"{20:020}.log"
+    behind.write_bytes(build([(1, b"k", b"v")], base_offset=20, leader_epoch=0))
+    out = run(capsys, "verify", str(place))[1]
+    assert f"{behind}: position 0: offset 20 where 25 or more is due" in out
+    assert run(capsys, "repair", "--drop", str(place))[0] == 0
+    assert run(capsys, "verify", str(place))[0] == 0
+    gap = place / f"{40:020}.log"
+    gap.write_bytes(build([(1, b"k", b"v")], base_offset=40, leader_epoch=0))
+    status, out, _ = run(capsys, "verify", str(place))
+    assert (status, f"{gap}: note: offsets 25 to 39 are not there" in out) == (0, True)
+
+
+def test_what_is_made_of_batches_is_made_again(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path)
+    (place / f"{NAME}.index").write_bytes(struct.pack(">ii", 5, 1))
+    (place / f"{NAME}.timeindex").write_bytes(struct.pack(">qi", 1, 5))
+    status, out, _ = run(capsys, "verify", str(place))
+    assert (status, out.count("index: ")) == (1, 2)
+    assert run(capsys, "repair", "--rebuild", str(place))[0] == 0
+    status, out, _ = run(capsys, "verify", str(place))
+    assert (status, "without" in out) == (0, False)
+    (place / f"{NAME}.snapshot").write_bytes(b"?")
+    (place / f"{NAME}.txnindex").write_bytes(b"?" * 35)
+    (place / "leader-epoch-checkpoint").write_text("0\n7\n")
+    status, out, _ = run(capsys, "verify", str(place))
+    assert status == 1
+    for told in (".snapshot: no producer snapshot", ".txnindex: 1 bytes behind",
+                 "leader-epoch-checkpoint: checkpoint says 7 entries"):  # fmt: skip
+        assert told in out
+    assert run(capsys, "repair", "--rebuild", str(place))[0] == 0
+    assert run(capsys, "verify", "--deep", str(place))[0] == 0
+    assert (place / "leader-epoch-checkpoint").read_text() == "0\n1\n0 10\n"
+
+
+def test_repair_is_refused_while_a_broker_holds_the_directory(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    place = partition(tmp_path)
+    break_batches(place, 1)
+    with DirectoryLock(tmp_path):
+        status, _, err = run(capsys, "repair", "--drop", str(place))
+    assert (status, "is in use by process" in err) == (1, True)
+    assert run(capsys, "repair", "--drop", str(place))[0] == 0
+
+
+def test_the_metadata_log_is_checked_and_not_repaired(capsys: Captured, tmp_path: Path) -> None:
+    MetadataStore(tmp_path, SystemClock()).open()
+    assert run(capsys, "verify", "-D", str(tmp_path))[0] == 0
+    log = tmp_path / "__cluster_metadata-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    log.write_bytes(data)
+    assert run(capsys, "verify", "-D", str(tmp_path))[0] == 1
+    status, _, err = run(capsys, "repair", "--drop", "-D", str(tmp_path))
+    assert (status, "the metadata log is not repaired" in err) == (1, True)
+    (tmp_path / "cleaner-offset-checkpoint").write_text("x")
+    out = run(capsys, "verify", "-D", str(tmp_path))[1]
+    assert "cleaner-offset-checkpoint: not a checkpoint" in out
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_damage_is_found_and_mended(capsys: Captured, tmp_path: Path, seed: int) -> None:
+    """Wherever bits flip, a whole log comes out of it, with every batch that was not hit."""
+    chance = random.Random(seed)
+    for turn in range(40):
+        place = partition(tmp_path / str(turn))
+        log = place / f"{NAME}.log"
+        data = bytearray(log.read_bytes())
+        whole = batches(bytes(data))
+        hit = set()
+        for _ in range(chance.randint(1, 3)):
+            at = chance.randrange(len(data))
+            one = next(b for b in whole if b.position <= at < b.position + b.length)
+            if at - one.position in (*range(8), *range(12, 16)):
+                continue  # offset and leader epoch are not covered by the checksum
+            hit.add(one.base_offset)
+            data[at] ^= 1 << chance.randrange(8)
+        log.write_bytes(data)
+        damaged = run(capsys, "verify", str(place))[0]
+        if damaged:
+            assert run(capsys, "repair", "--drop", str(place))[0] == 0
+        assert run(capsys, "verify", "--deep", str(place))[0] == 0
+        left = set(offsets(capsys, place))
+        assert {b.base_offset for b in whole} - hit <= left
+        assert damaged or left == {b.base_offset for b in whole}

@@ -1,0 +1,132 @@
+"""`kbroker backup`: create, restore and verify copies of a data directory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kbroker.cli.options import data_dir_option, output_option
+from kbroker.cli.places import default_data_dir
+from kbroker.cli.progress import Progress
+from kbroker.cli.render import human_bytes, human_time, print_json
+
+_FOLDER = click.Path(path_type=Path)
+_BACKUP = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+class _Read:
+    """Bytes read so far, on a terminal's line."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._progress = Progress(shown=True)
+
+    def __call__(self, more: int) -> None:
+        self.bytes += more
+        self._progress.read(self.bytes)
+
+    def clear(self) -> None:
+        """Takes the line away."""
+        self._progress.clear()
+
+
+@click.command()
+@click.argument("target", metavar="BACKUP", type=_FOLDER)
+@data_dir_option
+@click.option("--since", metavar="BACKUP", type=_BACKUP,
+              help="An earlier backup on the same disk: what has not changed is linked from it."
+              " Each can be deleted without the other.")  # fmt: skip
+@output_option
+def create(target: Path, data_dir: Path | None, since: Path | None, output: str) -> None:
+    """Copy a data directory, of a broker that runs or not, as the new folder BACKUP.
+
+    All that was acknowledged before is in it. Closed segments are cloned or hard-linked where the
+    disk can, everything else is copied; BACKUP is there when it is complete and on disk. On the
+    same disk it helps against mistakes, not against the loss of the disk.
+    """
+    from kbroker.care.backup import create as create_backup
+
+    source, read = data_dir or default_data_dir(), _Read()
+    try:
+        made = create_backup(source, target, since, read)
+    finally:
+        read.clear()
+    manifest = made.manifest
+    told: dict[str, Any] = {
+        "backup": str(target),
+        "source": manifest.source,
+        "live": manifest.live,
+        "cluster_id": manifest.cluster_id,
+        "partitions": len(manifest.partitions),
+        "records": sum(one.end - one.start for one in manifest.partitions),
+        "files": len(manifest.files),
+        "bytes": manifest.bytes,
+        "bytes_by_way": made.bytes_by_way,
+        "bytes_read": read.bytes,
+        "took_ms": manifest.ended_ms - manifest.began_ms,
+    }
+    if output == "json":
+        print_json(told)
+        return
+    ways = ", ".join(f"{human_bytes(size)} {how}" for how, size in made.bytes_by_way.items())
+    state = "while a broker served it" if manifest.live else "at rest"
+    click.echo(f"{target}: {told['source']}, {state}")
+    click.echo(
+        f"{told['partitions']} partitions, {told['files']} files, {human_bytes(told['bytes'])}"
+        f" ({ways}) in {human_time(told['took_ms'] / 1000)}"
+    )
+
+
+@click.command()
+@click.argument("backup", metavar="BACKUP", type=_BACKUP)
+@click.argument("target", metavar="DIR", type=_FOLDER)
+def restore(backup: Path, target: Path) -> None:
+    """Bring BACKUP back as the data directory DIR, which is new or empty.
+
+    Every checksum is compared on the way. Run it as the user that the broker runs as. The broker
+    that DIR came from must not run beside the restored one: both are the same node.
+    """
+    from kbroker.care.restore import restore as restore_backup
+
+    began, read = time.monotonic(), _Read()
+    try:
+        manifest = restore_backup(backup, target, read)
+    finally:
+        read.clear()
+    took_s = time.monotonic() - began
+    click.echo(
+        f"{target}: {len(manifest.partitions)} partitions, {len(manifest.files)} files,"
+        f" {human_bytes(manifest.bytes)} in {human_time(took_s)}"
+    )
+    click.echo(f"`kbroker start --data-dir {target}` serves it")
+
+
+@click.command()
+@click.argument("backup", metavar="BACKUP", type=_BACKUP)
+@output_option
+def verify(backup: Path, output: str) -> int:
+    """Compare every file of BACKUP with the lengths and checksums of its manifest.
+
+    Exit status 0: all of it is what it was. `kbroker log verify -D BACKUP/data` looks into the
+    segments themselves.
+    """
+    from kbroker.care.manifest import read_manifest
+    from kbroker.care.restore import verify as verify_backup
+
+    read = _Read()
+    try:
+        faults = list(verify_backup(backup, read))
+    finally:
+        read.clear()
+    manifest = read_manifest(backup)
+    if output == "json":
+        print_json({"backup": str(backup), "files": len(manifest.files), "faults": faults})
+        return 1 if faults else 0
+    for fault in faults:
+        click.echo(fault)
+    verdict = f"{len(faults)} faults" if faults else "all good"
+    click.echo(f"{len(manifest.files)} files, {human_bytes(manifest.bytes)}, {verdict}")
+    return 1 if faults else 0

@@ -1,0 +1,198 @@
+"""`kbroker log verify` and `kbroker log repair`: what is wrong with segment files, and its cure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kbroker.cli.log import files_of
+from kbroker.cli.options import data_dir_option
+from kbroker.cli.places import default_data_dir
+from kbroker.cli.render import human_bytes
+
+if TYPE_CHECKING:
+    from kbroker.care.faults import Checked
+    from kbroker.care.repair import Cure, Plan
+    from kbroker.metadata.image import Image
+
+
+@click.command()
+@click.argument("paths", metavar="[PATH...]", nargs=-1)
+@data_dir_option
+@click.option("--deep", is_flag=True, help="Decode every record, compressed ones too.")
+@click.option("--quiet", "-q", is_flag=True, help="Show only what is wrong.")
+def verify(paths: tuple[str, ...], data_dir: Path | None, deep: bool, quiet: bool) -> int:
+    """Check segment files and what belongs to them. Exit status 1: something is wrong.
+
+    Without PATH, the whole data directory, checkpoints and metadata log too. Each fault is told
+    with its file, position and what is lost. Nothing is changed. The last batch of a file that a
+    broker is writing may show as cut. An index that is missing is no fault: a broker makes it anew.
+    """
+    from kbroker.care.faults import check_directory, check_partition
+    from kbroker.care.segments import partition_folders
+
+    found = segments = 0
+    place = data_dir or default_data_dir()
+    for folder, files in partition_folders(files_of(paths or [str(place)], place)).items():
+        compacted = _was_compacted(folder)
+        for checked in check_partition(files, deep=deep):
+            segments += 1
+            found += len(checked.faults)
+            for fault in checked.faults:
+                click.echo(str(fault))
+            if not quiet:
+                for note in () if compacted else checked.notes:
+                    click.echo(f"{checked.path}: note: {note}")
+                if not checked.faults:
+                    click.echo(f"{checked.path}: {_summary(checked)}")
+    for fault in check_directory(place) if not paths else ():
+        found += 1
+        click.echo(str(fault))
+    if not quiet:
+        click.echo(f"{segments} segments, {f'{found} faults' if found else 'all good'}")
+    return 1 if found else 0
+
+
+@click.command()
+@click.argument("paths", metavar="[PATH...]", nargs=-1)
+@data_dir_option
+@click.option("--truncate", is_flag=True, help="End a log before its first damage: what is behind"
+              " it is lost.")  # fmt: skip
+@click.option("--drop", is_flag=True, help="Leave out damaged bytes alone: a gap in the offsets,"
+              " what is behind stays.")  # fmt: skip
+@click.option("--rebuild", is_flag=True, help="Make indexes, producer snapshots and leader epochs"
+              " that are wrong again from the batches.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+def repair(
+    paths: tuple[str, ...],
+    data_dir: Path | None,
+    truncate: bool,
+    drop: bool,
+    rebuild: bool,
+    dry_run: bool,
+) -> int:
+    """Mend segment files: only what is asked for, and told before it is done.
+
+    Without PATH, every partition of the data directory that needs it. Without --truncate, --drop or
+    --rebuild it shows what there is to be mended. Refused while a broker holds the directory. A
+    torn tail after a crash needs no repair: the next start cuts it off, and brings back what its
+    journal has. `kbroker backup create` before is a way back.
+    """
+    from kbroker.care.repair import Cure
+
+    if truncate and drop:
+        raise click.UsageError("give either --truncate or --drop")
+    cure = Cure.CUT if truncate else Cure.DROP if drop else None
+    place = data_dir or default_data_dir()
+    files = list(files_of(paths or [str(place)], place))
+    asked = cure is not None or rebuild
+    with contextlib.ExitStack() as locks:
+        for holder in sorted({path.absolute().parent.parent for path in files}):
+            locks.enter_context(_held(holder))
+        status = 0
+        for checked in _broken(files):
+            if asked:
+                status |= _mend(checked, cure, rebuild=rebuild, dry_run=dry_run)
+            else:
+                status = 1
+                _tell(checked)
+    return status
+
+
+@contextlib.contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """The lock of a data directory; a folder that is none has none."""
+    from kbroker.files import LOCK_FILE, DirectoryLock
+    from kbroker.metadata.meta_properties import META_PROPERTIES
+
+    if any((directory / name).exists() for name in (META_PROPERTIES, LOCK_FILE)):
+        with DirectoryLock(directory):
+            yield
+    else:
+        yield
+
+
+def _broken(files: Sequence[Path]) -> Iterator[list[Checked]]:
+    """The partitions with faults; all segments of each, whichever were named."""
+    from kbroker.care.faults import check_partition
+    from kbroker.care.segments import partition_folders, segment_files
+
+    for folder in partition_folders(files):
+        checked = list(check_partition(segment_files(folder)))
+        if any(one.faults for one in checked):
+            yield checked
+
+
+def _tell(checked: list[Checked]) -> None:
+    from kbroker.care.repair import BATCHES
+
+    for one in checked:
+        for fault in one.faults:
+            cure = "--truncate or --drop" if fault.kind in BATCHES else "--rebuild"
+            click.echo(f"{fault} [{cure}]")
+
+
+def _mend(checked: list[Checked], cure: Cure | None, *, rebuild: bool, dry_run: bool) -> int:
+    from kbroker.care.repair import plan, repair
+    from kbroker.errors import KbrokerError
+
+    folder = checked[0].path.parent
+    try:
+        made = plan(checked, cure, rebuild=rebuild)
+    except KbrokerError as error:
+        click.echo(f"kbroker: {error}", err=True)
+        return 1
+    for step in made.steps:
+        click.echo(step)
+    if not made:
+        click.echo(f"{folder}: nothing that was asked for")
+        return 1
+    if dry_run:
+        return 0
+    click.echo(f"{folder}: mended, the log goes on at offset {repair(made, *_topic_of(made))}")
+    return 0
+
+
+def _topic_of(made: Plan) -> tuple[dict[str, str], bytes | None]:
+    """What the metadata knows of a partition's topic: settings and id."""
+    name = made.folder.name.rpartition("-")[0]
+    image = _image(made.folder.parent)
+    topic = image.topics.get(name) if image is not None else None
+    if image is None or topic is None:
+        return {}, None
+    return dict(image.configs(("topic", name))), topic.id
+
+
+def _image(place: Path) -> Image | None:
+    from kbroker.errors import KbrokerError
+    from kbroker.metadata.store import load_image
+
+    try:
+        return load_image(place)
+    except (KbrokerError, OSError):
+        return None
+
+
+def _was_compacted(folder: Path) -> bool:
+    """Whether offsets may be missing in a partition: a cleaner has been there."""
+    from kbroker.errors import KbrokerError
+    from kbroker.files import read_offset_checkpoint
+    from kbroker.storage.checkpoints import CLEANER_OFFSETS
+
+    topic, _, partition = os.path.basename(folder.absolute()).rpartition("-")
+    try:
+        cleaned = read_offset_checkpoint(folder.absolute().parent / CLEANER_OFFSETS)
+    except KbrokerError:
+        return False
+    return partition.isdigit() and (topic, int(partition)) in cleaned
+
+
+def _summary(checked: Checked) -> str:
+    without = f", without {' and '.join(checked.missing)}" if checked.missing else ""
+    size = human_bytes(checked.size)
+    return f"{checked.batches} batches, {checked.records} records, {size}{without}"

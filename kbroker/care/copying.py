@@ -1,0 +1,107 @@
+"""Files taken into a folder: by a clone of the file system, a hard link, or a copy, with checksum.
+
+A clone (FICLONE: btrfs, XFS, bcachefs) shares blocks until one side writes; a hard link is the same
+file and serves only for what is never written again. Whatever the way, the bytes are read once,
+for the SHA-256.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from kbroker.errors import DiskError
+
+__all__ = ["CLONED", "COPIED", "LINKED", "digest_of", "take"]
+
+CLONED: Final = "cloned"
+LINKED: Final = "linked"
+COPIED: Final = "copied"
+
+_FICLONE: Final = 0x40049409
+_PIECE_BYTES: Final = 1 << 20
+_NO_LINK: Final = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT}
+)
+
+Tick = Callable[[int], None]
+"""Told how many more bytes were read."""
+
+
+def take(
+    source: int, path: Path, target: Path, size: int, *, link: bool, tick: Tick
+) -> tuple[str, str]:
+    """The first `size` bytes of an open file as a new file; how, and their SHA-256.
+
+    path: the name of the open file. link: it is never written again, and all of it is wanted.
+    Raises DiskError.
+    """
+    try:
+        with open(target, "xb", buffering=0) as out:
+            if _cloned(source, out.fileno(), size):
+                return CLONED, _read_through(source, size, None, tick)
+            if not (link and _linked(source, path, target)):
+                return COPIED, _read_through(source, size, out.fileno(), tick)
+        return LINKED, _read_through(source, size, None, tick)
+    except OSError as error:
+        raise DiskError(target, error) from error
+
+
+def _cloned(source: int, target: int, size: int) -> bool:
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+    except OSError:  # another file system, or one that does not do it
+        return False
+    os.ftruncate(target, size)
+    return True
+
+
+def _linked(source: int, path: Path, target: Path) -> bool:
+    """Puts a hard link in the place of the file that is there; not where `path` is another by
+    now."""
+    beside = target.with_name(target.name + ".link")
+    try:
+        os.link(path, beside)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        return False
+    try:
+        same = os.path.samestat(os.stat(beside), os.fstat(source))
+        if same:
+            beside.rename(target)
+        return same
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            beside.unlink()
+
+
+def digest_of(path: Path, tick: Tick) -> str:
+    """The SHA-256 of a whole file."""
+    with path.open("rb", buffering=0) as file:
+        return _read_through(file.fileno(), os.fstat(file.fileno()).st_size, None, tick)
+
+
+def _read_through(source: int, size: int, target: int | None, tick: Tick) -> str:
+    """Reads the first `size` bytes, writes them where that is wanted; their SHA-256."""
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(min(_PIECE_BYTES, max(size, 1))))
+    at = 0
+    while at < size:
+        got = os.preadv(source, [buffer[: min(len(buffer), size - at)]], at)
+        if got == 0:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+        digest.update(buffer[:got])
+        rest = buffer[:got] if target is not None else buffer[:0]
+        while rest:
+            assert target is not None
+            rest = rest[os.write(target, rest) :]
+        at += got
+        tick(got)
+    return digest.hexdigest()

@@ -1,0 +1,93 @@
+"""What there is in a data directory and in a partition's folder, for those who copy it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kbroker.care.segments import SegmentFile, read_index
+from kbroker.storage.manager import METADATA_FOLDER
+
+__all__ = ["ChangedError", "Key", "Listing", "end_of", "list_folder", "partitions_of"]
+
+_PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
+_SEGMENT: Final = re.compile(r"([0-9]{20})\.log\Z")
+_SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot\Z")
+_FIRST: Final = ("__transaction_state", "__consumer_offsets")
+_HINTS: Final = 8
+
+Key = tuple[str, int]
+
+
+class ChangedError(Exception):
+    """What was being read is not what it was when that began."""
+
+
+class Listing(NamedTuple):
+    """A partition's folder: inodes of segments by base offset, ascending, and the offsets of
+    producer snapshots."""
+
+    segments: dict[int, int]
+    snapshots: list[int]
+
+    def left_of(self, before: Listing) -> set[int]:
+        """The segments that are as they were `before`, where but the oldest may have gone. Raises
+        ChangedError where others did, or were replaced."""
+        same = [base for base, inode in before.segments.items() if self.segments.get(base) == inode]
+        if (
+            not same
+            or same != list(before.segments)[-len(same) :]
+            or same[0] != next(iter(self.segments))
+        ):
+            raise ChangedError("segments were replaced")
+        return set(same)
+
+
+def partitions_of(source: Path) -> dict[str, Key]:
+    """The folders of partitions by name, in the order in which a backup takes them."""
+    found = {}
+    for entry in os.scandir(source):
+        match = _PARTITION.match(entry.name)
+        if match and entry.name != METADATA_FOLDER and entry.is_dir(follow_symlinks=False):
+            found[entry.name] = (match["topic"], int(match["partition"]))
+    order = {name: at - len(_FIRST) for at, name in enumerate(_FIRST)}
+    return dict(sorted(found.items(), key=lambda item: (order.get(item[1][0], 0), item[1])))
+
+
+def list_folder(path: Path) -> Listing | None:
+    """The folder as two looks in a row found it; None where it is gone. Raises ChangedError while
+    a cleaning puts its segments in place, or the looks differ."""
+    first, second = _look(path), _look(path)
+    if first is None or second is None:
+        return None
+    if first != second or not first.segments:
+        raise ChangedError("files come and go")
+    return first
+
+
+def _look(path: Path) -> Listing | None:
+    segments: dict[int, int] = {}
+    snapshots = []
+    try:
+        for entry in os.scandir(path):
+            if entry.name.endswith(".swap"):
+                raise ChangedError("a cleaning is being put in place")
+            if match := _SEGMENT.match(entry.name):
+                segments[int(match[1])] = entry.inode()
+            elif match := _SNAPSHOT.match(entry.name):
+                snapshots.append(int(match[1]))
+    except FileNotFoundError:
+        return None
+    return Listing(dict(sorted(segments.items())), sorted(snapshots))
+
+
+def end_of(log: Path) -> tuple[int, int]:
+    """Position behind the last whole batch of a segment, and the offset behind it."""
+    with SegmentFile(log) as file:
+        try:
+            index = read_index(log.with_suffix(".index"))[-_HINTS:]
+        except FileNotFoundError:
+            index = []
+        return file.end(entry.position for entry in index if 0 <= entry.position < file.size)
