@@ -38,10 +38,10 @@ Place = tuple[str, int]
 
 class Told(NamedTuple):
     """What was acknowledged by a moment: values by place and offset, the newest number of each
-    key, committed offsets."""
+    key in each partition, committed offsets."""
 
     values: dict[tuple[str, int, int], bytes]
-    newest: dict[bytes, int]
+    newest: dict[tuple[int, bytes], int]
     committed: dict[Place, int]
 
 
@@ -122,7 +122,9 @@ class Traffic:
             with self._lock:
                 self._told.values[topic, told.partition, told.offset] = value
                 if topic == COMPACTED:
-                    self._told.newest[key] = number_of(value)
+                    newest = self._told.newest
+                    at = (told.partition, key)
+                    newest[at] = max(number_of(value), newest.get(at, -1))
 
         return acknowledged
 
@@ -183,8 +185,10 @@ def judge(bootstrap: str, told: Told) -> None:
     wanted = {place: value for place, value in told.values.items() if place[0] == KEPT}
     assert wanted and not [p for p, value in wanted.items() if kept.get(p, (b"", b""))[1] != value]
     compacted = stored(bootstrap, COMPACTED)
-    newest = {key: number_of(value) for _, (key, value) in sorted(compacted.items())}
-    assert told.newest and not [k for k, n in told.newest.items() if newest.get(k, -1) < n]
+    newest = {
+        (place[1], key): number_of(value) for place, (key, value) in sorted(compacted.items())
+    }
+    assert told.newest and not [at for at, n in told.newest.items() if newest.get(at, -1) < n]
     short = stored(bootstrap, SHORT)
     for place, value in told.values.items():
         if place[0] == SHORT and place[2] >= ends[place[:2]][0]:

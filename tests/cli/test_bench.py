@@ -133,7 +133,7 @@ def test_ctrl_c_ends_with_the_figures_so_far(target: BrokerProcess, number: int)
     try:
         wait_for("a live line", lambda: live.search(b"".join(shown)), 60)
         process.send_signal(number)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     finally:
         process.kill()
         reader.join()
