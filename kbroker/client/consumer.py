@@ -274,14 +274,16 @@ class Consumer:
         while True:
             if self._interceptors:
                 yield from self.poll(1.0)
-                continue
-            with self._turn:
-                ready = self._await(1.0)
-            if ready:
+            elif self._ready(1.0):
                 try:
                     yield from self._fetcher.allow(most)
                 except FetchedBatchError as error:
                     raise CorruptDataError(str(error)) from error
+
+    def _ready(self, timeout_s: float = 0.0) -> bool:
+        """Does what is due; whether something has been fetched within timeout_s."""
+        with self._turn:
+            return self._await(timeout_s)
 
     def _take(self, most: int) -> list[Record]:
         try:

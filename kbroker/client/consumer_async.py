@@ -1,8 +1,9 @@
 """AsyncConsumer: a Consumer for asyncio.
 
 What has been fetched is taken on the event loop's thread, which never waits there: a descriptor of
-the fetcher's wakes it. What may wait for a broker runs on one thread of the consumer's own, so
-that listeners and deserializers of a group's work run there, one call at a time.
+the fetcher's wakes it. What may wait for a broker runs on one thread of the consumer's own, one
+call at a time: a group's polls with their listeners and deserializers for one. Iterating gives
+records out one by one, and deserializes them where it does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sized
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
@@ -20,16 +21,16 @@ from typing import Any, ParamSpec, Self, TypeVar
 from kbroker.client.cluster import PartitionInfo, TopicInfo
 from kbroker.client.consumer import Consumer
 from kbroker.client.consumer_queries import OffsetAndTimestamp
+from kbroker.client.errors import CorruptDataError
 from kbroker.client.group import GroupMetadata, RebalanceListener
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.ext.client_columns import Columns
-from kbroker.ext.client_record import Record
+from kbroker.ext.client_record import FetchedBatchError, Record
 
 __all__ = ["AsyncConsumer"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound=Sized)
 _LOOK_S = 0.05  # how often a group is asked while nothing comes
 
 Partitions = Iterable[tuple[str, int]]
@@ -80,11 +81,20 @@ class AsyncConsumer:
         return await self._until(timeout_s, lambda: self._consumer.poll_batch(0, max_records))
 
     async def __aiter__(self) -> AsyncIterator[Record]:
+        """Records without an end. The position moves with each record that is given out."""
+        consumer = self._consumer
         while True:
-            for record in await self.poll(1.0):
-                yield record
+            if consumer._interceptors:
+                for record in await self.poll(1.0):
+                    yield record
+            elif await self._until(1.0, consumer._ready):
+                try:
+                    for record in self._fetcher.allow(consumer.config.max_poll_records):
+                        yield record
+                except FetchedBatchError as error:
+                    raise CorruptDataError(str(error)) from error
 
-    async def _until(self, timeout_s: float, take: Callable[[], S]) -> S:
+    async def _until(self, timeout_s: float, take: Callable[[], T]) -> T:
         """What `take` gives, once that is something or the time is over. Without a group nothing
         in it waits; with one, callbacks may."""
         deadline = time.monotonic() + timeout_s
@@ -95,7 +105,7 @@ class AsyncConsumer:
                 async with self._busy:
                     found = take()
             left_s = deadline - time.monotonic()
-            if len(found) or left_s <= 0:
+            if found or left_s <= 0:
                 return found
             if self._consumer._group is not None:
                 left_s = min(left_s, _LOOK_S)

@@ -41,6 +41,12 @@ def test_polling_and_iterating(target: BrokerProcess, topic: str) -> None:
                 if record.offset == 99:
                     break
             assert offsets == list(range(90, 100))
+            await consumer.seek((topic, 0), 50)
+            async for record in consumer:
+                if record.offset == 54:
+                    break
+            assert await consumer.position((topic, 0)) == 55, "what was not given out comes again"
+            assert (await consumer.poll(60, 1))[0].offset == 55
             await consumer.seek_to_beginning()
             assert len(await consumer.poll_batch(60)) > 0
             with pytest.raises(TimeoutError):
