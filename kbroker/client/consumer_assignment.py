@@ -81,14 +81,18 @@ class Assignment:
     # committed offsets
 
     def begin_at(self, asked: Iterable[TopicPartition], told: Committed | KafkaError) -> None:
-        """The group's answer for partitions in `asking`; an error has them asked for again."""
+        """The group's answer for partitions that were in `asking`. An error, which passes by itself
+        no more, is the user's, and the next poll asks again."""
+        wanted = self._control.held.intersection(asked)
+        if isinstance(told, KafkaError):
+            self.asking |= wanted
+            for where in sorted(wanted)[:1]:
+                self.refused = True
+                self._control.fail(where, told)
+            return
         self._fetcher.cork(True)
         try:
-            for where in self._control.held.intersection(asked):
-                if isinstance(told, KafkaError):
-                    self.asking.add(where)
-                    self.refused = True
-                    continue
+            for where in wanted:
                 found = told.get(where)
                 self._control.held.discard(where)
                 if found is not None:

@@ -238,7 +238,7 @@ class Control:
             since_s = self._again(told)
             unknown = error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.quiet
             if not error.retriable or (unknown and time.monotonic() - since_s > _UNKNOWN_S):
-                self._fail(told.where, error)
+                self.fail(told.where, error)
             else:
                 _log.info("%s: %s", told.where, error)
         else:
@@ -252,7 +252,8 @@ class Control:
         self._due[told.where] = now + self._cluster.pause_s(failures + 1), told
         return since_s
 
-    def _fail(self, where: TopicPartition, error: KafkaError) -> None:
+    def fail(self, where: TopicPartition, error: KafkaError) -> None:
+        """The next poll raises it."""
         self._errors[where] = error
         self._fetcher.wake()
 
@@ -264,7 +265,7 @@ class Control:
         elif told.why == REPLICA:
             self._follow(told)
         elif told.why == CORRUPT:
-            self._fail(told.where, self._corrupt(told))
+            self.fail(told.where, self._corrupt(told))
             self._loop.drop_link(told.link)
             self._lost(told.link)
             self._again(told._replace(why=LEADER))
@@ -277,7 +278,7 @@ class Control:
             if error.retriable or told.why == ErrorCode.UNKNOWN_SERVER_ERROR:
                 _log.warning("%s", error)
             else:
-                self._fail(told.where, error)
+                self.fail(told.where, error)
             self._again(told._replace(why=LEADER))
 
     def _corrupt(self, told: _Told) -> KafkaError:
@@ -458,7 +459,7 @@ class Control:
         policy = self._config.auto_offset_reset
         if policy == "none":
             text = f"{where} {what}, and auto.offset.reset is none; seek, or set a policy"
-            self._fail(where, NoOffsetError(text))
+            self.fail(where, NoOffsetError(text))
             return None
         if policy.startswith("by_duration:"):
             return max(0, int(time.time() * 1000) - duration_ms(policy))

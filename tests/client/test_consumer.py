@@ -16,16 +16,19 @@ import pytest
 
 from kbroker.client.consumer import Consumer
 from kbroker.client.errors import (
+    BrokerError,
     ClosedError,
     ConcurrentUseError,
     ConfigError,
     DeserializationError,
     ForkError,
+    GroupAuthorizationFailedError,
     KafkaError,
     NoOffsetError,
     UnknownTopicOrPartitionError,
     WakeupError,
 )
+from kbroker.errors import ErrorCode
 from kbroker.ext.client_record import Record
 from tests.support import wire
 from tests.support.processes import BrokerProcess
@@ -309,6 +312,28 @@ def test_interceptors_see_what_is_given_out(
     assert [record.offset for record in taken(consumer, 5)] == [1, 3, 5, 7, 9]
     assert onlooker.seen == 10
     caplog.clear()  # the traceback that was logged holds records
+
+
+def test_committed_offsets_that_cannot_be_had(
+    read: Read, target: BrokerProcess, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each poll tells, and asks once."""
+    produce(target.port, topic, 10)
+    consumer = read(group_id=topic)
+    consumer.subscribe([topic])
+    asked = []
+
+    def refuse(partitions: Any, done: Callable[[KafkaError], None]) -> None:
+        asked.append(partitions)
+        done(BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "group"))
+
+    monkeypatch.setattr(consumer._group, "fetch_committed", refuse)
+    for _ in range(3):
+        with pytest.raises(GroupAuthorizationFailedError):
+            consumer.poll(60)
+    assert len(asked) <= 6
+    monkeypatch.undo()
+    assert len(taken(consumer, 10)) == 10
 
 
 def test_a_topic_that_is_not_there(read: Read) -> None:
