@@ -1,7 +1,9 @@
 # kbroker: `make run` shows it at work, `make test` proves it.
 #
 #   make run        the broker, and a first job on real data; the broker stays
-#   make stop       end the broker that `make run` left
+#   make pipeline   flights through Spark, with a plot; SPEED=6 (days of 2013 a second), KILLS=4,
+#                   FORMAT=kafka (Spark's own connector instead of kbroker's data source)
+#   make stop       end the brokers that `make run` and `make pipeline` left
 #   make test       everything that takes minutes
 #   make test-long  what takes longer
 #   make test-asan  unit and client tests, bad input to a broker, on AddressSanitizer and UBSan
@@ -26,7 +28,7 @@ PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check inst
 REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
     print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
-.PHONY: help venv build test-venv run stop test test-long test-asan bench lint types clean
+.PHONY: help venv build test-venv run pipeline stop test test-long test-asan bench lint types clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -64,8 +66,22 @@ run: venv
 	$(COMPILE)
 	@$(BIN)/python examples/flights.py
 
+$(VENV)/.pipeline-installed: $(VENV)/.installed
+	@echo "installing what the pipeline needs: Spark (450 MB), pandas, matplotlib"
+	@$(PIP) --no-build-isolation -e ".[example,pipeline]"
+	@touch $@
+
+FORMAT ?= kafka
+SPEED ?= 6
+KILLS ?= 0
+
+pipeline: $(VENV)/.pipeline-installed
+	$(COMPILE)
+	@$(BIN)/python -m examples.pipeline --format $(FORMAT) --speed $(SPEED) --kills $(KILLS)
+
 stop:
 	@test ! -x $(BIN)/kbroker || $(BIN)/kbroker stop --data-dir $(RUN_DIR)/data
+	@test ! -d $(RUN_DIR)/pipeline || $(BIN)/kbroker stop --data-dir $(RUN_DIR)/pipeline/broker
 
 test: build test-venv
 	$(BIN)/pytest

