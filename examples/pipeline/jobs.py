@@ -30,6 +30,8 @@ from examples.pipeline.plan import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
@@ -164,14 +166,12 @@ class Jobs:
         rows = delays(self._once(self._flights())).where("origin is not null")
         hour = sf.date_format("hour", _ISO)
         told = self._keyed(rows.withColumn("hour", hour), DELAYS, sf.concat_ws("|", "origin", hour))
-        return self._to_topics("watch", told, "update")
+        return self._batches("watch", told, "update", self._upsert)
 
     def archive(self) -> StreamingQuery:
         """The same when an hour is over for good, in Parquet by day."""
         rows = delays(self._once(self._flights()))
-        writer = rows.writeStream.queryName("archive").outputMode("append")
-        writer = writer.option("checkpointLocation", str(self.plan.checkpoints / "archive"))
-        return writer.foreachBatch(self._to_lake).start()
+        return self._batches("archive", rows, "append", self._to_lake)
 
     def summarise(self, start_ms: int, end_ms: int) -> list[dict[str, Any]]:
         """The batch job: airport by airport what left in a range of time, and in strong wind, from
@@ -259,11 +259,20 @@ class Jobs:
             sf.lit(topic).alias("topic"), sf.encode(key, "UTF-8").alias("key"), value.alias("value")
         )
 
-    def _to_topics(self, name: str, rows: DataFrame, mode: str = "append") -> StreamingQuery:
-        place = str(self.plan.checkpoints / name)
-        options = self._options(checkpointLocation=place)
-        writer = rows.writeStream.queryName(name).format(self.plan.format).outputMode(mode)
+    def _to_topics(self, name: str, rows: DataFrame) -> StreamingQuery:
+        options = self._options(checkpointLocation=str(self.plan.checkpoints / name))
+        writer = rows.writeStream.queryName(name).format(self.plan.format)
         return writer.options(**options).start()
+
+    def _batches(
+        self, name: str, rows: DataFrame, mode: str, write: Callable[[DataFrame, int], None]
+    ) -> StreamingQuery:
+        writer = rows.writeStream.queryName(name).outputMode(mode).foreachBatch(write)
+        return writer.option("checkpointLocation", str(self.plan.checkpoints / name)).start()
+
+    def _upsert(self, rows: DataFrame, _batch: int) -> None:
+        """Spark gives updates to sinks that are written in Java alone; a batch goes to any."""
+        rows.write.format(self.plan.format).mode("append").options(**self._options()).save()
 
     def _to_lake(self, rows: DataFrame, batch: int) -> None:
         """A micro-batch that is done again after a crash overwrites just what it wrote before."""

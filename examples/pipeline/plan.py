@@ -72,7 +72,8 @@ class Plan:
 
     @property
     def replayed(self) -> Path:
-        """This file is there once the replay is over: the jobs work off what is left, and end."""
+        """This file is there once the replay is over, with the time of the last record in ms: the
+        jobs work off what is left, and end."""
         return self.home / "replayed"
 
     @property

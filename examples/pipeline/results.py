@@ -15,7 +15,6 @@ import pandas as pd
 from examples.pipeline.plan import DELAYS, ENRICHED, INVALID, Plan
 from kbroker.client import Consumer, Record, TopicPartition
 
-
 #: Results by name, as people call them.
 TITLES = {
     "invalid": "dead letters, in flights.invalid",

@@ -82,14 +82,14 @@ class Run:
             self._tell(name, self._at[name])
 
     def _send(self) -> None:
-        """The replay; its last word is a file that the Spark process looks for."""
+        """The replay; its last word is a file that the Spark process looks for: the last time."""
         began = time.monotonic()
         try:
             replay(self.plan.bootstrap, self.events, self.days_per_s, self._sent)
-            last_ms = self.events[-1].timestamp_ms
-            send_all(self.plan.bootstrap, source.ticks(self.plan, last_ms))
             self.replay_s = time.monotonic() - began
-            self.plan.replayed.touch()
+            written = self.plan.replayed.with_suffix(".new")
+            written.write_text(str(self.events[-1].timestamp_ms))
+            written.rename(self.plan.replayed)
         except BaseException as error:
             self._failed.append(error)
 
