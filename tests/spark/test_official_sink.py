@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("connector")
 
-SLOW_S = 120.0
+SLOW_S = 240.0
 PARTITIONS = 3
 SCHEMA = (
     "topic string, partition int, key binary, value binary,"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("connector")]
 
 PARTITIONS = 3
-SLOW_S = 120.0
+SLOW_S = 240.0
 Load = Callable[..., "DataFrame"]
 
 
