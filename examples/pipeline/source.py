@@ -81,7 +81,7 @@ def spoiled(fields: Fields, number: int) -> tuple[str, bytes | None]:
         case 2:
             return "no time", in_json(fields | {"time_hour": "soon"})
         case 3:
-            return "not from New York", in_json(fields | {"origin": "XXX"})
+            return "not from New York", in_json(fields | {"origin": "QQQ"})
         case 4:
             return "no distance", in_json(fields | {"distance": -1})
     return "no value", None
