@@ -14,7 +14,8 @@ from tests.support.processes import BrokerProcess
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.usefixtures("connector")
+# The first test that starts Spark waits for it, and for Maven.
+pytestmark = [pytest.mark.usefixtures("connector"), pytest.mark.timeout(600)]
 
 SLOW_S = 240.0
 PARTITIONS = 3
