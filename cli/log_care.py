@@ -16,7 +16,7 @@ from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes
 
 if TYPE_CHECKING:
-    from kbroker.care.faults import Checked
+    from kbroker.care.faults import Checked, Fault
     from kbroker.care.repair import Cure, Plan
     from kbroker.metadata.image import Image
 
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 @data_dir_option
 @click.option("--deep", is_flag=True, help="Decode every record, compressed ones too.")
 @click.option("--quiet", "-q", is_flag=True, help="Show only what is wrong.")
-def verify(paths: tuple[str, ...], data_dir: Path | None, deep: bool, quiet: bool) -> int:
+@click.option("--json", "-J", "as_json", is_flag=True, help="One JSON object a line, a fault each.")
+def verify(
+    paths: tuple[str, ...], data_dir: Path | None, deep: bool, quiet: bool, as_json: bool
+) -> int:
     """Check segment files and what belongs to them. Exit status 1: something is wrong.
 
     Without PATH, the whole data directory, checkpoints and metadata log too. Each fault is told
@@ -44,16 +47,16 @@ def verify(paths: tuple[str, ...], data_dir: Path | None, deep: bool, quiet: boo
             segments += 1
             found += len(checked.faults)
             for fault in checked.faults:
-                click.echo(str(fault))
-            if not quiet:
+                click.echo(_json(fault) if as_json else str(fault))
+            if not quiet and not as_json:
                 for note in () if compacted else checked.notes:
                     click.echo(f"{checked.path}: note: {note}")
                 if not checked.faults:
                     click.echo(f"{checked.path}: {_summary(checked)}")
     for fault in check_directory(place) if not paths else ():
         found += 1
-        click.echo(str(fault))
-    if not quiet:
+        click.echo(_json(fault) if as_json else str(fault))
+    if not quiet and not as_json:
         click.echo(f"{segments} segments, {f'{found} faults' if found else 'all good'}")
     return 1 if found else 0
 
@@ -106,10 +109,14 @@ def repair(
 
 @contextlib.contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """The lock of a data directory; a folder that is none has none."""
+    """The lock of a data directory; a folder that is none has none. A backup is refused: it may
+    share files with others, and would be none any more."""
+    from kbroker.care.manifest import MANIFEST
     from kbroker.files import LOCK_FILE, DirectoryLock
     from kbroker.metadata.meta_properties import META_PROPERTIES
 
+    if (directory.parent / MANIFEST).exists():
+        raise click.ClickException(f"{directory.parent} is a backup: restore it, and repair that")
     if any((directory / name).exists() for name in (META_PROPERTIES, LOCK_FILE)):
         with DirectoryLock(directory):
             yield
@@ -190,6 +197,18 @@ def _was_compacted(folder: Path) -> bool:
     except KbrokerError:
         return False
     return partition.isdigit() and (topic, int(partition)) in cleaned
+
+
+def _json(fault: Fault) -> str:
+    import json
+
+    told: dict[str, object] = {"file": str(fault.path), "kind": fault.kind.value}
+    told["fault"] = fault.text
+    if fault.position >= 0:
+        told |= {"position": fault.position, "end": fault.end, "offset": fault.offset}
+    if fault.lost:
+        told["lost"] = fault.lost
+    return json.dumps(told, ensure_ascii=False)
 
 
 def _summary(checked: Checked) -> str:

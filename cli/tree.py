@@ -116,6 +116,7 @@ ALIASES = {
     "seek": "reset",
     "configs": "config",
     "logs": "log",
+    "backups": "backup",
     "profiles": "profile",
 }
 

@@ -62,7 +62,7 @@ def create(
     meta = read_meta_properties(source)
     if meta is None:
         raise OperatorError(f"{source} is no data directory: it has no {META_PROPERTIES}")
-    if target.absolute().is_relative_to(source.absolute()):
+    if target.resolve().is_relative_to(source.resolve()):
         raise OperatorError(f"{target} lies in the data directory itself: choose another place")
     with Stage(target, _earlier(since, meta), tick) as stage:
         lock = DirectoryLock(source)

@@ -156,6 +156,10 @@ def _cut(first: Fault, behind: Sequence[Path]) -> None:
         for suffix in (".log", *_DERIVED):
             path.with_suffix(suffix).unlink(missing_ok=True)
     sync_directory(first.path.parent)
+    status = first.path.stat()
+    if status.st_nlink > 1:  # a backup shares the file
+        _write_without(first.path, [(first.position, status.st_size)])
+        return
     descriptor = os.open(first.path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.ftruncate(descriptor, first.position)

@@ -190,6 +190,9 @@ def test_what_is_lost_is_told(capsys: Captured, tmp_path: Path) -> None:
     assert f"{NAME}.log: position {at}: " in out
     assert "lost: offsets 16 to 18; sound batches go on at position" in out
     assert out.count("\n") == 2  # the indexes are as right as they can be
+    out = run(capsys, "verify", "-J", str(place))[1]
+    (fault,) = [json.loads(line) for line in out.splitlines()]
+    assert (fault["kind"], fault["position"], fault["offset"]) == ("damage", at, 16)
     place = partition(tmp_path / "two")
     break_batches(place, 2, 3, at=8)  # lengths that lead nowhere
     assert "lost: offsets 16 to 21;" in run(capsys, "verify", str(place))[1]
@@ -239,6 +242,23 @@ def test_a_log_is_cut_before_its_first_damage(capsys: Captured, tmp_path: Path) 
     assert not following.exists()
     assert run(capsys, "verify", "--deep", str(place))[0] == 0
     assert offsets(capsys, place) == [10, 13, 16]
+
+
+def test_what_a_backup_shares_is_not_cut(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path)
+    break_batches(place, 3)
+    log, shared = place / f"{NAME}.log", tmp_path / "shared"
+    shared.hardlink_to(log)
+    before = shared.read_bytes()
+    assert run(capsys, "repair", "--truncate", str(place))[0] == 0
+    assert offsets(capsys, place) == [10, 13, 16]
+    assert shared.read_bytes() == before
+    (tmp_path.parent / "manifest.json").write_text("")
+    try:
+        status, _, err = run(capsys, "repair", "--truncate", str(place))
+    finally:
+        (tmp_path.parent / "manifest.json").unlink()
+    assert (status, "is a backup: restore it" in err) == (1, True)
 
 
 def test_offsets_that_go_back_across_segments(capsys: Captured, tmp_path: Path) -> None:
@@ -307,7 +327,7 @@ def test_the_metadata_log_is_checked_and_not_repaired(capsys: Captured, tmp_path
 def test_any_damage_is_found_and_mended(capsys: Captured, tmp_path: Path, seed: int) -> None:
     """Wherever bits flip, a whole log comes out of it, with every batch that was not hit."""
     chance = random.Random(seed)
-    for turn in range(40):
+    for turn in range(25):
         place = partition(tmp_path / str(turn))
         log = place / f"{NAME}.log"
         data = bytearray(log.read_bytes())
