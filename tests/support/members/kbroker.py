@@ -35,19 +35,25 @@ def settings(options: Any) -> dict[str, Any]:
 
 
 class Told(RebalanceListener):
-    """Writes down what the member is told."""
+    """Writes down what the member is told. `latest`: what of its partitions is to be committed."""
 
-    def __init__(self, history: Writer) -> None:
-        self.history = history
+    def __init__(self, history: Writer, latest: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self.history, self.latest = history, latest
 
     def on_assigned(self, partitions: Any) -> None:
-        self.history.partitions("assigned", [index for _, index in partitions])
+        self._told("assigned", partitions)
 
     def on_revoked(self, partitions: Any) -> None:
-        self.history.partitions("revoked", [index for _, index in partitions])
+        self._told("revoked", partitions)
 
     def on_lost(self, partitions: Any) -> None:
-        self.history.partitions("lost", [index for _, index in partitions])
+        self._told("lost", partitions)
+
+
+    def _told(self, event: str, partitions: Any) -> None:
+        self.history.partitions(event, [index for _, index in partitions])
+        for partition in partitions:
+            self.latest.pop(partition, None)
 
 
 class Committed:
@@ -65,32 +71,37 @@ def main() -> int:
     """Reads until told to leave."""
     options = member_options()
     stopping, history = stop_flag(), Writer(options.history)
+    latest: dict[TopicPartition, OffsetAndMetadata] = {}
+    refused: list[KafkaError] = []  # after the last record, nobody else would commit for it again
 
     def answered(_: Any, error: KafkaError | None) -> None:
         if error is not None:
             history.line("refused", error)
+            refused.append(error)
 
     consumer = Consumer(settings(options) | {"interceptor.classes": [Committed(history)]})
-    consumer.subscribe([options.topic], Told(history))
+    consumer.subscribe([options.topic], Told(history, latest))
     while not stopping:
         records = consumer.poll(0.05)
-        if not records:
-            continue
         seen = [(record.partition, record.offset) for record in records]
         history.seen(seen)
-        if options.commit == "auto":
+        if options.commit == "auto" or not (records or refused):
             continue
-        following = {
-            TopicPartition(options.topic, index): OffsetAndMetadata(offset)
+        latest.update(
+            (TopicPartition(options.topic, index), OffsetAndMetadata(offset))
             for index, offset in next_offsets(seen).items()
-        }
+        )
+        following = {one: latest[one] for one in latest if refused or one[1] in dict(seen)}
+        refused.clear()
+        if not following:
+            continue
         try:
             if options.commit == "sync":
                 consumer.commit(following)
             else:
                 consumer.commit_async(following, answered)
         except KafkaError as error:
-            history.line("refused", error)
+            answered(following, error)
     consumer.close()
     history.line("left")
     return 0
