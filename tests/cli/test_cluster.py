@@ -11,7 +11,7 @@ import pytest
 from kbroker.client.messages import VERSIONS
 from tests.cli.conftest import ran
 from tests.support.processes import BrokerProcess
-from tests.support.waits import free_ports
+from tests.support.waits import free_ports, wait_for
 
 Run = Callable[..., Any]
 
@@ -66,6 +66,12 @@ def test_api_versions(run: Run) -> None:
 
 def test_log_directories(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "3")
+
+    def made() -> bool:
+        logs = run("cluster", "logdirs", "-p", "-o", "json")
+        return sum(log["topic"] == topic for log in logs) == 3
+
+    wait_for("its logs to be made", made, 60)
     (folder,) = run("cluster", "logdirs", "-o", "json")
     assert folder["partitions"] >= 3
     assert 0 < folder["usable_bytes"] <= folder["total_bytes"]

@@ -51,10 +51,14 @@ def test_topics(admin: Admin, topic: str):
     other = f"{topic}-other"
     made = admin.create_topics([NewTopic(topic, 3, 1, {"retention.ms": "5000"}), NewTopic(other)])
     assert made[topic].partitions == 3 and made[topic].topic_id.int
+    wait_for(
+        "the topics to be told",
+        lambda: {topic, other} <= {info.name for info in admin.list_topics()},
+        60,
+    )
     assert [info.name for info in admin.list_topics(pattern=re.compile(re.escape(topic)))] == [
         topic
     ]
-    assert {topic, other} <= {info.name for info in admin.list_topics()}
     told = admin.describe_topics([topic, made[topic].topic_id])
     assert told[topic] == told[made[topic].topic_id]
     assert [part.index for part in told[topic].partitions] == [0, 1, 2]

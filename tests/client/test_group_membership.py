@@ -99,6 +99,7 @@ def test_a_topic_made_again_is_committed_to_by_its_new_id(
             admin.delete_topics([topic])
             wait_for("it is gone", lambda: admin.describe_topics([topic]).errors, 60)
             admin.create_topic(topic, partitions=4)
+            wait_for("it is back", lambda: not admin.describe_topics([topic]).errors, 60)
         told = {TopicPartition(topic, 0): OffsetAndMetadata(7)}
         one.group.commit(told, 20.0)
         assert topics.ids_of([topic]) not in ({}, stale)
