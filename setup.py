@@ -19,7 +19,12 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 VIEW = ROOT / "build" / "view"
-ROOMS = {"kbroker": "kbroker", "kbroker.ext": "ext", "kbroker.cli": "cli"}
+ROOMS = {
+    "kbroker": "kbroker",
+    "kbroker.ext": "ext",
+    "kbroker.cli": "cli",
+    "pyspark_kbroker": "pyspark_kbroker",
+}
 
 SANITIZE = os.environ.get("KBROKER_SANITIZE") == "1"
 DEBUG = SANITIZE or os.environ.get("KBROKER_DEBUG") == "1"

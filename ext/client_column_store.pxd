@@ -57,6 +57,7 @@ cdef struct Store:
     int64_t* timestamps
     int32_t* partitions
     int32_t* topics
+    int32_t* timestamp_types            # 0: when it was created, 1: when it was appended
     Views key
     Views value
     Memory** pieces                     # referenced

@@ -244,6 +244,7 @@ cdef void store_free(Store* store) noexcept nogil:
     free(store.timestamps)
     free(store.partitions)
     free(store.topics)
+    free(store.timestamp_types)
     free(store.pieces)
     free(store.piece_bytes)
     free(store.header_ends)
@@ -292,7 +293,7 @@ cdef void store_forget_cached() noexcept nogil:
 
 cdef int64_t store_bytes(const Store* store) noexcept nogil:
     return (
-        24 * store.room + views_bytes(&store.key, store.room)
+        28 * store.room + views_bytes(&store.key, store.room)
         + views_bytes(&store.value, store.room)
         + store.header_key.bytes_room + store.header_value.bytes_room
     )
@@ -308,6 +309,7 @@ cdef bint store_reserve(Store* store, int64_t rows) noexcept nogil:
         and larger(<void**> &store.timestamps, room * sizeof(int64_t))
         and larger(<void**> &store.partitions, room * sizeof(int32_t))
         and larger(<void**> &store.topics, room * sizeof(int32_t))
+        and larger(<void**> &store.timestamp_types, room * sizeof(int32_t))
         and views_reserve(&store.key, store.room, room)
         and views_reserve(&store.value, store.room, room)
     ):
@@ -374,6 +376,7 @@ cdef int store_take(
     cdef int32_t piece
     cdef int64_t row = store.rows
     cdef int64_t bytes = s.cursor.end - s.cursor.p
+    cdef int32_t timestamp_type = s.info.log_append_time
     cdef int code = 1
     if row and (
         store.value.n + bytes > STORE_BYTES_MAX or store.key.n + bytes > STORE_BYTES_MAX
@@ -405,6 +408,7 @@ cdef int store_take(
         store.timestamps[row] = r.timestamp
         store.partitions[row] = partition
         store.topics[row] = topic
+        store.timestamp_types[row] = timestamp_type
         views_put(&store.key, row, r.key, piece, base)
         views_put(&store.value, row, r.value, piece, base)
         row += 1

@@ -217,6 +217,11 @@ cdef class Columns:
         return span(self.store, self.store.timestamps, self.store.rows, 8, b"q")
 
     @property
+    def timestamp_types(self) -> memoryview:
+        """int32, as Record.timestamp_type; not among the columns of Arrow"""
+        return span(self.store, self.store.timestamp_types, self.store.rows, 4, b"i")
+
+    @property
     def partitions(self) -> memoryview:
         """int32"""
         return span(self.store, self.store.partitions, self.store.rows, 4, b"i")

@@ -171,6 +171,15 @@ cdef class FetchParts(LoopDriver):
         pthread_mutex_unlock(&self.fetch.lock)
         self.wake_loop()
 
+    def stop_at(self, topic: str, partition: int, offset: int) -> None:
+        """Nothing is asked for from this offset on."""
+        cdef Part* part = self.part((topic, partition))
+        cdef int64_t end = offset
+        pthread_mutex_lock(&self.fetch.lock)
+        part.stop_at = end
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.wake_loop()
+
     def state(self, topic: str, partition: int) -> dict[str, int]:
         """Offsets and the like; -1 where they are not known."""
         cdef Part* part = self.part((topic, partition))

@@ -59,6 +59,7 @@ cdef struct Part:
     int64_t last_stable_offset
     int64_t log_start_offset
     int64_t queued                  # bytes of chunks
+    int64_t stop_at                 # nothing is asked for from this offset on
     bint paused                     # by the user
     bint stopped                    # about to be revoked
     bint faulted                    # an answer that cannot be read waits for the user

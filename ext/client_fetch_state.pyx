@@ -1,5 +1,5 @@
 """What a consumer fetches (see client_fetch_state.pxd)."""
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp
 
@@ -63,6 +63,7 @@ cdef Part* part_add(Fetch* f, Topic* topic, int32_t partition) noexcept nogil:
     part.position_epoch = part.offset_epoch = part.hint_node = part.hint_epoch = -1
     part.offset = part.position = -1
     part.high_watermark = part.last_stable_offset = part.log_start_offset = -1
+    part.stop_at = INT64_MAX
     part.next = topic.parts
     topic.parts = part
     topic.parts_count += 1
@@ -132,7 +133,7 @@ cdef void part_attend(
 
 cdef bint part_readable(const Part* part) noexcept nogil:
     return (
-        part.offset >= 0 and part.link >= 0 and not part.paused and not part.stopped
+        0 <= part.offset < part.stop_at and part.link >= 0 and not part.paused and not part.stopped
         and not part.faulted and part.attention == 0
     )
 

@@ -305,7 +305,8 @@ class Consumer:
         nothing for a reader (control batches, records before the position)."""
         deadline = time.monotonic() + timeout_s
         while True:
-            ready = self._await(max(deadline - time.monotonic(), 0.0))
+            left_s = 0.0 if self._assignment.at_ends() else deadline - time.monotonic()
+            ready = self._await(max(left_s, 0.0))
             taken = take()
             if taken or not ready:
                 return taken
@@ -380,6 +381,12 @@ class Consumer:
         with self._turn:
             for where in list(partitions) or sorted(self._assignment.assigned()):
                 self._assignment.seek_by(TopicPartition(*where), strategy)
+
+    def stop_at(self, where: tuple[str, int], offset: int) -> None:
+        """Asks for nothing from this offset on; a batch that reaches beyond comes whole. Once all
+        that is assigned is read up to where it stops, poll() and poll_batch() do not wait."""
+        with self._turn:
+            self._assignment.stop_at(TopicPartition(*where), offset)
 
     def position(self, where: tuple[str, int], timeout_s: float | None = None) -> int:
         """The offset of the next record that is given out. Waits until it is known."""

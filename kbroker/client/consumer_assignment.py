@@ -34,6 +34,7 @@ class Assignment:
         self._grouped = grouped
         self._owned: frozenset[TopicPartition] = frozenset()
         self._stopped: set[TopicPartition] = set()
+        self._ends: dict[TopicPartition, int] = {}
 
     # what the group asks
 
@@ -47,6 +48,7 @@ class Assignment:
         for where in self._owned - wanted:
             self._control.leave(where)
             self.asking.discard(where)
+            self._ends.pop(where, None)
             self._fetcher.remove(*where)
         for where in sorted(wanted - self._owned):
             if self._grouped:
@@ -103,6 +105,17 @@ class Assignment:
             self._fetcher.cork(False)
 
     # positions
+
+    def stop_at(self, where: TopicPartition, offset: int) -> None:
+        """Raises KeyError for what is not assigned."""
+        self._fetcher.stop_at(*where, offset)
+        self._ends[where] = offset
+
+    def at_ends(self) -> bool:
+        """Whether every partition has an end and is read up to it."""
+        return 0 < len(self._ends) == len(self._owned) and all(
+            self._fetcher.state(*where)["position"] >= end for where, end in self._ends.items()
+        )
 
     def seek(self, where: TopicPartition, offset: int, epoch: int) -> None:
         """Raises KeyError for what is not assigned, and ValueError for an offset below 0."""

@@ -34,7 +34,7 @@ def run(*arguments):
 
 @pytest.mark.skipif(not VIEW.exists(), reason="not built in place: make build")
 def test_mypy_strict():
-    run("mypy", "-p", "kbroker")
+    run("mypy", "-p", "kbroker", "-p", "pyspark_kbroker")
 
 
 def modules_with_a_face():

@@ -1,0 +1,106 @@
+"""Columns of consumed records as Arrow record batches with the official connector's columns.
+
+What is fetched goes over as it is: keys, values and numbers are views of the fetched columns or
+made of them by Arrow; no Python object stands for a record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from kbroker.ext.client_columns import Columns
+
+__all__ = ["Batches", "spark_schema"]
+
+_PLAIN = (
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", pa.timestamp("us", tz="UTC")),
+    ("timestampType", pa.int32()),
+)
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_HEADERS = pa.list_(pa.field("element", _HEADER))
+
+
+def spark_schema(include_headers: bool) -> StructType:
+    """The columns of a read."""
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    headers = [StructField("headers", ArrayType(header))] if include_headers else []
+    return StructType(
+        [
+            StructField("key", BinaryType()),
+            StructField("value", BinaryType()),
+            StructField("topic", StringType()),
+            StructField("partition", IntegerType()),
+            StructField("offset", LongType()),
+            StructField("timestamp", TimestampType()),
+            StructField("timestampType", IntegerType()),
+            *headers,
+        ]
+    )
+
+
+class Batches:
+    """Makes record batches of the columns of one partition. What is the same in every row, topic
+    and partition, is made once for the longest batch so far."""
+
+    def __init__(self, topic: str, partition: int, *, include_headers: bool) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._headers = include_headers
+        fields = [*_PLAIN, ("headers", _HEADERS)] if include_headers else [*_PLAIN]
+        self._schema = pa.schema(fields)
+        self._constant: tuple[Any, Any] = (pa.array([], pa.string()), pa.array([], pa.int32()))
+
+    def make(self, columns: Columns, rows: int) -> pa.RecordBatch:
+        """The first `rows` of them."""
+        told = pa.record_batch(columns)
+        if rows < len(columns):
+            told = told.slice(0, rows)
+        topics, partitions = self._constants(rows)
+        times_us = pc.multiply(told["timestamp"].view(pa.int64()), 1000)
+        types = pa.Array.from_buffers(
+            pa.int32(), len(columns), [None, pa.py_buffer(columns.timestamp_types)]
+        )
+        arrays = [
+            told["key"],
+            told["value"],
+            topics,
+            partitions,
+            told["offset"],
+            times_us.view(_PLAIN[5][1]),
+            types.slice(0, rows),
+        ]
+        if self._headers:
+            arrays.append(_headers(told["headers"]))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _constants(self, rows: int) -> tuple[Any, Any]:
+        topics, partitions = self._constant
+        if len(topics) < rows:
+            topics = pa.repeat(pa.scalar(self._topic, pa.string()), rows)
+            partitions = pa.repeat(pa.scalar(self._partition, pa.int32()), rows)
+            self._constant = topics, partitions
+        return topics.slice(0, rows), partitions.slice(0, rows)
+
+
+def _headers(told: pa.Array) -> pa.Array:
+    """With Spark's names of what is inside, and null where a record has none."""
+    some = pc.greater(pc.list_value_length(told), 0)
+    return pc.if_else(some, told.cast(_HEADERS), pa.scalar(None, _HEADERS))

@@ -1,0 +1,31 @@
+"""What the data source raises beside the client's own errors (kbroker.client.errors)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+__all__ = ["DataLossError", "FetchTimeoutError", "MissingTopicError", "OptionError", "nearest"]
+
+
+class OptionError(ValueError):
+    """An option that the user must correct."""
+
+
+class MissingTopicError(LookupError):
+    """A topic or a partition that is to be read or written is not there."""
+
+
+class DataLossError(RuntimeError):
+    """Offsets that were to be read are gone, and failOnDataLoss is true."""
+
+
+class FetchTimeoutError(TimeoutError):
+    """An executor got nothing for kafkaConsumer.pollTimeoutMs."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` where something is near."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_lower, 1)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""

@@ -1,0 +1,120 @@
+"""What an executor does: reads one range of a partition into record batches."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kbroker.client.consumer import Consumer
+from kbroker.client.errors import BrokerError, KafkaError, LogTruncationError, NoOffsetError
+from kbroker.errors import ErrorCode
+from pyspark_kbroker.columns import Batches
+from pyspark_kbroker.driver import report_loss
+from pyspark_kbroker.errors import FetchTimeoutError
+from pyspark_kbroker.filters import Span
+from pyspark_kbroker.options import ReadOptions, client_settings
+from pyspark_kbroker.ranges import OffsetRange
+
+__all__ = ["read_range"]
+
+_WAIT_S = 1.0
+_PROBE_S = 5.0
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def read_range(
+    options: ReadOptions, wanted: OffsetRange, times_us: Span | None = None
+) -> Iterator[pa.RecordBatch]:
+    """All records of the range there are, in order; times_us: only those of these times.
+
+    Offsets without a record (compaction, transactions' markers, aborted transactions) are passed
+    over. Raises DataLossError for those that are gone from the log, or goes on behind them
+    (failOnDataLoss), and FetchTimeoutError when nothing comes for kafkaConsumer.pollTimeoutMs.
+    """
+    if not len(wanted):
+        return
+    batches = Batches(wanted.topic, wanted.partition, include_headers=options.include_headers)
+    with Consumer(client_settings(options.kafka, "consumer")) as consumer:
+        for batch in _Range(consumer, options, wanted).batches(batches):
+            kept = batch if times_us is None else _within(batch, times_us)
+            if kept.num_rows:
+                yield kept
+
+
+def _within(batch: pa.RecordBatch, times_us: Span) -> pa.RecordBatch:
+    times = batch["timestamp"].view(pa.int64())
+    for bound, keeps in ((times_us.first, pc.greater_equal), (times_us.last, pc.less_equal)):
+        if bound is not None:
+            mask = keeps(times, bound)
+            batch, times = batch.filter(mask), times.filter(mask)
+    return batch
+
+
+class _Range:
+    """A consumer on its way through a range. position: the next offset to be read."""
+
+    def __init__(self, consumer: Consumer, options: ReadOptions, wanted: OffsetRange) -> None:
+        self._consumer = consumer
+        self._options = options
+        self._wanted = wanted
+        self._fail = options.fail_on_data_loss
+        self._position = wanted.start
+        consumer.assign([wanted.where])
+        consumer.seek(wanted.where, wanted.start)
+        consumer.stop_at(wanted.where, wanted.end)
+
+    def batches(self, make: Batches) -> Iterator[pa.RecordBatch]:
+        """In order, until the range is read."""
+        where, end = self._wanted.where, self._wanted.end
+        due = time.monotonic() + self._options.poll_timeout_s
+        while self._position < end:
+            left_s = due - time.monotonic()
+            if left_s <= 0:
+                raise self._timeout()
+            try:
+                columns = self._consumer.poll_batch(timeout_s=min(left_s, _WAIT_S))
+            except (NoOffsetError, LogTruncationError):
+                self._lost()
+                continue
+            except BrokerError as error:
+                if error.code not in _GONE:
+                    raise
+                report_loss(self._fail, f"{where} is gone; {self._rest()} cannot be read")
+                return
+            rows = bisect_left(columns.offsets, end)
+            if rows:
+                yield make.make(columns, rows)
+            position = end if rows < len(columns) else self._consumer.position(where)
+            if position > self._position:
+                self._position = position
+                due = time.monotonic() + self._options.poll_timeout_s
+
+    def _rest(self) -> str:
+        return f"[{self._position}, {self._wanted.end})"
+
+    def _lost(self) -> None:
+        """The log does not have the position any more, or ends before it."""
+        where, end = self._wanted.where, self._wanted.end
+        first = self._consumer.beginning_offsets([where])[where]
+        last = self._consumer.end_offsets([where])[where]
+        report_loss(
+            self._fail,
+            f"{where}: {self._rest()} was to be read, and the log has [{first}, {last}) now",
+        )
+        self._position = min(first, end) if first > self._position else end
+        if self._position < end:
+            self._consumer.seek(where, self._position)
+
+    def _timeout(self) -> FetchTimeoutError:
+        where, limit_ms = self._wanted.where, self._options.poll_timeout_s * 1000
+        text = f"nothing of {where} came within {limit_ms:g} ms, from offset {self._position} on"
+        try:
+            last = self._consumer.end_offsets([where], _PROBE_S)[where]
+            why = f"the log ends at {last}"
+        except KafkaError as error:
+            why = str(error)
+        return FetchTimeoutError(f"{text} (kafkaConsumer.pollTimeoutMs): {why}")

@@ -1,0 +1,73 @@
+"""DefaultSource: what PySpark makes of format("kbroker")."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_kbroker.batch import BatchReader
+from pyspark_kbroker.columns import spark_schema
+from pyspark_kbroker.errors import OptionError
+from pyspark_kbroker.options import WriteOptions, read_options, write_options
+from pyspark_kbroker.stream import StreamReader
+from pyspark_kbroker.write import BatchWriter, StreamWriter, check_columns
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """Options are checked when a reader or a writer is made."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in format("kbroker")."""
+        return "kbroker"
+
+    def schema(self) -> StructType:
+        """The columns of a read: fixed, but for the headers."""
+        return spark_schema(self.options.get("includeHeaders", "").strip().lower() == "true")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Of a batch read."""
+        options = read_options(self.options, streaming=False)
+        _check_schema(schema, options.include_headers)
+        return BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Of a streaming read."""
+        options = read_options(self.options, streaming=True)
+        _check_schema(schema, options.include_headers)
+        return StreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Of a batch write."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; write with mode append")
+        return BatchWriter(self._write_options(schema))
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Of a streaming write. In output mode complete, which is what overwrite tells here, each
+        micro-batch writes its whole result behind what is there, as the official connector does."""
+        return StreamWriter(self._write_options(schema))
+
+    def _write_options(self, schema: StructType) -> WriteOptions:
+        options = write_options(self.options)
+        check_columns(schema, options)
+        return options
+
+
+def _check_schema(schema: StructType, include_headers: bool) -> None:
+    wanted = spark_schema(include_headers)
+    if schema.simpleString() != wanted.simpleString():
+        raise OptionError(
+            f"the columns of a topic are {wanted.simpleString()}; leave schema() out, and cast or"
+            " parse them afterwards"
+        )

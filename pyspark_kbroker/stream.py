@@ -1,0 +1,154 @@
+"""Streaming reads: micro-batches between offsets.
+
+Spark holds one reader on the driver for as long as the stream runs and asks it for ends of
+micro-batches and for tasks; tasks read on executors. Admission control (a start and a limit with
+the question for the latest offset) and Trigger.AvailableNow came with PySpark 4.2. PySpark 4.1
+tells no start: there the reader goes by what it was asked last, so that the first micro-batch
+after a restart is not held to maxOffsetsPerTrigger, and wraps AvailableNow itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kbroker.client.offsets import EARLIEST
+from kbroker.client.partitions import TopicPartition
+from pyspark_kbroker.driver import Brokers, report_loss
+from pyspark_kbroker.fetch import read_range
+from pyspark_kbroker.offsets import Offsets, from_json, to_json
+from pyspark_kbroker.options import ReadOptions
+from pyspark_kbroker.ranges import OffsetRange, limited, split
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # PySpark 4.1, which asks for no limits
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Nothing there."""
+
+    class ReadAllAvailable:  # type: ignore[no-redef]
+        """Never given."""
+
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["StreamReader"]
+
+Json = Mapping[str, Mapping[str, int]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are the official connector's: {"topic": {"0": 23}}."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._brokers = Brokers(options)
+        self._asked: Offsets = {}  # where the next micro-batch begins, as far as is known
+        self._last: Offsets | None = None  # the ends found last
+        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._taken_s = float("-inf")  # when a micro-batch was made last, monotonic
+
+    # ---- ends of micro-batches
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new stream begins."""
+        begin = self._brokers.resolve(self._options.starting, self._brokers.partitions())
+        self._asked = begin
+        if self._target is not None:  # which was found a moment before
+            ends = self._target
+            self._target |= {w: max(offset, ends.get(w, offset)) for w, offset in begin.items()}
+        return to_json(begin)
+
+    def latestOffset(  # noqa: N802
+        self, start: Json | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        """The end of the micro-batch that begins at `start`: `start` itself where there is nothing
+        to read, or not enough yet."""
+        begin = self._asked if start is None else from_json(start)
+        self._last = ends = self._brokers.latest(begin) if self._target is None else self._target
+        if not isinstance(limit, ReadAllAvailable):
+            ends = self._admitted(begin, ends)
+        self._asked = ends
+        return to_json(ends)
+
+    def _admitted(self, begin: Offsets, ends: Offsets) -> Offsets:
+        """What minOffsetsPerTrigger and maxOffsetsPerTrigger leave."""
+        least, most = self._options.min_offsets, self._options.max_offsets
+        if least is None and most is None:
+            return ends
+        begins = begin | self._brokers.edges(ends.keys() - begin.keys(), EARLIEST)
+        now = time.monotonic()
+        if least is not None and self._target is None:
+            new = sum(max(end - begins.get(where, end), 0) for where, end in ends.items())
+            if new < least and now - self._taken_s < self._options.max_trigger_delay_s:
+                return begin
+            self._taken_s = now
+        return ends if most is None else limited(begins, ends, most)
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """What Spark asks for unless its trigger wants all; both limits hold all the same."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Ends as they were found last, for lastProgress: what it tells beyond the end of the
+        micro-batch is the lag."""
+        return None if self._last is None else to_json(self._last)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there now is what will be read."""
+        self._target = self._brokers.latest({})
+
+    # ---- tasks
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """Tasks of a micro-batch. Raises DataLossError for offsets and partitions that are gone."""
+        begin, ends = from_json(start), from_json(end)
+        self._asked = ends
+        fail = self._options.fail_on_data_loss
+        begin |= self._begin_of_new(ends.keys() - begin.keys())
+        for where in sorted(begin.keys() - ends.keys()):
+            report_loss(fail, f"{where} is gone, and was read up to {begin[where]}")
+        ranges = []
+        for where in sorted(ends.keys() & begin.keys()):
+            if ends[where] < begin[where]:
+                report_loss(fail, f"{where} went back from {begin[where]} to {ends[where]}")
+            ranges.append(OffsetRange(*where, begin[where], ends[where]))
+        most = self._options.max_records_per_partition
+        return [*split(ranges, self._options.min_partitions, most)]
+
+    def _begin_of_new(self, new: set[TopicPartition]) -> Offsets:
+        """New partitions are read from their beginning, which is 0 unless something was lost."""
+        fail = self._options.fail_on_data_loss
+        found = self._brokers.edges(new, EARLIEST)
+        for where in sorted(new):
+            if where not in found:
+                report_loss(fail, f"{where} was new, and is gone")
+            elif found[where] > 0:
+                report_loss(fail, f"{where} is new, and begins at {found[where]} instead of 0")
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor."""
+        if isinstance(partition, OffsetRange):
+            yield from read_range(self._options, partition)
+
+    def commit(self, end: Json) -> None:
+        """Spark's checkpoint has it; no group does."""
+
+    def stop(self) -> None:
+        """The stream has ended."""
+        self._brokers.close()

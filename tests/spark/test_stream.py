@@ -1,0 +1,143 @@
+"""Streaming reads of a real Spark, from a real broker."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from kbroker.client import Admin
+from tests.spark.records import fill, make, numbered
+from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
+
+
+class Stream:
+    """A stream into rows of Parquet, which Spark writes exactly once for a checkpoint."""
+
+    def __init__(self, spark: SparkSession, home: Path, broker: BrokerProcess, **options: Any):
+        self.home = home
+        self._spark = spark
+        self._options = {"kafka.bootstrap.servers": broker.bootstrap, **options}
+
+    def start(self, *, to_the_end: bool = False) -> Any:
+        frame = self._spark.readStream.format("kbroker").options(**self._options).load()
+        writer = frame.selectExpr("partition", "offset", "cast(value as string) value").writeStream
+        if to_the_end:
+            writer = writer.trigger(availableNow=True)
+        return (
+            writer.format("parquet")
+            .option("checkpointLocation", str(self.home / "checkpoint"))
+            .option("path", str(self.home / "rows"))
+            .start()
+        )
+
+    def run(self) -> list[int]:
+        """Trigger.AvailableNow to its end: rows of each micro-batch that had any."""
+        query = self.start(to_the_end=True)
+        assert query.awaitTermination(240)
+        return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+
+    def values(self) -> list[int]:
+        rows = self._spark.read.parquet(str(self.home / "rows")).select("value").collect()
+        return sorted(int(row.value) for row in rows)
+
+    def offsets(self) -> list[Any]:
+        """What the checkpoint has, in order of the micro-batches."""
+        files = (self.home / "checkpoint" / "offsets").glob("[0-9]*")
+        return [
+            json.loads(path.read_text().splitlines()[-1])
+            for path in sorted(files, key=lambda path: int(path.name))
+        ]
+
+
+def test_available_now(
+    spark: SparkSession, target: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """In micro-batches of a limit, to an end that is fixed at the start; on from a checkpoint with
+    a partition that is new."""
+    make(target.bootstrap, topic, 2)
+    fill(target.bootstrap, topic, numbered(60))
+    fill(target.bootstrap, topic, numbered(40, partition=1, first=60))
+    stream = Stream(
+        spark, tmp_path, target,
+        subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="50",
+    )  # fmt: skip
+    assert stream.run() == [50, 50]
+    assert stream.values() == [*range(100)]
+    assert stream.offsets() == [{topic: {"0": 30, "1": 20}}, {topic: {"0": 60, "1": 40}}]
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        admin.create_partitions({topic: 3})
+        wait_for("the new partition", lambda: _leads(admin, topic, 2), 60)
+    fill(target.bootstrap, topic, numbered(20, partition=2, first=100))
+    assert stream.run() == [20]
+    assert stream.values() == [*range(120)]
+    assert stream.offsets()[-1] == {topic: {"0": 60, "1": 40, "2": 20}}
+
+
+def _leads(admin: Admin, topic: str, partition: int) -> bool:
+    parts = admin.describe_topics([topic])[topic].partitions
+    return len(parts) > partition and parts[partition].leader >= 0
+
+
+def test_progress_and_lost_data(
+    spark: SparkSession, target: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    make(target.bootstrap, topic)
+    fill(target.bootstrap, topic, numbered(30))
+    stream = Stream(
+        spark, tmp_path, target,
+        subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}),
+    )  # fmt: skip
+    query = stream.start()
+    try:
+        wait_for("a micro-batch", lambda: query.lastProgress, 120)
+        source = next(p for p in query.recentProgress if p["numInputRows"])["sources"][0]
+        assert source["numInputRows"] == 20
+        for name in ("endOffset", "latestOffset"):
+            told = source[name]
+            assert (json.loads(told) if isinstance(told, str) else told) == {topic: {"0": 30}}
+    finally:
+        query.stop()
+    fill(target.bootstrap, topic, numbered(30, first=30))
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        admin.delete_records({(topic, 0): 45})
+    with pytest.raises(StreamingQueryException, match=r"log has \[45, 60\)"):
+        stream.run()
+    stream = Stream(spark, tmp_path, target, subscribe=topic, failOnDataLoss="false")
+    stream.run()
+    assert stream.values() == [*range(10, 30), *range(45, 60)]
+
+
+@pytest.mark.long
+def test_new_topics_and_small_batches(
+    spark: SparkSession, target: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    """A pattern's new topics; minOffsetsPerTrigger waits for so many, or for maxTriggerDelay."""
+    make(target.bootstrap, f"{topic}-a")
+    fill(target.bootstrap, f"{topic}-a", numbered(5))
+    stream = Stream(
+        spark, tmp_path, target, subscribePattern=f"{re.escape(topic)}-.*",
+        startingOffsets="earliest", minOffsetsPerTrigger="100", maxTriggerDelay="8s",
+    )  # fmt: skip
+    query = stream.start()
+
+    def rows() -> list[int]:
+        return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+
+    try:
+        wait_for("the first micro-batch, which does not wait", rows, 120)
+        make(target.bootstrap, f"{topic}-b")
+        fill(target.bootstrap, f"{topic}-b", numbered(7, first=5))
+        wait_for("what is less than a hundred", lambda: len(rows()) == 2, 120)
+        fill(target.bootstrap, f"{topic}-b", numbered(150, first=12))
+        wait_for("what is enough", lambda: sum(rows()) == 162, 120)
+    finally:
+        query.stop()
+    assert rows()[:2] == [5, 7]
+    assert stream.values() == [*range(162)]
