@@ -376,7 +376,6 @@ cdef int store_take(
     cdef int32_t piece
     cdef int64_t row = store.rows
     cdef int64_t bytes = s.cursor.end - s.cursor.p
-    cdef int32_t timestamp_type = s.info.log_append_time
     cdef int code = 1
     if row and (
         store.value.n + bytes > STORE_BYTES_MAX or store.key.n + bytes > STORE_BYTES_MAX
@@ -408,7 +407,7 @@ cdef int store_take(
         store.timestamps[row] = r.timestamp
         store.partitions[row] = partition
         store.topics[row] = topic
-        store.timestamp_types[row] = timestamp_type
+        store.timestamp_types[row] = s.info.log_append_time
         views_put(&store.key, row, r.key, piece, base)
         views_put(&store.value, row, r.value, piece, base)
         row += 1

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import confluent_kafka
+from pyspark.errors import StreamingQueryException
 
 from kbroker.client import Admin
 from tests.support.waits import wait_for
+
+T = TypeVar("T")
 
 
 class Sent(NamedTuple):
@@ -45,6 +48,18 @@ def fill(bootstrap: str, topic: str, records: Iterable[Sent], **settings: Any) -
         producer.poll(0)
     assert producer.flush(60) == 0
     assert not failed, failed[:3]
+
+
+def patient(run: Callable[[], T], tries: int = 6) -> T:
+    """What `run` gives. Spark waits ten seconds for a Python process of a stream to start, whatever
+    its settings; on a machine with much else to do that is run again."""
+    while True:
+        tries -= 1
+        try:
+            return run()
+        except StreamingQueryException as error:
+            if tries <= 0 or "failed to connect back" not in str(error):
+                raise
 
 
 def numbered(count: int, *, partition: int = 0, first: int = 0, start_ms: int = 0) -> list[Sent]:

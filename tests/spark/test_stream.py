@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from kbroker.client import Admin
-from tests.spark.records import fill, make, numbered
+from tests.spark.records import fill, make, numbered, patient
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
@@ -39,9 +39,25 @@ class Stream:
 
     def run(self) -> list[int]:
         """Trigger.AvailableNow to its end: rows of each micro-batch that had any."""
-        query = self.start(to_the_end=True)
-        assert query.awaitTermination(240)
+        query = patient(lambda: self._ended(self.start(to_the_end=True)))
         return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+
+    @staticmethod
+    def _ended(query: Any) -> Any:
+        assert query.awaitTermination(240)
+        return query
+
+    def begun(self) -> Any:
+        """A stream that has read something."""
+
+        def begin() -> Any:
+            query = self.start()
+            wait_for("a micro-batch", lambda: query.lastProgress or query.exception(), 240)
+            if query.exception():
+                raise query.exception()
+            return query
+
+        return patient(begin)
 
     def values(self) -> list[int]:
         rows = self._spark.read.parquet(str(self.home / "rows")).select("value").collect()
@@ -94,9 +110,8 @@ def test_progress_and_lost_data(
         spark, tmp_path, target,
         subscribe=topic, startingOffsets=json.dumps({topic: {"0": 10}}),
     )  # fmt: skip
-    query = stream.start()
+    query = stream.begun()
     try:
-        wait_for("a micro-batch", lambda: query.lastProgress, 120)
         source = next(p for p in query.recentProgress if p["numInputRows"])["sources"][0]
         assert source["numInputRows"] == 20
         for name in ("endOffset", "latestOffset"):
@@ -125,7 +140,7 @@ def test_new_topics_and_small_batches(
         spark, tmp_path, target, subscribePattern=f"{re.escape(topic)}-.*",
         startingOffsets="earliest", minOffsetsPerTrigger="100", maxTriggerDelay="8s",
     )  # fmt: skip
-    query = stream.start()
+    query = stream.begun()
 
     def rows() -> list[int]:
         return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
