@@ -14,6 +14,9 @@ from kbroker.client import Admin
 from tests.spark.records import Sent, fill, make, numbered
 from tests.support.processes import BrokerProcess
 
+# The first of them starts the JVM.
+pytestmark = pytest.mark.timeout(900)
+
 START_MS = 1_700_000_000_000
 
 

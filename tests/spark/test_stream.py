@@ -16,6 +16,9 @@ from tests.spark.records import fill, make, numbered, patient
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
+# The first of them starts the JVM.
+pytestmark = pytest.mark.timeout(900)
+
 
 class Stream:
     """A stream into rows of Parquet, which Spark writes exactly once for a checkpoint."""

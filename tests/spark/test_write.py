@@ -12,6 +12,9 @@ from tests.client.reading import read_all
 from tests.spark.records import fill, make, numbered, patient
 from tests.support.processes import BrokerProcess
 
+# The first of them starts the JVM.
+pytestmark = pytest.mark.timeout(900)
+
 
 def save(frame: DataFrame, broker: BrokerProcess, **options: str) -> None:
     writer = frame.write.format("kbroker").mode("append")
