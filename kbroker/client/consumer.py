@@ -305,8 +305,7 @@ class Consumer:
         nothing for a reader (control batches, records before the position)."""
         deadline = time.monotonic() + timeout_s
         while True:
-            left_s = 0.0 if self._assignment.at_ends() else deadline - time.monotonic()
-            ready = self._await(max(left_s, 0.0))
+            ready = self._await(self._assignment.left_s(deadline))
             taken = take()
             if taken or not ready:
                 return taken
@@ -383,8 +382,7 @@ class Consumer:
                 self._assignment.seek_by(TopicPartition(*where), strategy)
 
     def stop_at(self, where: tuple[str, int], offset: int) -> None:
-        """Asks for nothing from this offset on; a batch that reaches beyond comes whole. Once all
-        that is assigned is read up to where it stops, poll() and poll_batch() do not wait."""
+        """Asks for nothing from there on; poll() does not wait once all is read up to its end."""
         with self._turn:
             self._assignment.stop_at(TopicPartition(*where), offset)
 

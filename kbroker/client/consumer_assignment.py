@@ -6,6 +6,7 @@ the group only as somebody to ask for committed offsets.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 
 from kbroker.client.consumer_control import Control
@@ -111,11 +112,14 @@ class Assignment:
         self._fetcher.stop_at(*where, offset)
         self._ends[where] = offset
 
-    def at_ends(self) -> bool:
-        """Whether every partition has an end and is read up to it."""
-        return 0 < len(self._ends) == len(self._owned) and all(
+    def left_s(self, deadline: float) -> float:
+        """Until then (monotonic); 0 where every partition is read up to where it stops. A batch
+        that reaches beyond that is given out whole."""
+        if 0 < len(self._ends) == len(self._owned) and all(
             self._fetcher.state(*where)["position"] >= end for where, end in self._ends.items()
-        )
+        ):
+            return 0.0
+        return max(deadline - time.monotonic(), 0.0)
 
     def seek(self, where: TopicPartition, offset: int, epoch: int) -> None:
         """Raises KeyError for what is not assigned, and ValueError for an offset below 0."""
