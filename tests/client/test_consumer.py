@@ -155,31 +155,6 @@ def test_iterating_moves_the_position_by_what_was_given_out(
     assert [record.offset for record in taken(consumer, 9)] == list(range(11, 20))
 
 
-def test_reads_up_to_where_it_stops(read: Read, target: BrokerProcess, topic: str) -> None:
-    """A batch that reaches beyond comes whole; then there is nothing to wait for."""
-    wire.create_topic(target.port, topic, 1)
-    for _ in range(3):
-        produce(target.port, topic, 10)
-    consumer = read()
-    consumer.assign([(topic, 0)])
-    consumer.seek((topic, 0), 3)
-    consumer.stop_at((topic, 0), 12)
-    offsets: list[int] = []
-    while consumer.position((topic, 0)) < 12:
-        batch = consumer.poll_batch(60)
-        offsets += batch.offsets
-        assert [*batch.timestamp_types] == [0] * len(batch)
-    assert offsets == [*range(3, len(offsets) + 3)]
-    begun = time.monotonic()
-    assert not len(consumer.poll_batch(60))
-    assert consumer.poll(60) == []
-    assert time.monotonic() - begun < 60
-    consumer.stop_at((topic, 0), 30)
-    while len(offsets) < 27:
-        offsets += consumer.poll_batch(60).offsets
-    assert offsets == [*range(3, 30)]
-
-
 def test_paused_partitions_wait(read: Read, target: BrokerProcess, topic: str) -> None:
     wire.create_topic(target.port, topic, 2)
     produce(target.port, topic, 10, 0)
