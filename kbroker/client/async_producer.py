@@ -29,7 +29,7 @@ class AsyncDelivery:
         self.delivery = delivery
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        if not self.delivery.done():
+        while not self.delivery.done():  # a batch that is gone may have had this one's id
             yield from self._producer.settled(self.delivery).__await__()
         return self.delivery.result(0)
 
@@ -125,10 +125,14 @@ class AsyncProducer:
         """Done when the delivery's batch has its outcome; one future for all of that batch."""
         batch = delivery.batch_id
         future = self._batches.get(batch)
-        if future is None:
-            future = self._batches[batch] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(lambda _: self._batches.pop(batch, None))
-            made = future
+        if future is None or future.done():
+            made = future = self._batches[batch] = asyncio.get_running_loop().create_future()
+
+            def forget(_: object) -> None:
+                if self._batches.get(batch) is made:
+                    del self._batches[batch]
+
+            future.add_done_callback(forget)
             delivery.add_done_callback(lambda _: _settle_from_outside(made))
         return asyncio.shield(future)
 

@@ -3,14 +3,60 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from kbroker.client.async_producer import AsyncProducer
+from kbroker.client.async_producer import AsyncDelivery, AsyncProducer
 from kbroker.client.errors import KafkaError
 from tests.client.reading import read_all
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+
+
+class Sent:
+    """A Delivery whose outcome the test gives; all have the id of one batch."""
+
+    batch_id = 7
+
+    def __init__(self) -> None:
+        self.told: list[Callable[[object], None]] = []
+        self.is_done = False
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def add_done_callback(self, call: Callable[[object], None]) -> None:
+        self.told.append(call)
+
+    def settle(self) -> None:
+        self.is_done = True
+        for call in self.told:
+            call(self)
+
+    def result(self, timeout: float) -> str:
+        assert self.is_done and timeout == 0
+        return "there"
+
+
+def test_a_batch_with_the_id_of_one_that_is_gone(kbroker: KbrokerProcess) -> None:
+    """Who waits for it is not told by the other's outcome."""
+
+    async def work() -> None:
+        async with AsyncProducer(bootstrap_servers=kbroker.bootstrap) as producer:
+            first, second = Sent(), Sent()
+            waits = asyncio.ensure_future(AsyncDelivery(producer, first))  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            first.settle()
+            later = asyncio.ensure_future(AsyncDelivery(producer, second))  # type: ignore[arg-type]
+            assert await waits == "there"
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not later.done()
+            second.settle()
+            assert await asyncio.wait_for(later, 60) == "there"
+
+    asyncio.run(work())
 
 
 def test_records_in_order_and_one_wake_up_for_a_batch(kbroker: KbrokerProcess, topic: str) -> None:
