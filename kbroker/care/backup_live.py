@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kbroker.care.faults import sound_snapshot
 from kbroker.care.folders import ChangedError, Key, end_of, list_folder, partitions_of
 from kbroker.care.manifest import Extent
 from kbroker.care.stage import Stage
 from kbroker.errors import CorruptFileError, OperatorError
-from kbroker.files import read_offset_checkpoint, write_offset_checkpoint
+from kbroker.files import read_file, read_offset_checkpoint, write_offset_checkpoint
 from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import META_PROPERTIES
 from kbroker.metadata.quorum import QUORUM_STATE
@@ -123,9 +124,11 @@ class LiveDirectory:
         size, end = end_of(path / log)
         stage.take(path / log, f"{folder}/{log}", sealed=False, size=size)
         others = [LEADER_EPOCHS, PARTITION_METADATA]
-        others += [_name(at, ".snapshot") for at in before.snapshots if at <= active]
+        others += self._snapshots(path, before.snapshots, active)
         for name in others:
             stage.take_if_there(path / name, f"{folder}/{name}")
+        if sealed:  # a roll makes the new file before it completes the old one's indexes
+            names[sealed[-1]] = self._sealed(folder, sealed[-1])
         after = list_folder(path)
         if after is None:
             raise ChangedError("it was deleted")
@@ -136,6 +139,13 @@ class LiveDirectory:
         stage.keep_only(folder, kept)
         self._active[key] = active
         return Extent(*key, min(left), end)
+
+    @staticmethod
+    def _snapshots(path: Path, offsets: list[int], active: int) -> list[str]:
+        """The producer snapshots up to an active segment, without one that is being written: then
+        the one before it serves."""
+        names = [_name(at, ".snapshot") for at in offsets if at <= active]
+        return [name for name in names if sound_snapshot(read_file(path / name) or b"")]
 
     def _sealed(self, folder: str, base: int) -> set[str]:
         """A segment that takes no more batches, with its indexes; the names in the stage."""

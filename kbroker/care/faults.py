@@ -46,7 +46,7 @@ from kbroker.storage.checkpoints import (
     read_leader_epochs,
 )
 
-__all__ = ["Checked", "Fault", "Kind", "check_directory", "check_partition"]
+__all__ = ["Checked", "Fault", "Kind", "check_directory", "check_partition", "sound_snapshot"]
 
 Entry = TypeVar("Entry")
 
@@ -310,7 +310,7 @@ def _derived_faults(folder: Path) -> Iterator[Fault]:
     """Producer snapshots and leader epochs of a partition."""
     for path in sorted(folder.glob("*.snapshot")):
         data = read_file(path)
-        if data is not None and not _sound_snapshot(data):
+        if data is not None and not sound_snapshot(data):
             yield Fault(Kind.DERIVED, path, "no producer snapshot, or its checksum is wrong")
     path = folder / LEADER_EPOCHS
     try:
@@ -323,7 +323,8 @@ def _derived_faults(folder: Path) -> Iterator[Fault]:
             yield Fault(Kind.DERIVED, path, f"epoch {two[0]} at {two[1]} behind {one[0]}")
 
 
-def _sound_snapshot(data: bytes) -> bool:
+def sound_snapshot(data: bytes) -> bool:
+    """Whether a producer snapshot is whole."""
     if len(data) < _SNAPSHOT_HEAD.size:
         return False
     version, crc = _SNAPSHOT_HEAD.unpack_from(data)
