@@ -7,6 +7,8 @@
 #   make test       everything that takes minutes
 #   make test-long  what takes longer
 #   make test-asan  unit and client tests, bad input to a broker, on AddressSanitizer and UBSan
+#   make wheel      dist/: the sdist, and a wheel for each of PYTHONS
+#   make deb        dist/: the Debian package, for the release that this runs on
 #   make bench      the figures of the README
 #   make lint       ruff and cython-lint
 #   make types      mypy --strict and stubtest
@@ -28,7 +30,8 @@ PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check inst
 REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
     print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
-.PHONY: help venv build test-venv run pipeline stop test test-long test-asan bench lint types clean
+.PHONY: help venv build test-venv run pipeline stop test test-long test-asan pythons wheel deb bench lint \
+	types clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -103,6 +106,19 @@ test-asan: build test-venv
 	cd $(ASAN_TREE) && $(ASAN) $(CURDIR)/$(BIN)/pytest tests/unit --ignore=tests/unit/test_types.py
 	cd $(ASAN_TREE) && $(ASAN) $(CURDIR)/$(BIN)/pytest $(ASAN_LIVE)
 
+# All of CPython 3.11 to 3.14 that are here: as commands, or as pyenv keeps them.
+PYTHONS ?= $(foreach v,11 12 13 14,$(firstword $(wildcard $(HOME)/.pyenv/versions/3.$(v).*/bin/python) \
+	$(shell command -v python3.$(v))))
+
+pythons:
+	@echo $(strip $(PYTHONS))
+
+wheel:
+	packaging/wheel.sh $(strip $(PYTHONS))
+
+deb:
+	packaging/deb.sh
+
 bench: build test-venv
 	$(BIN)/python -m perf
 
@@ -114,5 +130,5 @@ types: build test-venv
 	$(BIN)/pytest -q tests/unit/test_types.py
 
 clean:
-	rm -rf build $(RUN_DIR) .pytest_cache .mypy_cache .ruff_cache .hypothesis kbroker.egg-info
+	rm -rf build dist $(RUN_DIR) .pytest_cache .mypy_cache .ruff_cache .hypothesis kbroker.egg-info
 	find ext kbroker cli tests -name '*.so' -delete -o -name '*.cpp' -delete -o -name '*.pyc' -delete

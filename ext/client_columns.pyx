@@ -266,7 +266,11 @@ cdef class Columns:
         `views` as `binary_view`, which does not. Needs pyarrow."""
         cdef _AsViews as_views = _AsViews.__new__(_AsViews)
         as_views.columns = self
-        return import_module("pyarrow").record_batch(as_views if views else self)
+        try:
+            arrow = import_module("pyarrow")
+        except ModuleNotFoundError:
+            raise ImportError("pyarrow is missing: pip install 'kbroker[columns]'") from None
+        return arrow.record_batch(as_views if views else self)
 
     def __arrow_c_schema__(self):
         return store_schema(False, False)

@@ -1,0 +1,146 @@
+"""The wheels in environments that have nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.needs import missing
+from tests.support.tree import ROOT
+from tests.support.waits import free_ports
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
+
+DIST = ROOT / "dist"
+MINORS = (11, 12, 13, 14)
+
+# What a user of the wheel does first, by the command line and by the client, with the extras that
+# are there; prints one line for each that is not.
+WORK = """
+import sys
+
+from kbroker.client import Admin, Consumer, Producer
+from kbroker.client.schema_registry import AvroSerializer
+
+at = sys.argv[1]
+with Admin(bootstrap_servers=at) as admin:
+    admin.create_topic("t", partitions=2)
+with Producer(bootstrap_servers=at, compression_type="zstd") as producer:
+    producer.send_batch("t", [b"%d" % number for number in range(1000)])
+with Consumer(bootstrap_servers=at, group_id="g", auto_offset_reset="earliest") as consumer:
+    consumer.subscribe(["t"])
+    rows, columns = 0, None
+    while rows < 1000:
+        columns = consumer.poll_batch(30)
+        rows += len(columns)
+    print("rows", rows)
+    try:
+        print("arrow", columns.to_arrow().num_columns > 5)
+    except ImportError as error:
+        print("hint:", error)
+try:
+    AvroSerializer(None, '"string"')
+except ImportError as error:
+    print("hint:", error)
+"""
+
+
+def interpreters() -> dict[int, str]:
+    """CPythons by their minor version, as the Makefile finds them."""
+    command = ["make", "--no-print-directory", "-s", "-C", str(ROOT), "pythons"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    found = {}
+    for python in told:
+        code = "import sys; print(sys.version_info.minor)"
+        done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            found[int(done.stdout)] = python
+    return found
+
+
+@cache
+def wheels() -> dict[int, Path]:
+    """`make wheel`, once."""
+    subprocess.run(["make", "-C", str(ROOT), "wheel"], check=True, timeout=3000)
+    return {
+        minor: path
+        for minor in MINORS
+        for path in DIST.glob(f"kbroker-*-cp3{minor}-cp3{minor}-manylinux*.whl")
+    }
+
+
+def environment(folder: Path, python: str, *packages: str) -> Path:
+    """A virtual environment with packages; its commands."""
+    subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    pip = [str(folder / "bin" / "pip"), "--quiet", "--disable-pip-version-check", "install"]
+    subprocess.run([*pip, *packages], check=True, timeout=1800)
+    return folder / "bin"
+
+
+def work(commands: Path, home: Path) -> str:
+    """What WORK prints, beside a broker of the environment."""
+    (port,) = free_ports(1)
+    home.mkdir()
+    kbroker, data = str(commands / "kbroker"), ["--data-dir", str(home / "data")]
+
+    def call(*words: str) -> str:
+        """Not where the tree is, so that nothing of it is found."""
+        done = subprocess.run(
+            words, cwd=home, env={"PATH": os.environ["PATH"], "HOME": str(home)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    call(kbroker, "start", "--detach", *data, "--listen", f"127.0.0.1:{port}")
+    try:
+        told = call(str(commands / "python"), "-c", WORK, f"127.0.0.1:{port}")
+        assert "t" in call(kbroker, "topic", "list", "-b", f"127.0.0.1:{port}").split()
+        return told
+    finally:
+        call(kbroker, "stop", *data)
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_a_wheel_is_all_that_is_needed(minor: int, tmp_path: Path) -> None:
+    found = interpreters()
+    if minor not in found:
+        missing(f"CPython 3.{minor}", f"python3.{minor} with its headers")
+    commands = environment(tmp_path / "env", found[minor], str(wheels()[minor]))
+    told = work(commands, tmp_path / "bare")
+    assert told.splitlines() == [
+        "rows 1000",
+        "hint: pyarrow is missing: pip install 'kbroker[columns]'",
+        "hint: fastavro is missing: pip install 'kbroker[registry]'",
+    ]
+    pip = [str(commands / "pip"), "--quiet", "install", f"{wheels()[minor]}[columns,registry]"]
+    subprocess.run(pip, check=True, timeout=1800)
+    assert work(commands, tmp_path / "full").splitlines() == ["rows 1000", "arrow True"]
+
+
+def test_the_tag_is_what_the_code_needs(tmp_path: Path) -> None:
+    """auditwheel finds nothing that an older system lacks, and nothing of the tests is shipped."""
+    tool = ROOT / "build" / "wheel" / "tools" / "bin" / "auditwheel"
+    for path in wheels().values():
+        told = subprocess.run(
+            [str(tool), "show", str(path)], capture_output=True, text=True, check=True
+        ).stdout
+        consistent = re.search(r"manylinux_2_(\d+)_", told.replace("\n", " "))
+        assert consistent is not None, told
+        assert f"manylinux_2_{consistent[1]}_" in path.name
+        names = zipfile.ZipFile(path).namelist()
+        assert not [name for name in names if "testing_" in name or name.endswith((".pyx", ".cpp"))]
+
+
+def test_the_sdist_builds_with_a_compiler_alone(tmp_path: Path) -> None:
+    wheels()
+    (sdist,) = DIST.glob("kbroker-*.tar.gz")
+    python = next(iter(interpreters().values()))
+    commands = environment(tmp_path / "env", python, str(sdist))
+    assert work(commands, tmp_path / "home").startswith("rows 1000\n")
