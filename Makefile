@@ -74,7 +74,7 @@ $(VENV)/.pipeline-installed: $(VENV)/.installed
 	@$(PIP) --no-build-isolation -e ".[example,pipeline]"
 	@touch $@
 
-FORMAT ?= kafka
+FORMAT ?= kbroker
 SPEED ?= 6
 KILLS ?= 0
 

@@ -14,7 +14,7 @@ from tests.support.kafka import java
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), pytest.mark.usefixtures("connector")]
 
-FORMATS = ("kafka",)
+FORMATS = ("kbroker", "kafka")
 DAYS = 45
 #: Both processes, more than once, at moments that fall into every job.
 KILLS = (
