@@ -209,8 +209,8 @@ class Broker:
         self, services: Services, data_plane: DataPlane, disk: DiskGuard, cleaner: LogCleaner
     ) -> None:
         """Clients are served: metrics and health can be told."""
-        groups = services.groups
-        health = Health(services.post, data_plane, groups, self.config, self.addresses)
+        planes = Planes(data_plane.engine, services.post)
+        health = Health(planes, data_plane, services.groups)
         self._pages.parts = Parts(
             services, data_plane, disk, cleaner, health, self.addresses, self._http.addresses,
             self._clock.monotonic_ms(),
