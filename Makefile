@@ -6,6 +6,7 @@
 #   make stop       end the brokers that `make run` and `make pipeline` left
 #   make test       everything that takes minutes
 #   make test-long  what takes longer
+#   make faults     power cuts, kills, bad disks and bad clients as one table (FULL=1: hours)
 #   make test-asan  unit and client tests, bad input to a broker, on AddressSanitizer and UBSan
 #   make wheel      dist/: the sdist, and a wheel for each of PYTHONS
 #   make deb        dist/: the Debian package, for the release that this runs on
@@ -30,7 +31,7 @@ PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check inst
 REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
     print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
-.PHONY: help venv build test-venv run pipeline stop test test-long test-asan pythons wheel deb bench lint \
+.PHONY: help venv build test-venv run pipeline stop test test-long faults test-asan pythons wheel deb bench lint \
 	types clean
 
 help:
@@ -60,7 +61,7 @@ $(VENV)/.test-installed: $(VENV)/.installed
 COMPILE := @$(BIN)/python setup.py --quiet build_ext --inplace
 
 # With what only the tests need; `make run` does without.
-build test-venv test-asan: export KBROKER_TEST := 1
+build test-venv faults test-asan: export KBROKER_TEST := 1
 
 build: venv
 	$(COMPILE)
@@ -91,6 +92,9 @@ test: build test-venv
 
 test-long: build test-venv
 	$(BIN)/pytest -m long
+
+faults: build test-venv
+	$(BIN)/python -m tests.faults $(if $(FULL),--full)
 
 # The sanitizers' libraries come before all others; CPython's own leaks are not looked for.
 ASAN_TREE := build/asan

@@ -5,10 +5,16 @@ whole batch), and before anything is appended. Entries below a log's end are the
 those that continue it are appended. Then the logs are flushed and `remove` takes the journal
 away: a crash in between only means that the same is done again.
 
+A hole (a segment ends before the next one begins) is where the name of the next one reached the
+disk and the last bytes of this one did not. Compaction leaves such holes as well. Where the journal
+has the entry that follows, it has all entries since: the log is cut there and they are appended.
+
 A gap (an entry beyond the log's end) can come from nothing but a lost or damaged segment: it is
 counted and that partition's later entries are left alone.
 """
 from typing import NamedTuple
+
+from libc.stdint cimport int32_t, int64_t
 
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
 from kbroker.ext.clock cimport realtime_ms
@@ -29,12 +35,24 @@ class Replayed(NamedTuple):
     gaps: int
 
 
+cdef bint follows_a_hole(Log log, int64_t offset) noexcept:
+    """Whether a segment ends there, of those that were walked or are empty, and the next one begins
+    later."""
+    cdef int32_t i
+    for i in range(log.core.count - 1):
+        if log.core.segments[i].next_offset == offset < log.core.segments[i + 1].base_offset:
+            return log.core.segments[i].size == 0 or log.core.segments[i].base_offset < offset
+    return False
+
+
 cdef int apply_entry(JournalWalk* walk, Log log) except? -99:
     """1: appended. 0: it was there. -1: a gap."""
     cdef BatchInfo info
     cdef int code
     if walk.base_offset < log.core.leo:
-        return 0
+        if walk.base_offset < log.core.log_start or not follows_a_hole(log, walk.base_offset):
+            return 0
+        log.truncate_to(walk.base_offset)
     if batch_parse(walk.batch, walk.batch + walk.batch_bytes, &info) != BATCH_OK:
         return -1
     code = log_append_as_is(log.core, walk.batch, &info, realtime_ms())

@@ -71,6 +71,7 @@ from kbroker.ext.producers cimport (
 from kbroker.ext.segment cimport (
     IndexLimits,
     segment_append,
+    segment_discard,
     segment_load_first,
     segment_load_times,
     segment_new,
@@ -176,15 +177,10 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
     if s == NULL:
         error[0] = LOG_NO_MEMORY
         return NULL
-    error[0] = segment_open(s, True)
+    error[0] = segment_open(s, True) or make_empty(s)
     if error[0]:
         error[0] = log_disk_error(log, error[0])
-        segment_unref(s)
-        return NULL
-    error[0] = make_empty(s)
-    if error[0]:
-        error[0] = log_disk_error(log, error[0])
-        segment_unref(s)
+        segment_discard(s)
         return NULL
     s.created_ms = now_ms
     s.jitter_ms = log_roll_jitter(log)
@@ -206,10 +202,11 @@ cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
     if error == 0:
         error = snapshot_write(log.dir, log.leo, log.producers, False)
     if error:
-        segment_unref(s)
+        # Appends may go on in the old one: then this would stand in the middle of it.
+        segment_discard(s)
         return log_disk_error(log, error)
     if log_push_segment(log, s) != LOG_OK:
-        segment_unref(s)
+        segment_discard(s)
         return LOG_NO_MEMORY
     log.snapshot_offset = log.leo
     log.snapshot_dirty = 1

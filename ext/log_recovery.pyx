@@ -114,9 +114,6 @@ cdef int add_segments(Opening* o) noexcept nogil:
         code = add_segment(o, &o.listing.sets[i])
         if code != LOG_OK:
             break
-    if o.log.count > 0:
-        log_active(o.log).sealed = 0
-        log_active(o.log).jitter_ms = log_roll_jitter(o.log)
     return code
 
 
@@ -132,6 +129,27 @@ cdef int first_segment(Opening* o) noexcept nogil:
     # Its descriptor comes with the first append: an empty partition holds none.
     segment_idle(s)
     return LOG_OK
+
+
+cdef int drop_failed_rolls(Opening* o) noexcept nogil:
+    """An empty segment at an offset that the one before it holds is left of a roll that failed, and
+    whose files could not be unlinked then: what was appended since is in the old one."""
+    cdef Log* log = o.log
+    cdef int32_t i = 1
+    cdef bint torn
+    cdef int code = LOG_OK
+    while i < log.count and code == LOG_OK:
+        if log.segments[i].size == 0 and log.segments[i - 1].size > 0:
+            code = rebuild_end(log, log.segments[i - 1], &torn)
+            if code == LOG_OK and log.segments[i - 1].next_offset > log.segments[i].base_offset:
+                code = log_retire(log, i, 1, o.args.now_ms)
+                o.dropped += 1
+                continue
+        i += 1
+    if log.count > 0:
+        log_active(log).sealed = 0
+        log_active(log).jitter_ms = log_roll_jitter(log)
+    return code
 
 
 # ---- after a crash
@@ -265,6 +283,8 @@ cdef int open_log(Opening* o) noexcept nogil:
     if error:
         return log_disk_error(o.log, error)
     code = add_segments(o)
+    if code == LOG_OK:
+        code = drop_failed_rolls(o)
     if code == LOG_OK and o.log.count == 0:
         code = first_segment(o)
     if code == LOG_OK:

@@ -111,5 +111,7 @@ cdef int segment_place(Segment* s) noexcept nogil
 # Close the descriptor of a segment that nobody holds but the log and the caller.
 cdef void segment_close_unused(Segment* s) noexcept nogil
 cdef int segment_unlink(Segment* s) noexcept nogil
+# Unlink the files of one that never became part of its log, and let go of it.
+cdef void segment_discard(Segment* s) noexcept nogil
 # The path of one of its files: `suffix` instead of ".log".
 cdef void segment_path(const Segment* s, const char* suffix, char* out) noexcept nogil

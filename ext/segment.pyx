@@ -335,6 +335,8 @@ cdef int segment_find(Segment* s, const Hint* hint, int64_t offset, Found* out) 
     cdef int code
     cdef int64_t last_offset
     cdef bint first = True
+    if hint.entry_offset >= 0 and not 0 <= hint.position < hint.end:
+        return FIND_MISLED              # or all that lies before would be passed over
     if walk_init(&w, s.fd, hint.position, hint.end, 0) != 0:
         return FIND_ERROR
     while True:
@@ -463,3 +465,12 @@ cdef int segment_unlink(Segment* s) noexcept nogil:
         if unlink(path) != 0 and errno != ENOENT and error == 0:
             error = errno
     return error
+
+
+cdef void segment_discard(Segment* s) noexcept nogil:
+    cdef char path[SEGMENT_PATH_BYTES]
+    cdef int i
+    for i in range(SEGMENT_FILES):
+        segment_path(s, SUFFIXES[i], path)
+        unlink(path)        # what stays is found to be empty at the next start
+    segment_unref(s)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from kbroker.ext.debug import is_debug_build, live_objects
 from tests.support.needs import demand_all, loop_devices_work
 
-pytest_plugins = ["tests.support.fixtures"]
+pytest_plugins = ["tests.support.fixtures", "tests.support.tally"]
 
 # A loaded machine is slow, which says nothing about what is tested.
 settings.register_profile("kbroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.support import wire
-from tests.support.load import Load, judge
+from tests.support.load import Load
 from tests.support.members.team import Team
+from tests.support.oracle import History, judge
 from tests.support.processes import BrokerProcess
 
 PARTITIONS = 4
@@ -51,8 +52,8 @@ class Scene:
         self.broker.kill()
         self.broker.start()
 
-    def finish(self) -> None:
-        """All is read and committed by those who are left."""
+    def finish(self) -> list[History]:
+        """All is read and committed by those who are left; what was sent."""
         histories = self.load.finish()
         verdict = judge(self.broker.port, self.team.topic, PARTITIONS, histories)
         assert not verdict.faults()
@@ -60,6 +61,7 @@ class Scene:
         self.team.wait_committed()
         self.team.stop(*self.team.live())
         assert self.team.check_commits() == self.team.ends()
+        return histories
 
     def end(self) -> None:
         """Nothing is left running."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.fuzz import client_answers, files, offsets, produce_answers, targets
 from tests.fuzz.targets import CANARIES
+from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
 ROOMS = (targets, files, offsets, produce_answers, client_answers)
@@ -20,9 +21,10 @@ def run(name: str, seed: int, iterations: int) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_target(name: str) -> None:
+def test_target(name: str, tally: Tally) -> None:
     """The invariant is the target's own: see tests/fuzz/targets.py."""
     told = run(name, 1, 400)
+    tally("F20", tried=400, lost=int(told.returncode != 0))
     assert told.returncode == 0, told.stderr
 
 
@@ -30,19 +32,22 @@ def test_target(name: str) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize("seed", [2, 3])
-def test_target_for_long(name: str, seed: int) -> None:
+def test_target_for_long(name: str, seed: int, tally: Tally) -> None:
     told = run(name, seed, 40_000)
+    tally("F20", tried=40_000, lost=int(told.returncode != 0))
     assert told.returncode == 0, told.stderr
 
 
-def test_canary_that_breaks_its_invariant() -> None:
+def test_canary_that_breaks_its_invariant(tally: Tally) -> None:
     told = run("canary_liar", 1, 400)
+    tally("F20", control=int(told.returncode != 0))
     assert told.returncode == 1
     assert "broken by" in told.stderr
 
 
-def test_canary_that_reads_too_far() -> None:
+def test_canary_that_reads_too_far(tally: Tally) -> None:
     told = run("canary_trespasser", 1, 400)
+    tally("F20", control=int(told.returncode != 0))
     assert told.returncode == -signal.SIGSEGV
 
 

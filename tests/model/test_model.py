@@ -12,6 +12,7 @@ import pytest
 
 from tests.model import canaries
 from tests.model.simulation import KINDS, Simulation
+from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
 SHORT_STEPS, CANARY_STEPS, LONG_STEPS = 5_000, 3_000, 70_000
@@ -31,8 +32,9 @@ def run(kind: str, seed: int, steps: int, groups: int = 8) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_short_simulation(kind: str) -> None:
+def test_a_short_simulation(kind: str, tally: Tally) -> None:
     happened = run(kind, 1, SHORT_STEPS)
+    tally("F25", tried=happened["kills"])
     assert happened["kills"] > 0
     assert happened["commits"] > 500
 
@@ -47,8 +49,8 @@ def test_what_befalls_the_coordinator_does_befall_it() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", LONG_SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_million_steps(kind: str, seed: int) -> None:
-    run(kind, seed, LONG_STEPS, LONG_GROUPS)
+def test_a_million_steps(kind: str, seed: int, tally: Tally) -> None:
+    tally("F25", tried=run(kind, seed, LONG_STEPS, LONG_GROUPS)["kills"])
 
 
 @pytest.mark.parametrize(
@@ -57,10 +59,11 @@ def test_a_million_steps(kind: str, seed: int) -> None:
     + [("consumer", broken) for broken in canaries.CONSUMER],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_a_broken_coordinator_is_noticed(kind: str, broken: Callable) -> None:
+def test_a_broken_coordinator_is_noticed(kind: str, broken: Callable, tally: Tally) -> None:
     with pytest.raises(AssertionError):
         for seed in range(2, 12):
             Simulation(seed, KINDS[kind](seed, 8, 8), broken).run(CANARY_STEPS)
+    tally("F25", control=1)
 
 
 def test_the_same_words_give_the_same_simulation() -> None:

@@ -10,8 +10,10 @@ steps too, as long as there are fewer than RECOVERIES; then the log is opened to
 compared: same end, same producers, the last value of each key, nothing left behind. Prints the
 number of steps. The folders as the deaths left them are kept under STATES, unless that is empty.
 
-With an errno for RECOVERIES, written as `fail:ERRNO`, the step fails instead. A full disk (ENOSPC)
-leaves the log as it was, and the next try ends well; any other error may take the log offline.
+With `canary` for RECOVERIES the result of a cleaning loses its end, and 1 is printed where that is
+noticed. With an errno for RECOVERIES, written as `fail:ERRNO`, the step fails instead. A full disk
+(ENOSPC) leaves the log as it was, and the next try ends well; any other error may take the log
+offline.
 """
 
 from __future__ import annotations
@@ -172,6 +174,14 @@ class Crashes:
         raise AssertionError("no end of steps")
 
 
+def notices_a_lost_end(crashes: Crashes) -> int:
+    """A cleaning that nobody disturbs, whose newest records are then taken away."""
+    assert in_child(lambda: crashes.clean(crashes.folder, -1)) == 0
+    newest = [one for one in sorted(crashes.folder.glob("*.log")) if one.stat().st_size][-1]
+    os.truncate(newest, newest.stat().st_size // 2)
+    return int(in_child(lambda: crashes.check(crashes.folder)) == 1)
+
+
 def sequences(log: Log) -> list[tuple[int, int, int]]:
     return [(one[0], one[1], one[2]) for one in log.producers()]
 
@@ -179,7 +189,9 @@ def sequences(log: Log) -> list[tuple[int, int, int]]:
 def main() -> None:
     killer, folder, seed, length, recoveries, states = sys.argv[1:]
     crashes = Crashes(ctypes.CDLL(killer), Path(folder), int(seed), int(length))
-    if recoveries.startswith("fail:"):
+    if recoveries == "canary":
+        print(notices_a_lost_end(crashes))
+    elif recoveries.startswith("fail:"):
         print(crashes.run_failing(int(recoveries.removeprefix("fail:"))))
     else:
         print(crashes.run(int(recoveries), Path(states) if states else None))

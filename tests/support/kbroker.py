@@ -29,7 +29,8 @@ def kbroker_is_built() -> bool:
 class KbrokerProcess(BrokerProcess):
     """`kbroker start` on a port that the kernel picks, read back from what it prints.
 
-    `hooks` sets KBROKER_TEST_HOOKS=1, which lets SIGUSR2 make the broker hold its GIL.
+    `hooks` sets KBROKER_TEST_HOOKS=1, which lets SIGUSR2 make the broker hold its GIL; `environ`
+    is what it gets beyond this process's environment.
     """
 
     name = "kbroker"
@@ -38,11 +39,11 @@ class KbrokerProcess(BrokerProcess):
 
     def __init__(
         self, home: Path, settings: dict[str, str] | None = None, data_dir: Path | None = None,
-        hooks: bool = False,
+        hooks: bool = False, environ: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         # The default port of metrics is for one broker of the machine.
         super().__init__(home, {_HTTP: "HTTP://127.0.0.1:0"} | (settings or {}), data_dir)
-        self.hooks = hooks
+        self.hooks, self.environ = hooks, dict(environ or {})
 
     def command(self) -> list[str]:
         command = [sys.executable, "-m", "kbroker.cli", "start", "--data-dir", str(self.data_dir),
@@ -55,7 +56,7 @@ class KbrokerProcess(BrokerProcess):
         environment = dict(os.environ, PYTHONUNBUFFERED="1", PYTHONFAULTHANDLER="1")
         if self.hooks:
             environment["KBROKER_TEST_HOOKS"] = "1"
-        return environment
+        return environment | self.environ
 
     def launch(self) -> None:
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0

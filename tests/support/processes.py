@@ -141,5 +141,10 @@ class BrokerProcess(ABC):
                 return int(line.split()[1])
         raise AssertionError("no VmRSS line")
 
+    def processor_s(self) -> float:
+        """Processor time that the broker process has used, from /proc."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def open_files(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))

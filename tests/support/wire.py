@@ -29,7 +29,7 @@ class ConnectionClosedError(Exception):
 class WireConnection:
     """One TCP connection to a broker. Not thread-safe. Times out loudly, never hangs."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", timeout_s: float = 15) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", timeout_s: float = 60) -> None:
         self.socket = socket.create_connection((host, port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
 # Steps of the past before and after the cleaning that nobody disturbs.
@@ -37,17 +38,29 @@ def crash(
     return int(told.stdout)
 
 
-def test_killed_at_every_step(tmp_path: Path) -> None:
-    assert crash(tmp_path, 8, SHORT, 3) > 20
+def test_killed_at_every_step(tmp_path: Path, tally: Tally) -> None:
+    steps = crash(tmp_path, 8, SHORT, 3)
+    tally("P10", tried=steps)
+    assert steps > 20
+
+
+def test_control_a_result_without_its_end_is_noticed(tmp_path: Path, tally: Tally) -> None:
+    noticed = crash(tmp_path, 8, SHORT, "canary")
+    tally("P10", control=noticed)
+    assert noticed
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_each_step_fails(tmp_path: Path, code: int) -> None:
-    assert crash(tmp_path, 8, SHORT, f"fail:{code}") > 20
+def test_each_step_fails(tmp_path: Path, code: int, tally: Tally) -> None:
+    steps = crash(tmp_path, 8, SHORT, f"fail:{code}")
+    tally("P10", tried=steps)
+    assert steps > 20
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(10, 30))
-def test_killed_at_every_step_of_a_longer_past(tmp_path: Path, seed: int) -> None:
-    assert crash(tmp_path, seed, LONG, 5) > 20
+def test_killed_at_every_step_of_a_longer_past(tmp_path: Path, seed: int, tally: Tally) -> None:
+    steps = crash(tmp_path, seed, LONG, 5)
+    tally("P10", tried=steps)
+    assert steps > 20

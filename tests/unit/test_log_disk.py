@@ -256,6 +256,7 @@ def run_with(shim, folder, script):
         check=False,
     )
     assert told.returncode == 0, told.stderr
+    return told.stdout
 
 
 class TestFailing:
@@ -304,9 +305,9 @@ class TestFailing:
 
     @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
     @pytest.mark.parametrize("kind", KINDS)
-    def test_the_nth_call_fails_for_every_n(self, folder, shim, kind, code):
+    def test_the_nth_call_fails_for_every_n(self, folder, shim, kind, code, tally):
         """Whatever fails, what was acknowledged comes back, and nothing that was not."""
-        run_with(shim, folder, f"""
+        told = run_with(shim, folder, f"""
             import itertools
             from kbroker.ext import records
             SETTINGS = dict(segment_bytes=900, index_interval_bytes=150)
@@ -355,7 +356,9 @@ class TestFailing:
                 if not reached:
                     break
             assert n > 0
+            print(n)
         """)  # fmt: skip
+        tally("F5", tried=int(told))
 
     def test_an_error_of_an_open_folder_is_told(self, tmp_path):
         (tmp_path / "topic-0").write_text("no folder")

@@ -121,9 +121,24 @@ def schedules(draw):
     return draw(st.lists(st.one_of(step, step, step, step, st.none()), max_size=60))
 
 
-@settings(max_examples=150, deadline=None)
-@given(schedule=schedules(), start=st.sampled_from([0, 5, INT32_MAX - 6]))
-def test_against_the_model(tmp_path_factory, schedule, start):
+@pytest.mark.parametrize("examples", [150, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.timeout(3600)
+def test_against_the_model(tmp_path_factory, tally, examples):
+    tried = 0
+
+    @settings(max_examples=examples, deadline=None)
+    @given(schedule=schedules(), start=st.sampled_from([0, 5, INT32_MAX - 6]))
+    def run(schedule, start):
+        nonlocal tried
+        follow_schedule(tmp_path_factory, schedule, start)
+        tried += 1
+
+    run()
+    tally("F23", tried=tried)
+
+
+def follow_schedule(tmp_path_factory, schedule, start):
+    """The log and the model, step by step."""
     folder = tmp_path_factory.mktemp("producers") / "topic-0"
     log, model = open_log(folder, segment_bytes=900), Producers()
     following: dict[tuple[int, int], int] = {}

@@ -246,6 +246,21 @@ class TestIndexes:
         assert codes[30] == -11
         assert (folder / f"{0:020}.index").read_bytes() == index
 
+    @pytest.mark.parametrize("position", [1 << 18, -1 << 31])
+    def test_a_position_that_is_none_does_not_skip_what_lies_before(self, folder, position):
+        log = open_log(folder, segment_bytes=3000, index_interval_bytes=200)
+        for i in range(60):
+            log.append(batch(2, 50, 1000 + i), leader_epoch=0)
+        log.close()
+        path = folder / f"{0:020}.index"
+        good = path.read_bytes()
+        path.write_bytes(good[:12] + position.to_bytes(4, "big", signed=True) + good[16:])
+        log = open_log(folder, segment_bytes=3000, index_interval_bytes=200)
+        for offset in range(0, 120, 2):
+            assert records.batches(log.read(offset, 1000))[0].base_offset == offset
+        log.close()
+        assert path.read_bytes() == good
+
     def test_mapped_zeros_of_a_crash_are_no_entries(self, folder):
         log = open_log(folder, segment_bytes=1 << 20, index_interval_bytes=200)
         for i in range(50):
@@ -264,6 +279,18 @@ class TestIndexes:
 
 
 class TestLeftovers:
+    @pytest.mark.parametrize("clean", [True, False])
+    @pytest.mark.parametrize("segment_bytes", [600, 1 << 20])
+    def test_an_empty_segment_of_a_roll_that_failed(self, folder, clean, segment_bytes):
+        """Appends went on in the segment before it, and further."""
+        written = filled(folder, 10, segment_bytes=segment_bytes)
+        bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+        log_file(folder, bases[0] + 1).touch()
+        log = open_log(folder, clean=clean, segment_bytes=segment_bytes)
+        assert read_all(log) == written
+        assert [base for base, _, _ in log.segments()] == bases
+        log.append(batch(), leader_epoch=5)
+
     def test_files_of_interrupted_work(self, folder):
         written = filled(folder, 10)
         for name in (f"{3:020}.log.deleted", f"{3:020}.index.deleted", f"{0:020}.log.cleaned"):

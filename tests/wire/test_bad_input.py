@@ -21,6 +21,7 @@ import pytest
 from tests.reference.crafted_batches import GZIP, NONE, Batch, Record, batch, values_of
 from tests.support import wire
 from tests.support.processes import BrokerProcess
+from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, LIST_OFFSETS, METADATA, PRODUCE, WireConnection
 from tests.wire.test_connections import fetch_body, frame, produce_body
@@ -144,7 +145,7 @@ def mutated(chance: random.Random, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("count", [1500, pytest.param(40_000, marks=pytest.mark.long)])
 @pytest.mark.timeout(1800)
-def test_mutated_frames(broker: BrokerProcess, count: int) -> None:
+def test_mutated_frames(broker: BrokerProcess, count: int, tally: Tally) -> None:
     chance = random.Random(SEED)
     wire.create_topic(broker.port, "victim")
     frames = real_frames()
@@ -153,11 +154,12 @@ def test_mutated_frames(broker: BrokerProcess, count: int) -> None:
             # A good frame after the bad one: what is left of the stream is read on as well.
             data = mutated(chance, chance.choice(frames)) + chance.choice(frames)
             send_and_leave(broker.port, data)
+    tally("F20", tried=count)
 
 
 @pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.long)])
 @pytest.mark.timeout(1800)
-def test_random_frames(broker: BrokerProcess, count: int) -> None:
+def test_random_frames(broker: BrokerProcess, count: int, tally: Tally) -> None:
     """Noise behind a right length, some of it behind a right header."""
     chance = random.Random(SEED)
     with watched(broker):
@@ -167,6 +169,7 @@ def test_random_frames(broker: BrokerProcess, count: int) -> None:
                 key, version = chance.randrange(0, 93), chance.randrange(0, 14)
                 noise = struct.pack(">hhih", key, version, 1, -1) + noise
             send_and_leave(broker.port, struct.pack(">i", len(noise)) + noise)
+    tally("F20", tried=count)
 
 
 def test_huge_lengths(broker: BrokerProcess) -> None:
@@ -184,7 +187,7 @@ def test_huge_lengths(broker: BrokerProcess) -> None:
             sock.close()
 
 
-def test_half_frames_then_silence(broker: BrokerProcess) -> None:
+def test_half_frames_then_silence(broker: BrokerProcess, tally: Tally) -> None:
     """They are closed when they have been idle for long enough, without help."""
     data = real_frames()[0]
     with watched(broker):
@@ -201,6 +204,7 @@ def test_half_frames_then_silence(broker: BrokerProcess) -> None:
         wait_for("the silent ones are closed", all_closed, 60)
         for sock in silent:
             sock.close()
+    tally("F16", tried=len(silent))
 
 
 def is_closed(sock: socket.socket) -> bool:
@@ -212,7 +216,7 @@ def is_closed(sock: socket.socket) -> bool:
         return True
 
 
-def test_thousands_of_connections_with_one_byte(broker: BrokerProcess) -> None:
+def test_thousands_of_connections_with_one_byte(broker: BrokerProcess, tally: Tally) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
@@ -226,6 +230,7 @@ def test_thousands_of_connections_with_one_byte(broker: BrokerProcess) -> None:
             wait_for("the healthy client goes on", lambda: client.rounds > reached + 5, 60)
             for sock in sockets:
                 sock.close()
+        tally("F16", tried=len(sockets))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -21,6 +21,7 @@ import pytest
 from tests.reference.crafted_batches import Batch, Record
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, WireConnection, call_once
 from tests.wire.test_bad_input import GROWTH_MAX_KIB, SEED, mutated, send_and_leave
@@ -190,12 +191,13 @@ def real_frames() -> list[bytes]:
 
 @pytest.mark.parametrize("count", [800, pytest.param(30_000, marks=pytest.mark.long)])
 @pytest.mark.timeout(1800)
-def test_mutated_frames(broker: KbrokerProcess, count: int) -> None:
+def test_mutated_frames(broker: KbrokerProcess, count: int, tally: Tally) -> None:
     chance = random.Random(SEED)
     frames = real_frames()
     with beside_healthy(broker):
         for _ in range(count):
             send_and_leave(broker.port, mutated(chance, chance.choice(frames)), 0.05)
+    tally("F20", tried=count)
 
 
 def test_members_that_are_gone_while_they_wait(broker: KbrokerProcess) -> None:

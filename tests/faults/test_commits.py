@@ -1,4 +1,4 @@
-"""Power loss under commits: an offset that was answered is on the disk, and never goes back.
+"""F2: power loss under commits: an offset that was answered is on the disk, and never goes back.
 
 Only for kbroker: Apache Kafka answers a commit that is in the page cache.
 """
@@ -15,7 +15,9 @@ import pytest
 from tests.support import wire
 from tests.support.loopfs import LoopFilesystem
 from tests.support.needs import need_loop
+from tests.support.oracle import CommitHistory, judge_commit
 from tests.support.processes import BrokerProcess
+from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, ConnectionClosedError, WireConnection
 
@@ -31,8 +33,8 @@ class Committer(threading.Thread):
         """While not `going`, it makes no connection."""
         super().__init__(daemon=True)
         self.going = going
-        self.group, self.port, self.topic = f"group-{number}", port, topic
-        self.sent = self.answered = 0
+        self.history = CommitHistory(f"group-{number}")
+        self.group, self.port, self.topic = self.history.group, port, topic
         self.connected = False
         self.stopping = threading.Event()
 
@@ -49,15 +51,15 @@ class Committer(threading.Thread):
                 self.stopping.wait(0.05)
 
     def commit(self, connection: WireConnection) -> None:
-        self.sent += 1
-        partition = {"partition_index": 0, "committed_offset": self.sent,
+        self.history.sent += 1
+        partition = {"partition_index": 0, "committed_offset": self.history.sent,
                      "committed_leader_epoch": -1, "committed_metadata": ""}  # fmt: skip
         body = {"group_id": self.group, "generation_id_or_member_epoch": -1, "member_id": "",
                 "group_instance_id": None,
                 "topics": [{"name": self.topic, "partitions": [partition]}]}  # fmt: skip
         answer = connection.call(OFFSET_COMMIT, 8, body)
         if answer["topics"][0]["partitions"][0]["error_code"] == 0:
-            self.answered = self.sent
+            self.history.answered = self.history.sent
 
     def stored(self) -> int:
         """What the broker has; -1 for nothing. Waits until it is loaded."""
@@ -82,25 +84,24 @@ def faults(broker: BrokerProcess, disk: LoopFilesystem, topic: str, cycles: int)
     going.set()
     committers = [Committer(n, broker.port, topic, going) for n in range(COMMITTERS)]
     found = []
+
+    def answered() -> int:
+        return sum(one.history.answered for one in committers)
+
     try:
         for one in committers:
             one.start()
         for _ in range(cycles):
-            before = sum(one.answered for one in committers)
-            wanted = before + moments.randint(200, 2000)
-            wait_for("commits", lambda w=wanted: sum(c.answered for c in committers) >= w, 120)
+            wanted = answered() + moments.randint(200, 2000)
+            wait_for("commits", lambda w=wanted: answered() >= w, 120)
             disk.cut_power()
             going.clear()
             broker.kill()
             wait_for("quiet", lambda: not any(one.connected for one in committers), 30)
-            told = [one.answered for one in committers]
-            sent = [one.sent for one in committers]
             disk.restore_power()
             broker.start()
-            for one, least, most in zip(committers, told, sent, strict=True):
-                stored = one.stored()
-                if not least <= stored <= most:
-                    found.append(f"{one.group}: answered {least}, sent {most}, stored {stored}")
+            for one in committers:
+                found += judge_commit(one.history, one.stored())
             going.set()
     finally:
         going.set()
@@ -116,8 +117,9 @@ def faults(broker: BrokerProcess, disk: LoopFilesystem, topic: str, cycles: int)
     ("durability", "is_safe"), [("fsync", True), pytest.param("page-cache", False, id="control")]
 )
 def test_answered_commits_survive(
-    start_kbroker: StartBroker, topic: str, tmp_path: Path, durability: str, is_safe: bool
-) -> None:
+    start_kbroker: StartBroker, topic: str, tmp_path: Path, *, durability: str, is_safe: bool,
+    tally: Tally,
+) -> None:  # fmt: skip
     """And with the page cache's durability they do not: a test that cannot fail proves nothing."""
     need_loop()
     with LoopFilesystem(tmp_path, 1024, write_cache=True) as disk:
@@ -127,4 +129,8 @@ def test_answered_commits_survive(
             disk.sync()
         lost = faults(broker, disk, topic, CYCLES if is_safe else 1)
         broker.kill()
+    if is_safe:
+        tally("F2", tried=CYCLES, lost=len(lost))
+    else:
+        tally("F2", control=len(lost))
     assert bool(lost) != is_safe, lost

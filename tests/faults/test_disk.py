@@ -1,24 +1,24 @@
-"""A disk that is full, and one whose sync fails: errors are told, nothing acknowledged is lost.
+"""F6, F7: a full disk, and one whose sync fails: errors are told, nothing acknowledged is lost.
 
 kbroker alone: Apache Kafka ends its process on either.
 """
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.scenes import cut_last_batch, injected
 from tests.reference.crafted_batches import Batch, Record, values_of
 from tests.support import wire
 from tests.support.loopfs import LoopFilesystem
-from tests.support.needs import need_command, need_loop
+from tests.support.needs import need_loop
 from tests.support.processes import BrokerProcess
+from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, PRODUCE, ConnectionClosedError, WireConnection
 from tests.wire.test_connections import fetch_body, produce_body
@@ -70,7 +70,9 @@ def produce_until_refused(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.long)])
-def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, rounds: int) -> None:
+def test_full_disk(
+    start_kbroker: StartBroker, topic: str, tmp_path: Path, rounds: int, tally: Tally
+) -> None:
     """Refused with KAFKA_STORAGE_ERROR, read on, and written again when there is room."""
     need_loop()
     with LoopFilesystem(tmp_path, 64) as disk:
@@ -94,6 +96,13 @@ def test_full_disk(start_kbroker: StartBroker, topic: str, tmp_path: Path, round
                 acked = {o: n for o, n in acked.items() if o >= max(acked)}
         assert broker.stop() == 0
         assert "Traceback" not in broker.log_text()
+        tally("F7", tried=rounds)
+        cut_last_batch(broker.partition_dir(topic, 0))
+        broker.start()
+        with pytest.raises((AssertionError, ValueError)):
+            check_served(broker, topic, acked)
+        tally("F7", control=1)
+        broker.kill()
 
 
 @pytest.mark.timeout(300)
@@ -158,29 +167,11 @@ def fill(disk: LoopFilesystem, filler: Path) -> None:
 # --- failing syncs ------------------------------------------------------------------------------
 
 
-@contextmanager
-def failing_syncs(broker: BrokerProcess, when: str) -> Iterator[None]:
-    """EIO for the fdatasync and fsync calls that `when` selects (strace's syntax), by strace."""
-    program = need_command("strace", "strace")
-    tracer = subprocess.Popen(
-        [program, "-f", "-p", str(broker.pid), "-o", "/dev/null",
-         "-e", "trace=fdatasync,fsync,sync_file_range",
-         "-e", f"inject=fdatasync,fsync:error=EIO:when={when}"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert tracer.stderr is not None
-    first = tracer.stderr.readline()
-    assert "attached" in first, first
-    try:
-        yield
-    finally:
-        tracer.terminate()
-        tracer.wait(15)
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("when", ["1", "3", "1+", "7+"])
-def test_failed_sync_is_final(start_kbroker: StartBroker, topic: str, when: str) -> None:
+def test_failed_sync_is_final(
+    start_kbroker: StartBroker, topic: str, when: str, tally: Tally
+) -> None:
     """After one EIO nothing more is acknowledged, though the next sync would succeed.
 
     Whether the broker goes on with an offline directory or ends is its choice; what it
@@ -190,7 +181,7 @@ def test_failed_sync_is_final(start_kbroker: StartBroker, topic: str, when: str)
     wire.create_topic(broker.port, topic)
     acked: dict[int, int] = {}
     refused = 0
-    with failing_syncs(broker, when):
+    with injected(broker, "fdatasync,fsync", f"error=EIO:when={when}"):
         try:
             with WireConnection(broker.port, timeout_s=10) as connection:
                 for number in range(30):
@@ -207,4 +198,6 @@ def test_failed_sync_is_final(start_kbroker: StartBroker, topic: str, when: str)
     broker.kill()
     broker.start()
     stored = stored_numbers(broker.port, topic)
-    assert {offset: stored.get(offset) for offset in acked} == acked
+    lost = sum(stored.get(offset) != number for offset, number in acked.items())
+    tally("F6", tried=1, lost=lost)
+    assert not lost

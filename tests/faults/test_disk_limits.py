@@ -1,4 +1,4 @@
-"""kill -9 while the disk's limit deletes old segments: what is left is whole and in order."""
+"""F7: kill -9 while the disk's limit deletes old segments: what is left is whole and in order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.durability.test_disk import produce
+from tests.faults.test_disk import produce
 from tests.reference.crafted_batches import values_of
 from tests.support import wire
 from tests.support.kafka import dump_log
 from tests.support.processes import BrokerProcess
+from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, LIST_OFFSETS, ConnectionClosedError, WireConnection
 from tests.wire.test_connections import fetch_body
@@ -71,7 +72,9 @@ def served(broker: BrokerProcess, topic: str) -> dict[int, int]:
 
 
 @pytest.mark.timeout(300)
-def test_kill_while_the_oldest_goes(start_kbroker: Callable[..., BrokerProcess]) -> None:
+def test_kill_while_the_oldest_goes(
+    start_kbroker: Callable[..., BrokerProcess], tally: Tally
+) -> None:
     moments = random.Random(7)
     broker = start_kbroker({"kbroker.disk.bytes.max": str(CAP)})
     acked: dict[str, dict[int, int]] = {topic: {} for topic in TOPICS}
@@ -90,6 +93,7 @@ def test_kill_while_the_oldest_goes(start_kbroker: Callable[..., BrokerProcess])
             kept = {offset: number for offset, number in acked[topic].items() if offset >= first}
             assert kept.items() <= left.items()
             assert len(kept) > 20
+        tally("F7", tried=1)
     assert broker.stop() == 0
     for topic in TOPICS:
         dump_log(sorted(broker.partition_dir(topic, 0).glob("*.log")))

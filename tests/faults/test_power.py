@@ -1,4 +1,4 @@
-"""Power loss: acks=all is on the disk. The control, without the sync, must lose."""
+"""F2: power loss: acks=all is on the disk. The control, without the sync, must lose."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import wire
-from tests.support.load import Load, Verdict, judge
+from tests.support.load import Load
 from tests.support.loopfs import LoopFilesystem
 from tests.support.needs import need_loop
+from tests.support.oracle import Verdict, judge
 from tests.support.processes import BrokerProcess
+from tests.support.tally import Tally
 
 PARTITIONS = 3
 StartBroker = Callable[..., BrokerProcess]
@@ -59,21 +61,24 @@ def cycles_of_loss(
             broker.kill()
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("cycles", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("cycles", [3, pytest.param(500, marks=pytest.mark.long)])
 def test_acked_survives(
     request: pytest.FixtureRequest, start_target: StartBroker, topic: str, tmp_path: Path,
-    cycles: int,
+    *, cycles: int, tally: Tally,
 ) -> None:  # fmt: skip
     need_loop()
     settings = SYNCED[kind_of(request)]
-    assert not cycles_of_loss(start_target, settings, topic, tmp_path, cycles).faults()
+    verdict = cycles_of_loss(start_target, settings, topic, tmp_path, cycles)
+    tally("F2", tried=cycles, lost=verdict.count())
+    assert not verdict.faults()
 
 
 @pytest.mark.timeout(900)
 def test_control_without_sync_loses(
-    request: pytest.FixtureRequest, start_target: StartBroker, topic: str, tmp_path: Path
-) -> None:
+    request: pytest.FixtureRequest, start_target: StartBroker, topic: str, tmp_path: Path,
+    tally: Tally,
+) -> None:  # fmt: skip
     """The same cut with the page cache's durability: a test that cannot fail proves nothing.
 
     The producers do not go on after the cut: what they were told is lost, and with it the
@@ -96,4 +101,5 @@ def test_control_without_sync_loses(
         broker.start()
         verdict = judge(broker.port, topic, PARTITIONS, histories)
         broker.kill()
+    tally("F2", control=len(verdict.lost))
     assert verdict.lost

@@ -1,0 +1,178 @@
+"""F5 and F6: calls that change the disk fail: at any position, of any kind, once or for good."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_disk import produce, stored_numbers
+from tests.support import wire
+from tests.support.native import Words, shared_library
+from tests.support.oracle import CommitHistory
+from tests.support.processes import BrokerProcess
+from tests.support.tally import Tally
+from tests.support.tree import ROOT
+from tests.support.wire import ConnectionClosedError, WireConnection
+
+LONG = pytest.mark.long
+StartBroker = Callable[..., BrokerProcess]
+
+#: tests/support/failing.c's words, and the kinds of calls that the first of them selects.
+KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW = range(7)
+CALLS = {"pwrite": 1, "write": 2, "sync": 4, "rename": 8, "create": 16, "size": 32, "unlink": 64}
+CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
+
+
+# --- F5: one log, many seeds --------------------------------------------------------------------
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("first", "seeds"), [(0, 150), *(pytest.param(n * 1000, 1000, marks=LONG) for n in range(1, 6))]
+)
+def test_a_disk_that_fails_at_random(
+    tmp_path: Path, first: int, seeds: int, tally: Tally
+) -> None:
+    """tests/faults/seeded_disk.py, in a process with the failing disk in front."""
+    with Words(tmp_path / "words", 7) as words:
+        environ = {
+            "LD_PRELOAD": str(shared_library("failing", tmp_path)),
+            "KBROKER_TEST_FAIL": str(words.path),
+            "KBROKER_TEST_FAIL_ROOT": str(tmp_path / "logs"),
+        }
+        command = [sys.executable, "-m", "tests.faults.seeded_disk", str(words.path),
+                   str(tmp_path / "logs"), str(first), str(seeds)]  # fmt: skip
+        told = subprocess.run(
+            command, env=os.environ | environ, cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    assert told.returncode == 0, told.stdout + told.stderr
+    tried, lost, control = map(int, told.stdout.split()[-3:])
+    tally("F5", tried=tried, lost=lost, control=control)
+    assert not lost, told.stderr
+    assert control
+
+
+# --- F6: a broker at work -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Iterator[Words]:
+    with Words(tmp_path / "words", 7) as made:
+        yield made
+
+
+@pytest.fixture
+def broker(start_kbroker: StartBroker, tmp_path: Path, words: Words) -> BrokerProcess:
+    folder = tmp_path / "data"
+    environ = {
+        "LD_PRELOAD": str(shared_library("failing", tmp_path)),
+        "KBROKER_TEST_FAIL": str(words.path),
+        "KBROKER_TEST_FAIL_ROOT": str(folder),
+    }
+    settings = {"log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1",
+                "kbroker.journal.bytes.max": "16777216",
+                "kbroker.journal.buffer.bytes": "1048576"}  # fmt: skip
+    return start_kbroker(settings, data_dir=folder, environ=environ)
+
+
+class Client:
+    """Numbered records to one topic, and a group's commits; what it was told of either."""
+
+    def __init__(self, port: int, topic: str) -> None:
+        self.port, self.topic, self.number = port, topic, 0
+        self.acked: dict[int, int] = {}
+        self.commits = CommitHistory("group")
+
+    def work(self, count: int) -> None:
+        """Goes on until so many were tried, or the broker closes the connection."""
+        with (
+            suppress(ConnectionClosedError, OSError),
+            WireConnection(self.port, timeout_s=60) as connection,
+        ):
+            for _ in range(count):
+                self.number += 1
+                part = produce(connection, self.topic, self.number)
+                if part["error_code"] == 0:
+                    assert part["base_offset"] not in self.acked
+                    self.acked[part["base_offset"]] = self.number
+
+    def lost(self) -> list[str]:
+        """What was acknowledged and is not there."""
+        stored = stored_numbers(self.port, self.topic)
+        return [
+            f"{number} at {offset}: {stored.get(offset)}"
+            for offset, number in self.acked.items()
+            if stored.get(offset) != number
+        ]
+
+
+def serves_writes(broker: BrokerProcess, client: Client) -> bool:
+    """Whether one more record is acknowledged, as it is when all is well again."""
+    before = len(client.acked)
+    if broker.is_running():
+        client.work(1)
+    return len(client.acked) > before
+
+
+def fresh(broker: BrokerProcess) -> None:
+    """Killed and started on a disk that works."""
+    if broker.process is not None:
+        broker.kill()
+    broker.start()
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("positions", [2, pytest.param(100, marks=LONG)])
+def test_a_call_fails_under_a_broker_at_work(
+    broker: BrokerProcess, words: Words, topic: str, positions: int, tally: Tally
+) -> None:
+    """What is acknowledged in spite of it is kept; a broker that goes offline says so, or ends,
+    and comes back; after ENOSPC it goes on by itself."""
+    chance = random.Random(6)
+    wire.create_topic(broker.port, topic)
+    client = Client(broker.port, topic)
+    client.work(5)
+    tried, lost = 0, []
+    for kind, bit in CALLS.items():
+        for _ in range(positions):
+            code, stays = chance.choice(CODES), chance.random() < 0.3
+            words[HITS], words[PASS], words[CODE] = 0, chance.randrange(8), code
+            words[STAY], words[KINDS] = int(stays), bit
+            client.work(12)
+            hits, words[KINDS] = words[HITS], 0
+            tried += hits > 0
+            if not serves_writes(broker, client) or chance.random() < 0.2:
+                fresh(broker)
+                assert serves_writes(broker, client), f"{kind}, {errno.errorcode[code]}"
+                lost += [f"{kind}, {errno.errorcode[code]}: {line}" for line in client.lost()]
+    fresh(broker)
+    lost += client.lost()
+    tally("F6", tried=tried, lost=len(lost))
+    assert not lost, "\n".join(lost[:20])
+    assert tried > positions
+
+
+def test_control_whoever_counts_what_was_refused_misses_it(
+    broker: BrokerProcess, words: Words, topic: str, tally: Tally
+) -> None:
+    """Every write fails, and this client takes no error for an answer."""
+    wire.create_topic(broker.port, topic)
+    client = Client(broker.port, topic)
+    client.work(5)
+    end = max(client.acked) + 1
+    words[PASS], words[CODE], words[STAY], words[KINDS] = 0, errno.EIO, 1, CALLS["pwrite"]
+    client.work(5)
+    words[KINDS] = 0
+    client.acked |= {end + n: 6 + n for n in range(5)}
+    fresh(broker)
+    missed = client.lost()
+    tally("F6", control=len(missed))
+    assert missed
