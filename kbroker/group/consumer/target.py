@@ -11,9 +11,9 @@ from kbroker.group.topics import Topics
 
 
 def assignment_is_due(last_ms: int, interval_ms: int, wall_ms: int) -> bool:
-    """Assignments are an interval apart. One whose time is not known does not hold up the next,
-    and an interval of zero helps where the clock was set back."""
-    return not last_ms or not interval_ms or wall_ms >= last_ms + interval_ms
+    """Assignments are an interval apart. One whose time is not known does not hold up the next, nor
+    does one of the future: the clock was set back."""
+    return not last_ms or not interval_ms or not 0 <= wall_ms - last_ms < interval_ms
 
 
 def compute_target(
