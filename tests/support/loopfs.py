@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.waits import wait_for
+
 #: EXT4_IOC_SHUTDOWN, and its flag for "do not even flush the journal": from that moment on nothing
 #: reaches the disk, as if its power had been cut.
 _SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
@@ -58,7 +60,13 @@ class LoopFilesystem:
         subprocess.run(["mount", "-o", "loop", self.image, self.path], check=True)
 
     def unmount(self) -> None:
-        subprocess.run(["umount", self.path], check=True)
+        # The kernel lets go of a loop device over an image in it a little after its own unmount.
+
+        def unmounted() -> bool:
+            command = ["umount", self.path]
+            return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+        wait_for(f"{self.path} is unmounted", unmounted, 60, 0.1)
 
     def sync(self) -> None:
         """Brings all that was written so far to the disk."""
