@@ -338,6 +338,7 @@ class Cluster:
         if found.idle_s > self.settings.idle_max_s or time.monotonic() >= found.renew_at:
             found.close()
         if found.closed:
+            found.close()  # the socket as well, where another thread has ended it
             del mine[address]
             return None
         return found
@@ -348,8 +349,7 @@ class Cluster:
         with self._lock:
             every = list(self._open)
         for connection in every:
-            if not connection.closed and connection.idle_s > self.settings.idle_max_s:
-                connection.interrupt()
+            connection.end_if_idle(self.settings.idle_max_s)
 
     def _link(self, address: Address) -> Connection:
         live = self._live(address)

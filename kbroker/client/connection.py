@@ -12,6 +12,7 @@ import contextlib
 import math
 import socket
 import struct
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class Connection:
         self.timeout_s = timeout_s
         self.renew_at = math.inf
         self._used_s = time.monotonic()
+        self._claim = threading.Lock()  # of sending the next request, or of ending an idle one
         self.broker_versions: dict[int, tuple[int, int]] = {}
         self._sent: collections.deque[_Sent] = collections.deque()
         self._correlation_id = 0
@@ -117,6 +119,14 @@ class Connection:
         wait ends with ConnectError, and the waiting thread closes."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def end_if_idle(self, idle_max_s: float) -> None:
+        """From any thread: ends the connection where no request was sent for so long and no answer
+        is due. Whoever has it finds it closed before it sends the next one."""
+        with self._claim:
+            if not self._closed and self.idle_s > idle_max_s:
+                self._closed = True
+                self.interrupt()
 
     def hand_over(self, loop: ClientLoop) -> int:
         """Makes it a link of the loop; the link's id. This connection ends here, come what may."""
@@ -185,12 +195,15 @@ class Connection:
         return body
 
     def _send(self, api: ApiKey, version: int, values: Mapping[str, Any], answered: bool) -> None:
-        if self._closed:
-            raise ConnectError(f"connection to {self.address} is closed")
-        self._used_s = time.monotonic()
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         body = encode_request(api, version, self._correlation_id, values, self.client_id)
         framed = struct.pack(">i", len(body)) + body
+        with self._claim:
+            if self._closed:
+                raise ConnectError(f"connection to {self.address} is closed")
+            self._used_s = time.monotonic()
+            if answered:
+                self._sent.append(_Sent(api, version, self._correlation_id))
         try:
             if self._channel is not None:
                 self._channel.sendall(framed, self.timeout_s)
@@ -200,8 +213,6 @@ class Connection:
         except OSError as error:
             self.close()
             raise self._broken(error) from error
-        if answered:
-            self._sent.append(_Sent(api, version, self._correlation_id))
 
     def _negotiate(self) -> None:
         """Asks for ApiVersions, newest first; a broker that knows it not answers in version 0."""
