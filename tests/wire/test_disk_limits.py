@@ -218,9 +218,15 @@ def test_the_command_line_shows_where_the_space_is(
     wire.create_topic(broker.port, "topic", 2, SMALL)
     fill(connection, "topic", 3 * MIB)
     configure_broker(connection, kbroker_disk_free_bytes_min="1048576")
-    assert root.run(["log", "sizes", "-D", str(broker.data_dir), "-o", "json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["bytes"] == file_bytes(broker)
+
+    def found() -> dict[str, Any] | None:
+        """Checkpoints are written now and then, between the two looks as well."""
+        assert root.run(["log", "sizes", "-D", str(broker.data_dir), "-o", "json"]) == 0
+        told: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return told if told["bytes"] == file_bytes(broker) else None
+
+    told = wait_for("the bytes that are there", found, 60)
+    assert told is not None
     assert (told["bytes_max"], told["free_bytes_min"]) == (CAP, MIB)
     assert [one["segments"] > 1 for one in told["partitions"]] == [True, False]
     assert root.run(["status", "-D", str(broker.data_dir)]) == 0
