@@ -32,11 +32,11 @@ SHORT = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",
-    "group.consumer.min.session.timeout.ms": "3000",
-    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "5000",
+    "group.consumer.session.timeout.ms": "5000",
 }
 SETTINGS = {
-    "classic": {"session_timeout_ms": 3000, "heartbeat_interval_ms": 100},
+    "classic": {"session_timeout_ms": 5000, "heartbeat_interval_ms": 100},
     "consumer": {"group_protocol": "consumer"},
 }
 
@@ -53,7 +53,7 @@ def test_a_member_lives_while_something_holds_the_gil(
         poll_until(lambda: share(one) == [2], one)
         before = one.group.metadata()
         # A function called by PyDLL keeps the GIL: no Python thread runs for longer than a session.
-        ctypes.PyDLL(None).usleep(5_000_000)
+        ctypes.PyDLL(None).usleep(7_000_000)
         one.group.commit({next(iter(one.owned)): OffsetAndMetadata(1)}, 5.0)
         assert one.group.metadata() == before
         assert one.heartbeat.counts[1] >= 10
