@@ -59,7 +59,7 @@ _KNOWN = (
     "fetchOffset.retryIntervalMs",
     "topic",
 )
-# Of the connector's cache of consumers, which there is none of here; and Spark's own.
+# Spark's own, which it hands over with the others.
 _IDLE = (
     "path",
     "checkpointLocation",
