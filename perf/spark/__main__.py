@@ -48,8 +48,9 @@ def fill(bootstrap: str, topic: str, *, records: int, size: int, partitions: int
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topic(topic, partitions=partitions)
     with Producer(bootstrap_servers=bootstrap, batch_size=65536) as producer:
-        for turn, first in enumerate(range(0, records, CHUNK)):
-            values = [*_values(first, min(CHUNK, records - first), size)]
+        chunk = min(CHUNK, max(records // (4 * partitions), 1))
+        for turn, first in enumerate(range(0, records, chunk)):
+            values = [*_values(first, min(chunk, records - first), size)]
             producer.send_batch(topic, values, partition=turn % partitions)
 
 
