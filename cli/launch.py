@@ -254,5 +254,6 @@ def _make_directory(place: Path, mode: int) -> None:
 
 def server_command(arguments: list[str]) -> list[str]:
     """The command of a broker process of its own. -P: a folder `kbroker` where the user stands
-    is not the broker."""
-    return [sys.executable, "-P", "-m", "kbroker.server", *arguments]
+    is not the broker; -I, as this process has it: nor is what $PYTHONPATH brings."""
+    apart = "-I" if sys.flags.isolated else "-P"
+    return [sys.executable, apart, "-m", "kbroker.server", *arguments]

@@ -27,7 +27,9 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def root(release: str, tmp_path: Path) -> Root:
-    return make_root(tmp_path / "root", release)
+    made = make_root(tmp_path / "root", release)
+    made.run("apt-get -q update")
+    return made
 
 
 @pytest.fixture
@@ -60,7 +62,6 @@ def test_lintian_finds_no_error(release: str) -> None:
 
 def test_from_installation_to_purge(root: Root, serving: Serving, tmp_path: Path) -> None:
     deb = built(root.release).path
-    root.run("apt-get -q update")
     before = set(root.run("find / -xdev -iname '*kbroker*'").stdout.split())
 
     install(root, variant(deb, tmp_path, "0.0.9"))
