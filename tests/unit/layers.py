@@ -179,7 +179,7 @@ LAYERS = (
     "kbroker.cli",
     "kbroker.testing",
     "kbroker.pytest_plugin",
-    "perf",
-    "examples",
     "pyspark_kbroker",
+    "examples",
+    "perf",
 )
