@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import pytest
 
 from tests.faults.catalog import BY_NUMBER, FAULTS, Fault, markdown
 from tests.support.tally import PROPERTY, Told
+from tests.support.tree import ROOT
 
 KAFKA = "kafka"
 
@@ -94,6 +96,16 @@ def table(chosen: list[Fault], rows: dict[str, Row], *, full: bool) -> str:
     return "\n".join(lines)
 
 
+def selected(test: str) -> list[str]:
+    """The node ids that begin so: a file, or tests in it."""
+    path, _, name = test.partition("::")
+    room, _, begun = name.rpartition("::")
+    if not begun:
+        return [path]
+    found = re.findall(r"^ *def (test_\w+)", (ROOT / path).read_text(), re.MULTILINE)
+    return ["::".join(filter(None, (path, room, one))) for one in found if one.startswith(begun)]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--full", action="store_true", help="the full numbers: hours")
@@ -106,7 +118,8 @@ def main() -> int:
     if unknown := [number for number in told.faults if number not in BY_NUMBER]:
         parser.error(f"no such fault here: {', '.join(unknown)}")
     chosen = [BY_NUMBER[number] for number in told.faults] or list(FAULTS)
-    tests = list(dict.fromkeys(test for fault in chosen for test in fault.tests))
+    begun = dict.fromkeys(test for fault in chosen for test in fault.tests)
+    tests = list(dict.fromkeys(one for test in begun for one in selected(test)))
     listener = Listener(chosen)
     marks = ["-m", "long or not long"] if told.full else []
     pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *marks, *tests], [listener])

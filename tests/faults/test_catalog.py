@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.faults.__main__ import Row, table
+from tests.faults.__main__ import Row, selected, table
 from tests.faults.catalog import BY_NUMBER, FAULTS, LATER, PROMISES, markdown
 from tests.support.tree import ROOT, text_of
 
@@ -34,6 +34,8 @@ def test_every_test_is_there_and_tells() -> None:
             assert (ROOT / path).is_file(), test
             begun = name.rpartition("::")[2]
             assert any(one.startswith(begun) for one in functions_of(path)), test
+            assert all((ROOT / one.partition("::")[0]).is_file() for one in selected(test)), test
+            assert selected(test), test
         assert f"\"{fault.number}\"" in text, fault.number
 
 

@@ -119,6 +119,7 @@ def test_control_what_nobody_acknowledged_is_lost(
     assert verdict.lost
 
 
+@LONG
 @pytest.mark.timeout(300)
 def test_control_without_idempotence_records_come_twice(
     start_kbroker: StartBroker, topic: str, tmp_path: Path, tally: Tally
@@ -145,6 +146,7 @@ def test_control_without_idempotence_records_come_twice(
         history.exact = True
     verdict = judge(broker.port, topic, PARTITIONS, histories)
     tally("F1", control=len(verdict.repeated))
+    tally("F23", control=len(verdict.repeated))
     assert verdict.repeated
     assert not verdict.lost
 
