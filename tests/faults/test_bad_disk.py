@@ -138,12 +138,13 @@ def read_bravely(port: int, topic: str) -> tuple[dict[int, int], int]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("every", [3, *(pytest.param(n, marks=LONG) for n in (2, 4, 5, 7, 11))])
+@pytest.mark.parametrize("every", [7, *(pytest.param(n, marks=LONG) for n in (4, 5, 11, 13))])
 def test_reads_that_fail(
     start_kbroker: StartBroker, topic: str, every: int, tally: Tally
 ) -> None:
     """EIO of every so many pread and sendfile calls: told, or the connection ends; never wrong
-    bytes. When the disk can be read again, it is."""
+    bytes. When the disk can be read again, it is. (A fetch makes two or three such calls: of every
+    second or third, one would fail in each.)"""
     broker = start_kbroker()
     wire.create_topic(broker.port, topic)
     acked = produce_while_it_lasts(broker.port, topic, RECORDS)
