@@ -11,4 +11,8 @@ class Replayed(NamedTuple):
     applied_bytes: int
     gaps: int
 
-def replay(directory: str, logs: Mapping[tuple[bytes, int], Log]) -> Replayed: ...
+def replay(
+    directory: str,
+    logs: Mapping[tuple[bytes, int], Log],
+    cleaned: Mapping[tuple[bytes, int], int] | None = None,
+) -> Replayed: ...

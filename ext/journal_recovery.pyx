@@ -6,8 +6,9 @@ those that continue it are appended. Then the logs are flushed and `remove` take
 away: a crash in between only means that the same is done again.
 
 A hole (a segment ends before the next one begins) is where the name of the next one reached the
-disk and the last bytes of this one did not. Compaction leaves such holes as well. Where the journal
-has the entry that follows, it has all entries since: the log is cut there and they are appended.
+disk and the last bytes of this one did not. Where the journal has the entry that follows, it has all
+entries since: the log is cut there and they are appended. Compaction leaves such holes as well, below
+the cleaner's checkpoint; those stay.
 
 A gap (an entry beyond the log's end) can come from nothing but a lost or damaged segment: it is
 counted and that partition's later entries are left alone.
@@ -35,22 +36,26 @@ class Replayed(NamedTuple):
     gaps: int
 
 
-cdef bint follows_a_hole(Log log, int64_t offset) noexcept:
+cdef bint follows_a_hole(Log log, int64_t offset, int64_t cleaned) noexcept:
     """Whether a segment ends there, of those that were walked or are empty, and the next one begins
-    later."""
+    later; below `cleaned` it is compaction that took away what was between."""
     cdef int32_t i
     for i in range(log.core.count - 1):
+        if log.core.segments[i + 1].base_offset <= cleaned:
+            continue
         if log.core.segments[i].next_offset == offset < log.core.segments[i + 1].base_offset:
             return log.core.segments[i].size == 0 or log.core.segments[i].base_offset < offset
     return False
 
 
-cdef int apply_entry(JournalWalk* walk, Log log) except? -99:
+cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:
     """1: appended. 0: it was there. -1: a gap."""
     cdef BatchInfo info
     cdef int code
     if walk.base_offset < log.core.leo:
-        if walk.base_offset < log.core.log_start or not follows_a_hole(log, walk.base_offset):
+        if walk.base_offset < log.core.log_start:
+            return 0
+        if not follows_a_hole(log, walk.base_offset, cleaned):
             return 0
         log.truncate_to(walk.base_offset)
     if batch_parse(walk.batch, walk.batch + walk.batch_bytes, &info) != BATCH_OK:
@@ -63,8 +68,9 @@ cdef int apply_entry(JournalWalk* walk, Log log) except? -99:
     return 1
 
 
-def replay(directory, logs):
-    """Append to each log what only the journal has. `logs`: (topic id, partition) to Log.
+def replay(directory, logs, cleaned=None):
+    """Append to each log what only the journal has. `logs`: (topic id, partition) to Log; `cleaned`:
+    to the first offset that compaction has not seen.
 
     Entries of topics that are not in `logs` were deleted and are passed over.
     """
@@ -78,7 +84,7 @@ def replay(directory, logs):
         log = logs.get(key)
         if log is None or key in gapped:
             continue
-        done = apply_entry(&walk.walk, log)
+        done = apply_entry(&walk.walk, log, cleaned.get(key, 0) if cleaned else 0)
         if done > 0:
             applied += 1
             applied_bytes += walk.walk.batch_bytes

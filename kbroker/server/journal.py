@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
+from kbroker.errors import CorruptFileError
 from kbroker.ext import journal_recovery, journal_walk
 from kbroker.ext.log_flush import sync_file_system
+from kbroker.files import read_offset_checkpoint
+from kbroker.storage.checkpoints import CLEANER_OFFSETS
 from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -45,7 +48,12 @@ def _replay(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> N
     found: dict[tuple[bytes, int], Any] = {
         (topic_ids[topic], partition): log for (topic, partition), log in logs.items()
     }
-    done = journal_recovery.replay(str(directory), found)
+    cleaned = {
+        (topic_ids[topic], partition): offset
+        for (topic, partition), offset in _cleaned(directory).items()
+        if topic in topic_ids
+    }
+    done = journal_recovery.replay(str(directory), found, cleaned)
     _LOG.info(
         "journal: %d batches in %d files, %d of them (%d bytes) put back into the logs",
         done.batches,
@@ -58,6 +66,14 @@ def _replay(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> N
             "journal: %d partitions lack what came before; their later batches are left out",
             done.gaps,
         )
+
+
+def _cleaned(directory: Path) -> dict[tuple[str, int], int]:
+    """First offset of each log that compaction has not seen; the cleaner tells of a bad file."""
+    try:
+        return read_offset_checkpoint(directory / CLEANER_OFFSETS)
+    except CorruptFileError:
+        return {}
 
 
 def _within_the_disk(config: BrokerConfig, name: str, share: int) -> int:
