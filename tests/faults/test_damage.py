@@ -372,8 +372,9 @@ def rotten_side_files(folder: Path, topic: str, chance: random.Random) -> Iterat
         yield path
 
 
+@LONG
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=LONG)])
+@pytest.mark.parametrize("rounds", [1, 50])
 def test_rot_beside_the_segments_of_a_broker(
     killed: tuple[BrokerProcess, list[History]], start_kbroker: StartBroker, topic: str,
     tmp_path: Path, *, rounds: int, tally: Tally,
