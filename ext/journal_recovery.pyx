@@ -6,9 +6,9 @@ those that continue it are appended. Then the logs are flushed and `remove` take
 away: a crash in between only means that the same is done again.
 
 A hole (a segment ends before the next one begins) is where the name of the next one reached the
-disk and the last bytes of this one did not. Where the journal has the entry that follows, it has all
-entries since: the log is cut there and they are appended. Compaction leaves such holes as well, below
-the cleaner's checkpoint; those stay.
+disk and the last bytes of this one did not. Where the journal has the entry that follows, it has
+all entries since: the log is cut there and they are appended. Compaction leaves such holes as well,
+below the cleaner's checkpoint; those stay.
 
 A gap (an entry beyond the log's end) can come from nothing but a lost or damaged segment: it is
 counted and that partition's later entries are left alone.
@@ -69,8 +69,8 @@ cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:
 
 
 def replay(directory, logs, cleaned=None):
-    """Append to each log what only the journal has. `logs`: (topic id, partition) to Log; `cleaned`:
-    to the first offset that compaction has not seen.
+    """Append to each log what only the journal has. `logs`: (topic id, partition) to Log;
+    `cleaned`: to the first offset that compaction has not seen.
 
     Entries of topics that are not in `logs` were deleted and are passed over.
     """
