@@ -484,8 +484,7 @@ cdef Store* store_copy(const Store* store) noexcept nogil:
         and copy_binary(&made.names, &store.names)
     )
     if done and store.header_ends != NULL:
-        made.header_ends = <int32_t*> malloc((made.room + 1) * sizeof(int32_t))
-        done = made.header_ends != NULL
+        done = larger(<void**> &made.header_ends, (made.room + 1) * sizeof(int32_t))
     if not done:
         store_unref(made)
         return NULL
@@ -494,6 +493,7 @@ cdef Store* store_copy(const Store* store) noexcept nogil:
     if store.rows:
         memcpy(made.offsets, store.offsets, store.rows * sizeof(int64_t))
         memcpy(made.timestamps, store.timestamps, store.rows * sizeof(int64_t))
+        memcpy(made.timestamp_types, store.timestamp_types, store.rows * sizeof(int32_t))
         memcpy(made.partitions, store.partitions, store.rows * sizeof(int32_t))
         memcpy(made.topics, store.topics, store.rows * sizeof(int32_t))
     made.rows = store.rows

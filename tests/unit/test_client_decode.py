@@ -287,11 +287,12 @@ def test_columns_outlive_their_answer() -> None:
 @pytest.mark.parametrize("codec", compression.NAMES)
 def test_columns_that_are_detached_are_the_same_in_memory_of_their_own(codec: str) -> None:
     for seed in range(20):
-        data = random_batches(seed, codec)
-        expected = [tuple(record) for record in records.read(data)]
-        columns = Answer(data).columns()
+        data = bytearray(random_batches(seed, codec))
+        records.set_timestamps(data, True, NOW)  # of the first batch
+        expected = [tuple(record) for record in records.read(bytes(data))]
+        columns = Answer(bytes(data)).columns()
         before = columns.values.views, columns.values.buffers
-        kept = columns.values
+        kept, types = columns.values, columns.timestamp_types.tolist()
         assert columns.detach() is columns
         assert columns.topics == ("topic",)
         for column, at in ((columns.keys, 2), (columns.values, 3)):
@@ -299,6 +300,7 @@ def test_columns_that_are_detached_are_the_same_in_memory_of_their_own(codec: st
         assert list(columns.headers) == [row[4] for row in expected]
         assert columns.offsets.tolist() == [row[0] for row in expected]
         assert columns.timestamps.tolist() == [row[1] for row in expected]
+        assert columns.timestamp_types.tolist() == types
         assert columns.partitions.tolist() == [3] * len(expected)
         sizes = [len(value or b"") for row in expected for value in row[2:4]]
         assert sum(map(len, columns.values.buffers)) == sum(n for n in sizes if n > 12)
