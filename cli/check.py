@@ -8,10 +8,8 @@ count, and whether it answers.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +21,7 @@ from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_t
 from kbroker.cli.options import broker_options, data_dir_option, output_option
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import Column, human_bytes, print_rows
+from kbroker.ports import bound
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -242,16 +241,8 @@ def _listeners(config: BrokerConfig) -> Iterator[Finding]:
     for listener in config.listeners:
         name = f"{listener.name}://{listener.host}:{listener.port}"
         try:
-            _bind(listener.host, listener.port)
+            bound(listener.host, listener.port).close()
         except OSError as error:
             yield Finding("listener", FAILED, f"{name}: {error.strerror or error}")
         else:
             yield Finding("listener", OK, f"{name} is free")
-
-
-def _bind(host: str, port: int) -> None:
-    kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
-    family, *_, address = socket.getaddrinfo(host or None, port, type=kind, flags=passive)[0]
-    with contextlib.closing(socket.socket(family, kind)) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(address)

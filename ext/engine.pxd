@@ -6,4 +6,3 @@ cdef class Engine:
     cdef bint started
     cdef bint stopped
     cdef dict settings
-    cdef int accept_on(self, listening, str listener_name) except -1

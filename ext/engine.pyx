@@ -16,6 +16,7 @@ from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_resize, net_start, net_stop
 from kbroker.ext.sockets cimport thread_name
+from kbroker.ports import bound
 
 cdef extern from *:
     """
@@ -60,22 +61,6 @@ FRAME_BYTES_MAX = 256 * 1024 * 1024 - 4     # the largest request buffer, see me
 def name_thread(name: str) -> None:
     """Name the calling thread, in at most 15 ASCII characters, for `top -H`."""
     thread_name(name.encode("ascii"))
-
-
-def bind(host: str, port: int, settings: dict[str, int]) -> socket.socket:
-    """A listening socket; what accepted ones inherit is set on it."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        prepare(listening, settings)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def prepare(listening: socket.socket, settings: dict[str, int]) -> None:
@@ -151,7 +136,7 @@ cdef class Engine:
         """Bind a listener before start(); the port, which the kernel picks for 0."""
         if self.started:
             raise RuntimeError("the engine has been started")
-        return self.accept_on(bind(host, port, self.settings), listener_name)
+        return self.adopt(bound(host, port).detach(), listener_name)
 
     def adopt(self, fd: int, listener_name: str) -> int:
         """Before start(): a bound TCP socket of somebody else's making as a listener; its port.
@@ -160,16 +145,13 @@ cdef class Engine:
             raise RuntimeError("the engine has been started")
         listening = socket.socket(fileno=fd)
         prepare(listening, self.settings)
-        return self.accept_on(listening, listener_name)
-
-    cdef int accept_on(self, listening, str listener_name) except -1:
-        bound = listening.getsockname()[1]
+        cdef int port = listening.getsockname()[1]
         name = listener_name.encode("utf-8")
-        if net_listen(self.net, listening.fileno(), bound, name) < 0:
+        if net_listen(self.net, listening.fileno(), port, name) < 0:
             listening.close()
             raise ValueError("too many listeners")
         listening.detach()
-        return bound
+        return port
 
     def limit_connections(self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]) -> None:
         """From now on: the most open connections, of one address, and of single addresses, which

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import logging
 import queue
-import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -38,6 +37,7 @@ from kbroker.metadata import registration
 from kbroker.metadata.builders import Listener
 from kbroker.metadata.features import SUPPORTED
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
+from kbroker.ports import bound
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.server import journal, sockets
 from kbroker.server.control import ControlThread, Mailbox
@@ -428,12 +428,7 @@ def _check_address(host: str, port: int) -> None:
     """An address that is not to be had is told before anything is written. A port that is taken is
     not looked at here: it may be by the broker that holds the directory, which is told better."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        bound(host, port).close()
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise _cannot_listen(host, port, error) from None

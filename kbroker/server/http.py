@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from kbroker.config.listeners import Endpoint
 from kbroker.errors import OperatorError
 from kbroker.ext.engine import name_thread
+from kbroker.ports import bound
 
 _LOG: Final = logging.getLogger("kbroker.http")
 
@@ -81,7 +82,7 @@ class HttpListener:
         several brokers on one machine have one default. Raises OperatorError."""
         for endpoint in endpoints:
             try:
-                listening = _listen(endpoint)
+                listening = bound(endpoint.host, endpoint.port)
             except OSError as error:
                 text = (
                     f"cannot listen for HTTP on {endpoint.host}:{endpoint.port}: "
@@ -91,6 +92,7 @@ class HttpListener:
                     raise OperatorError(text) from None
                 _LOG.warning("%s", text)
                 continue
+            listening.listen(_BACKLOG)
             self._listening.append(listening)
             host, port = listening.getsockname()[:2]
             self.addresses.append(f"http://{f'[{host}]' if ':' in host else host}:{port}")
@@ -172,21 +174,6 @@ class HttpListener:
         with_body = request.method != "HEAD"
         connection.sendall(_answer(page, keep=request.keep, with_body=with_body))
         return request.keep
-
-
-def _listen(endpoint: Endpoint) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    listening = socket.socket(family, kind, protocol)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-        listening.listen(_BACKLOG)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def _read_head(connection: socket.socket) -> bytes | None:

@@ -14,6 +14,7 @@ LAYERS = (
     "kbroker.clock",
     "kbroker.files",
     "kbroker.uuids",
+    "kbroker.ports",
     "kbroker.runfile",
     # 1: the data plane, in the order in which a byte meets it
     "kbroker.ext",

@@ -1,0 +1,21 @@
+"""Where to listen: a name and a number made into a socket."""
+
+from __future__ import annotations
+
+import socket
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A stream socket bound to the first address of host ("" is every one) and port (0 is one that
+    the kernel picks); it does not listen yet. Raises OSError."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except BaseException:
+        made.close()
+        raise
+    return made
