@@ -87,8 +87,11 @@ stop:
 	@test ! -x $(BIN)/kbroker || $(BIN)/kbroker stop --data-dir $(RUN_DIR)/data
 	@test ! -d $(RUN_DIR)/pipeline || $(BIN)/kbroker stop --data-dir $(RUN_DIR)/pipeline/broker
 
+# Half of the time of a test is waiting: two at a time.
+TEST_PROCESSES ?= 2
+
 test: build test-venv
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(TEST_PROCESSES)
 
 test-long: build test-venv
 	$(BIN)/pytest -m long

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from kbroker.ext.debug import is_debug_build, live_objects
 from tests.support.needs import demand_all, loop_devices_work
@@ -34,6 +35,23 @@ def pytest_report_header() -> list[str]:
     verdict = "its tests fail" if demand_all() else "its tests are skipped"
     build = "debug" if is_debug_build() else "release"
     return [f"kbroker: {build} build", *(f"{line} ({verdict})" for line in lacking)]
+
+
+class _InTurn(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no types
+    """A file's tests run in one process; so do those of folders that share something heavy, like
+    Apache Kafka or Spark."""
+
+    FOLDERS = ("tests/differential", "tests/kafka_scripts", "tests/spark")
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        folder = path.rpartition("/")[0]
+        return folder if folder in self.FOLDERS else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """How `pytest -n` deals out tests."""
+    return _InTurn(config, log)
 
 
 @pytest.fixture(autouse=True)
