@@ -81,6 +81,13 @@ def remove_file(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def remove_folder(path: Path) -> None:
+    """Remove a folder with what is in it, as far as that can be done."""
+    import shutil  # noqa: PLC0415  it brings much in; most starts have nothing to remove
+
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def write_checkpoint(path: Path, version: int, entries: Iterable[str]) -> None:
     """Replace a checkpoint file; an entry is one line without its end."""
     lines = list(entries)

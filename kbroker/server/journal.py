@@ -31,14 +31,15 @@ def recover(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> N
     """Bring what only the journal has into the logs, make the logs durable, remove the journal.
 
     One sync of the file system serves all logs: what recovery cut or put back may so far be in
-    the page cache only, and nobody may read what a power cut could take back.
+    the page cache only, and nobody may read what a power cut could take back. It takes the time of
+    whatever else the file system has to write: a new directory does without.
     """
     files = journal_walk.files(str(directory))
     if files and logs.started_clean:
         _LOG.warning("removing a journal that a later clean stop has made void")
     elif files:
         _replay(directory, logs, topic_ids)
-    if not logs.started_clean:
+    if not logs.started_clean and (files or len(logs)):
         sync_file_system(str(directory))
     if files:
         journal_walk.remove(str(directory))

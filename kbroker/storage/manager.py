@@ -20,7 +20,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -28,7 +27,12 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from kbroker.errors import CorruptFileError, DiskError
 from kbroker.ext.log_flush import sync_file_system
-from kbroker.files import read_offset_checkpoint, sync_directory, write_offset_checkpoint
+from kbroker.files import (
+    read_offset_checkpoint,
+    remove_folder,
+    sync_directory,
+    write_offset_checkpoint,
+)
 from kbroker.limits import FILE_NAME_LENGTH_MAX_BYTES
 from kbroker.storage.checkpoints import (
     HIGH_WATERMARKS,
@@ -187,7 +191,7 @@ class LogManager:
                 continue
             path = self.directory / entry.name
             if entry.name.endswith(DELETE_SUFFIX) and _SET_ASIDE.match(entry.name):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_folder(path)
                 continue
             if _SET_ASIDE.match(entry.name) or not _PARTITION_FOLDER.match(entry.name):
                 continue
@@ -351,7 +355,7 @@ class LogManager:
             due = [path for due_ms, path in self._dying if now_ms is None or due_ms <= now_ms]
             self._dying = left
         for path in due:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_folder(path)
 
     def checkpoint_recovery_points(self) -> None:
         """Replace the checkpoint of recovery points."""

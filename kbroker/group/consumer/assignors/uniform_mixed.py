@@ -10,7 +10,6 @@ then by id.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Final
 
 from kbroker.group.consumer.assignors.levels import Levels
@@ -116,9 +115,9 @@ class _Mixed:
         self.sizes[to] += 1
 
     def _sorted(self, topic_ids: list[bytes]) -> list[bytes]:
-        def key(topic_id: bytes) -> tuple[Fraction, int, tuple[int, int]]:
+        def key(topic_id: bytes) -> tuple[float, int, tuple[int, int]]:
             subscribers = len(self.subscribers[topic_id])
-            share = Fraction(self.spec.partitions[topic_id], subscribers)
+            share = self.spec.partitions[topic_id] / subscribers
             return -share, subscribers, _signed(topic_id)
 
         return sorted(topic_ids, key=key)
