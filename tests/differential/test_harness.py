@@ -36,7 +36,6 @@ def seen(left: Any, right: Any) -> list[str]:
         ({"records": batch(b"a")}, {"records": None}),
         ([{"name": "x", "v": 1}, {"name": "y"}], [{"name": "x"}, {"name": "y", "v": 1}]),
     ],
-    ids=str,
 )  # fmt: skip
 def test_differences_are_seen(left: Any, right: Any) -> None:
     assert seen(left, right)
