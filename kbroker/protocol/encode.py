@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kbroker.limits import STRING_LENGTH_MAX_BYTES
 from kbroker.protocol.api_keys import ApiKey
 from kbroker.protocol.schemas import Field, fields_of, response_schema
 
@@ -114,6 +115,8 @@ def _value_writer(field: Field, flexible: bool) -> Writer:
     if field.kind == "struct":
         write_struct = struct_writer(field.schema)
         return _nullable(write_struct) if field.is_nullable and not field.is_array else write_struct
+    if field.name == "error_message":
+        return _shortened(_write_compact if flexible else _write_string)
     if flexible:
         return _write_compact
     return _write_string if field.kind == "string" else _write_bytes
@@ -126,6 +129,17 @@ def _nullable(write_struct: Writer) -> Writer:
         out.append(0xFF if value is None else 1)
         if value is not None:
             write_struct(out, value)
+
+    return write
+
+
+def _shortened(write_string: Writer) -> Writer:
+    """A message may quote a name that is as long as a string may be, and is longer then."""
+
+    def write(out: bytearray, value: Any) -> None:
+        if value is not None and len(value) > STRING_LENGTH_MAX_BYTES // 4:
+            value = value.encode()[:STRING_LENGTH_MAX_BYTES].decode(errors="ignore")
+        write_string(out, value)
 
     return write
 

@@ -23,7 +23,7 @@ from kbroker.protocol import (
     request_header_version,
     response_header_version,
 )
-from kbroker.protocol.decode import Cursor, struct_reader
+from kbroker.protocol.decode import Cursor, decode_answer, struct_reader
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import fields_of, request_schema, response_schema
 
@@ -92,6 +92,18 @@ def test_a_response_is_written_as_kio_writes_it(key, version):
         entity, used = entity_reader(schema)(ours, 0)
         assert used == len(ours)
         assert _kio_bytes(schema, entity) == ours
+
+
+@pytest.mark.parametrize("version", [1, 5])
+def test_a_message_that_quotes_long_names_ends_where_a_string_does(version):
+    """FindCoordinator, not flexible and flexible."""
+    schema = response_schema(10, version)
+    message = "n" + "ö" * 20_000
+    body = encode_response(10, version, {"error_message": message, "coordinators": [
+        {"key": "k" * 9, "error_message": message}]})  # fmt: skip
+    found, _ = decode_answer(schema, body)
+    told = found.coordinators[0].error_message if version > 3 else found.error_message
+    assert told == message[: 1 + 32_766 // 2]
 
 
 @pytest.mark.parametrize(("key", "version"), REQUESTS)
