@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from kbroker import runfile
 from kbroker.cli.places import default_data_dir, stop_command
+from kbroker.environment import setting_variables
 from kbroker.errors import OperatorError
 
 __all__ = [
@@ -149,8 +150,8 @@ def serve(ready: Ready) -> int:
 
 
 def _told(config_file: Path | None, chosen: dict[str, str]) -> dict[str, str]:
-    """What file and options say."""
-    if config_file is None:
+    """What file, environment and options say."""
+    if config_file is None and not setting_variables(os.environ):
         return dict(chosen)
     from kbroker.config import load_config
 

@@ -9,6 +9,7 @@ owns it, others are handed plain values.
 from __future__ import annotations
 
 import copy
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +25,7 @@ from kbroker.config.types import (
     format_value,
     parse_value,
 )
+from kbroker.environment import setting_variables
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
@@ -79,7 +81,7 @@ class BrokerConfig:
                 parse_value(key, text)
             except ConfigError as error:
                 raise ConfigError(self._placed(name, str(error))) from None
-        if key is None or not key.effective:
+        if key is None or not key.effective or key.name != name:  # nothing is asked for a listener
             self.ignored.append(name)
         self.static[name] = text.strip()
 
@@ -92,6 +94,13 @@ class BrokerConfig:
             self.static["node.id"] = self.static["broker.id"]
         if self.integer("node.id") < 0:
             raise ConfigError("node.id: must be at least 0")
+        if "broker" not in self.words("process.roles"):
+            raise ConfigError("process.roles: kbroker is broker and controller; write both")
+        if self.string("authorizer.class.name"):
+            raise ConfigError(
+                "authorizer.class.name: this version has no authorizer, and everybody who can "
+                "connect may do everything; take the line out if that is meant"
+            )
         if len(self.log_dirs) != 1:
             raise ConfigError("log.dirs: kbroker keeps its data in one directory; name only one")
         if self.integer("queued.max.request.bytes") > 0 and self.integer(
@@ -301,7 +310,8 @@ def load_config(
     assignments: Iterable[str] = (),
     defaults: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
-    """Settings of the file at `path`, then of `--set` arguments, which win over the file.
+    """Settings of the file at `path`, then of the environment, then of `--set` arguments: the last
+    that says something counts.
 
     `defaults` are the caller's own, used where neither says anything. Raises ConfigError.
     """
@@ -313,6 +323,12 @@ def load_config(
         for name, found in read_properties(path).items():
             texts[name] = found.value
             sources[name] = f"{path}, line {found.line}"
+    if setting_variables(os.environ):
+        from kbroker.config.environment import environment_settings  # noqa: PLC0415  as above
+
+        for name, variable in environment_settings(os.environ).items():
+            texts[name] = os.environ[variable]
+            sources[name] = variable
     for assignment in assignments:
         name, value = parse_assignment(assignment)
         texts[name] = value

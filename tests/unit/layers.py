@@ -15,6 +15,7 @@ LAYERS = (
     "kbroker.files",
     "kbroker.uuids",
     "kbroker.ports",
+    "kbroker.environment",
     "kbroker.runfile",
     # 1: the data plane, in the order in which a byte meets it
     "kbroker.ext",
