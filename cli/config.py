@@ -10,6 +10,7 @@ from kbroker.cli.options import broker_options, output_option
 from kbroker.cli.render import Column, print_json, print_rows
 
 _COLUMNS = [Column("name", "SETTING"), Column("value", "VALUE"), Column("source", "FROM")]
+_USELESS = [Column("name", "SETTING"), Column("of", "OF A"), Column("doc", "MEANS", wide=True)]
 
 @click.command()
 @broker_options
@@ -47,12 +48,20 @@ def validate(config_file: Path, settings: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("names", metavar="KEY...", nargs=-1, required=True)
+@click.argument("names", metavar="[KEY...]", nargs=-1)
+@click.option(
+    "--without-effect", is_flag=True, help="List what Apache Kafka has and means nothing here."
+)
 @output_option
-def explain(names: tuple[str, ...], output: str) -> None:
+def explain(names: tuple[str, ...], without_effect: bool, output: str) -> None:
     """Say what a setting means, its type, range and default."""
     from kbroker.config import report
 
+    if without_effect == bool(names):
+        raise click.UsageError("give settings, or --without-effect")
+    if without_effect:
+        print_rows(_USELESS, [one._asdict() for one in report.without_effect()], output)
+        return
     told = {name: report.explain(name) for name in names}
     if output == "json":
         print_json([{"name": name, "text": "\n".join(lines)} for name, lines in told.items()])

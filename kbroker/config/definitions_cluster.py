@@ -147,17 +147,17 @@ KEYS: Final = (
     ConfigKey(
         "internal.metadata.delete.delay.millis", LONG, "60000", None, LOW, READ_ONLY,
         "How long a removed file of the metadata log stays on disk.",
-        internal=True,
+        effective=False, internal=True,
     ),
     ConfigKey(
         "internal.metadata.log.segment.bytes", INT, None, None, LOW, READ_ONLY,
         "Segment size of the metadata log, for tests.",
-        internal=True,
+        effective=False, internal=True,
     ),
     ConfigKey(
         "internal.metadata.max.batch.size.in.bytes", INT, "8388608", None, LOW, READ_ONLY,
         "Largest batch in the metadata log, for tests.",
-        internal=True,
+        effective=False, internal=True,
     ),
     ConfigKey(
         "leader.imbalance.check.interval.seconds", LONG, "300", at_least(1), HIGH, READ_ONLY,
@@ -185,10 +185,12 @@ KEYS: Final = (
     ConfigKey(
         "metadata.log.segment.bytes", INT, "1073741824", at_least(8388608), HIGH, READ_ONLY,
         "Segment size of the metadata log.",
+        effective=False,
     ),
     ConfigKey(
         "metadata.log.segment.ms", LONG, "604800000", None, HIGH, READ_ONLY,
         "Age at which a segment of the metadata log is rolled.",
+        effective=False,
     ),
     ConfigKey(
         "metadata.max.idle.interval.ms", INT, "500", at_least(0), LOW, READ_ONLY,
@@ -198,10 +200,12 @@ KEYS: Final = (
     ConfigKey(
         "metadata.max.retention.bytes", LONG, "104857600", None, HIGH, READ_ONLY,
         "Total size of metadata log and snapshots from which old ones are deleted.",
+        effective=False,
     ),
     ConfigKey(
         "metadata.max.retention.ms", LONG, "604800000", None, HIGH, READ_ONLY,
         "Age from which old metadata segments and snapshots are deleted.",
+        effective=False,
     ),
     ConfigKey(
         "node.id", INT, "1", at_least(0), HIGH, READ_ONLY,

@@ -98,6 +98,7 @@ KEYS: Final = (
         "group.coordinator.append.linger.ms", INT, "-1", at_least(-1), MEDIUM, READ_ONLY,
         "How long the group coordinator gathers records before it writes them; -1 adapts to "
         "the load.",
+        effective=False,
     ),
     ConfigKey(
         "group.coordinator.background.threads", INT, "2", at_least(1), HIGH, READ_ONLY,
@@ -140,88 +141,107 @@ KEYS: Final = (
     ConfigKey(
         "group.share.assignment.interval.ms", INT, "1000", at_least(0), MEDIUM, CLUSTER_WIDE,
         "Least time between two assignments computed for a share group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.assignors", LIST, "simple", list_of(empty=False), MEDIUM, READ_ONLY,
         "Server-side assignors for share groups.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.delivery.count.limit", INT, "5", between(2, 10), MEDIUM, READ_ONLY,
         "How often a record is delivered to a share group before it counts as failed.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.heartbeat.interval.ms", INT, "5000", at_least(1), MEDIUM, READ_ONLY,
         "How often members of a share group must report.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.initialize.retry.interval.ms", INT, "30000", at_least(1), LOW, READ_ONLY,
         "Pause before the initialisation of share state is tried again.",
-        internal=True,
+        effective=False, internal=True,
     ),
     ConfigKey(
         "group.share.max.assignment.interval.ms", INT, "15000", at_least(0), MEDIUM, READ_ONLY,
         "Upper bound for share.assignment.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.max.delivery.count.limit", INT, "10", between(5, 25), MEDIUM, READ_ONLY,
         "Upper bound for share.delivery.count.limit set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.max.heartbeat.interval.ms", INT, "15000", at_least(1), MEDIUM, READ_ONLY,
         "Upper bound for share.heartbeat.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.max.partition.max.record.locks", INT, "4000", between(2000, 10000), MEDIUM,
         READ_ONLY,
         "Upper bound for share.partition.max.record.locks set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.max.record.lock.duration.ms", INT, "60000", between(30000, 3600000), MEDIUM,
         READ_ONLY,
         "Upper bound for share.record.lock.duration.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.max.session.timeout.ms", INT, "60000", at_least(1), MEDIUM, READ_ONLY,
         "Upper bound for share.session.timeout.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.max.share.sessions", INT, "2000", at_least(1), MEDIUM, READ_ONLY,
         "Most share sessions that are kept open on the broker.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.max.size", INT, "200", between(1, 1000), MEDIUM, READ_ONLY,
         "Most members that a share group may have.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.min.assignment.interval.ms", INT, "0", at_least(0), MEDIUM, READ_ONLY,
         "Lower bound for share.assignment.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.min.delivery.count.limit", INT, "2", between(2, 5), MEDIUM, READ_ONLY,
         "Lower bound for share.delivery.count.limit set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.min.heartbeat.interval.ms", INT, "5000", at_least(1), MEDIUM, READ_ONLY,
         "Lower bound for share.heartbeat.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.min.partition.max.record.locks", INT, "100", between(100, 2000), MEDIUM,
         READ_ONLY,
         "Lower bound for share.partition.max.record.locks set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.min.record.lock.duration.ms", INT, "15000", between(1000, 30000), MEDIUM,
         READ_ONLY,
         "Lower bound for share.record.lock.duration.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.min.session.timeout.ms", INT, "45000", at_least(1), MEDIUM, READ_ONLY,
         "Lower bound for share.session.timeout.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.partition.max.record.locks", INT, "2000", between(100, 10000), MEDIUM,
         READ_ONLY,
         "Most records of one partition that a share group may hold locked at a time.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.persister.class.name", STRING,
@@ -233,62 +253,77 @@ KEYS: Final = (
         "group.share.record.lock.duration.ms", INT, "30000", between(1000, 3600000), MEDIUM,
         READ_ONLY,
         "How long a record stays locked for the consumer that acquired it in a share group.",
+        effective=False,
     ),
     ConfigKey(
         "group.share.session.timeout.ms", INT, "45000", at_least(1), MEDIUM, READ_ONLY,
         "A member of a share group that is silent for this long is removed.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.assignment.interval.ms", INT, "1000", at_least(0), MEDIUM, CLUSTER_WIDE,
         "Least time between two assignments computed for a streams group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.heartbeat.interval.ms", INT, "5000", at_least(1), MEDIUM, READ_ONLY,
         "How often members of a streams group must report.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.initial.rebalance.delay.ms", INT, "3000", at_least(0), MEDIUM, READ_ONLY,
         "How long a new streams group waits for further members before its first assignment.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.max.assignment.interval.ms", INT, "15000", at_least(0), MEDIUM, READ_ONLY,
         "Upper bound for streams.assignment.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.max.heartbeat.interval.ms", INT, "15000", at_least(1), MEDIUM, READ_ONLY,
         "Upper bound for streams.heartbeat.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.max.session.timeout.ms", INT, "60000", at_least(1), MEDIUM, READ_ONLY,
         "Upper bound for streams.session.timeout.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.max.size", INT, "2147483647", at_least(1), MEDIUM, READ_ONLY,
         "Most members that a streams group may have.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.max.standby.replicas", INT, "2", at_least(0), MEDIUM, READ_ONLY,
         "Upper bound for streams.num.standby.replicas set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.min.assignment.interval.ms", INT, "0", at_least(0), MEDIUM, READ_ONLY,
         "Lower bound for streams.assignment.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.min.heartbeat.interval.ms", INT, "5000", at_least(1), MEDIUM, READ_ONLY,
         "Lower bound for streams.heartbeat.interval.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.min.session.timeout.ms", INT, "45000", at_least(1), MEDIUM, READ_ONLY,
         "Lower bound for streams.session.timeout.ms set on a group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.num.standby.replicas", INT, "0", at_least(0), MEDIUM, READ_ONLY,
         "Standby copies of each stateful task in a streams group.",
+        effective=False,
     ),
     ConfigKey(
         "group.streams.session.timeout.ms", INT, "45000", at_least(1), MEDIUM, READ_ONLY,
         "A member of a streams group that is silent for this long is removed.",
+        effective=False,
     ),
     ConfigKey(
         "offset.metadata.max.bytes", INT, "4096", None, HIGH, READ_ONLY,
@@ -301,6 +336,7 @@ KEYS: Final = (
     ConfigKey(
         "offsets.load.buffer.size", INT, "5242880", at_least(1), HIGH, READ_ONLY,
         "Bytes read at a time while a group coordinator loads its partition.",
+        effective=False,
     ),
     ConfigKey(
         "offsets.retention.check.interval.ms", LONG, "600000", at_least(1), HIGH, READ_ONLY,
@@ -332,6 +368,7 @@ KEYS: Final = (
         "share.coordinator.append.linger.ms", INT, "-1", at_least(-1), MEDIUM, READ_ONLY,
         "How long the share coordinator gathers records before it writes them; -1 adapts to "
         "the load.",
+        effective=False,
     ),
     ConfigKey(
         "share.coordinator.cached.buffer.max.bytes", INT, "1048588", at_least(524288), MEDIUM,
@@ -343,16 +380,18 @@ KEYS: Final = (
         "share.coordinator.cold.partition.snapshot.interval.ms", INT, "300000", at_least(1), LOW,
         READ_ONLY,
         "How often share partitions without traffic are written as a snapshot.",
-        internal=True,
+        effective=False, internal=True,
     ),
     ConfigKey(
         "share.coordinator.load.buffer.size", INT, "5242880", at_least(1), HIGH, READ_ONLY,
         "Bytes read at a time while a share coordinator loads its partition.",
+        effective=False,
     ),
     ConfigKey(
         "share.coordinator.snapshot.update.records.per.snapshot", INT, "500", between(0, 500),
         MEDIUM, READ_ONLY,
         "Updates of a share partition's state between two snapshots of it.",
+        effective=False,
     ),
     ConfigKey(
         "share.coordinator.state.topic.compression.codec", INT, "0", None, HIGH, READ_ONLY,
@@ -371,7 +410,7 @@ KEYS: Final = (
         "share.coordinator.state.topic.prune.interval.ms", INT, "300000", at_least(1), LOW,
         READ_ONLY,
         "How often outdated records of __share_group_state are removed.",
-        internal=True,
+        effective=False, internal=True,
     ),
     ConfigKey(
         "share.coordinator.state.topic.replication.factor", SHORT, "3", at_least(1), HIGH,
@@ -392,6 +431,7 @@ KEYS: Final = (
     ConfigKey(
         "share.coordinator.write.timeout.ms", INT, "5000", at_least(1), HIGH, READ_ONLY,
         "How long a write of share state may take.",
+        effective=False,
     ),
     ConfigKey(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "10000", at_least(1),

@@ -55,6 +55,7 @@ KEYS: Final = (
         "connection.failed.authentication.delay.ms", INT, "100", at_least(0), LOW, READ_ONLY,
         "How long the close of a connection is put off after failed authentication, to slow "
         "down guessing.",
+        effective=False,
     ),
     ConfigKey(
         "connections.max.idle.ms", LONG, "600000", None, MEDIUM, READ_ONLY,
@@ -63,14 +64,17 @@ KEYS: Final = (
     ConfigKey(
         "connections.max.reauth.ms", LONG, "0", None, MEDIUM, READ_ONLY,
         "When positive, a SASL session older than this must authenticate again.",
+        effective=False,
     ),
     ConfigKey(
         "controller.quota.window.num", INT, "11", at_least(1), LOW, READ_ONLY,
         "Number of samples kept for the quota on controller mutations.",
+        effective=False,
     ),
     ConfigKey(
         "controller.quota.window.size.seconds", INT, "1", at_least(1), LOW, READ_ONLY,
         "Length of one sample of the quota on controller mutations.",
+        effective=False,
     ),
     ConfigKey(
         "delete.records.purgatory.purge.interval.requests", INT, "1", None, MEDIUM, READ_ONLY,
@@ -212,10 +216,12 @@ KEYS: Final = (
     ConfigKey(
         "quota.window.num", INT, "11", at_least(1), LOW, READ_ONLY,
         "Number of samples kept for client quotas.",
+        effective=False,
     ),
     ConfigKey(
         "quota.window.size.seconds", INT, "1", at_least(1), LOW, READ_ONLY,
         "Length of one sample of a client quota.",
+        effective=False,
     ),
     ConfigKey(
         "replica.fetch.backoff.ms", INT, "1000", at_least(0), MEDIUM, READ_ONLY,

@@ -69,10 +69,12 @@ KEYS: Final = (
     ConfigKey(
         "sasl.enabled.mechanisms", LIST, "GSSAPI", list_of(), MEDIUM, PER_BROKER,
         "SASL mechanisms that clients may choose from.",
+        effective=False,
     ),
     ConfigKey(
         "sasl.jaas.config", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Login data for SASL in the syntax of a JAAS file, given per listener and mechanism.",
+        effective=False,
     ),
     ConfigKey(
         "sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, MEDIUM, PER_BROKER,
@@ -313,6 +315,7 @@ KEYS: Final = (
     ConfigKey(
         "sasl.server.max.receive.size", INT, "524288", None, MEDIUM, READ_ONLY,
         "Largest SASL message that is read before a client has authenticated.",
+        effective=False,
     ),
     ConfigKey(
         "security.inter.broker.protocol", STRING, "PLAINTEXT",
@@ -338,15 +341,18 @@ KEYS: Final = (
     ConfigKey(
         "ssl.cipher.suites", LIST, "", list_of(), MEDIUM, PER_BROKER,
         "Cipher suites that may be negotiated; empty means the library's own choice.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), MEDIUM,
         PER_BROKER,
         "Whether clients must, may or need not present a certificate.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", list_of(), MEDIUM, PER_BROKER,
         "TLS versions that may be negotiated.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm", STRING, "https", None, LOW, PER_BROKER,
@@ -362,6 +368,7 @@ KEYS: Final = (
     ConfigKey(
         "ssl.key.password", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Password of the private key.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.keymanager.algorithm", STRING, "SunX509", None, MEDIUM, PER_BROKER,
@@ -371,30 +378,37 @@ KEYS: Final = (
     ConfigKey(
         "ssl.keystore.certificate.chain", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Certificate chain in PEM, given in place of a key store file.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.key", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Private key in PEM, given in place of a key store file.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.location", STRING, None, None, MEDIUM, PER_BROKER,
         "File with the broker's certificate and key.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.password", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Password of the key store file.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.type", STRING, "JKS", None, MEDIUM, PER_BROKER,
         "Format of the key store file.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.principal.mapping.rules", STRING, "DEFAULT", None, LOW, READ_ONLY,
         "Rules that turn the distinguished name of a client certificate into a short name.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.protocol", STRING, "TLSv1.3", None, MEDIUM, PER_BROKER,
         "TLS version that connections are made with by preference.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.provider", STRING, None, None, MEDIUM, PER_BROKER,
@@ -414,17 +428,21 @@ KEYS: Final = (
     ConfigKey(
         "ssl.truststore.certificates", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Trusted certificates in PEM, given in place of a trust store file.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.truststore.location", STRING, None, None, MEDIUM, PER_BROKER,
         "File with the certificates that clients are verified against.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.truststore.password", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Password of the trust store file.",
+        effective=False,
     ),
     ConfigKey(
         "ssl.truststore.type", STRING, "JKS", None, MEDIUM, PER_BROKER,
         "Format of the trust store file.",
+        effective=False,
     ),
 )

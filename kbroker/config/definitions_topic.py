@@ -205,52 +205,64 @@ GROUP_KEYS: Final = (
     ConfigKey(
         "share.assignment.interval.ms", INT, "1000", at_least(0), MEDIUM, CLUSTER_WIDE,
         "Least time between two assignments computed for this share group.",
+        effective=False,
     ),
     ConfigKey(
         "share.auto.offset.reset", STRING, "latest", offset_reset(), MEDIUM, CLUSTER_WIDE,
         "Where a share group starts in a partition it has no position for: latest, earliest, "
         "or by_duration: and an ISO 8601 duration back from now.",
+        effective=False,
     ),
     ConfigKey(
         "share.delivery.count.limit", INT, "5", at_least(2), MEDIUM, CLUSTER_WIDE,
         "How often a record is delivered to this share group before it counts as failed.",
+        effective=False,
     ),
     ConfigKey(
         "share.heartbeat.interval.ms", INT, "5000", at_least(1), MEDIUM, CLUSTER_WIDE,
         "How often members of this share group must report.",
+        effective=False,
     ),
     ConfigKey(
         "share.isolation.level", STRING, "read_uncommitted",
         one_of("read_committed", "read_uncommitted"), MEDIUM, CLUSTER_WIDE,
         "Whether this share group reads all records or only those of committed transactions.",
+        effective=False,
     ),
     ConfigKey(
         "share.partition.max.record.locks", INT, "2000", at_least(100), MEDIUM, CLUSTER_WIDE,
         "Most records of one partition that this share group may hold locked at a time.",
+        effective=False,
     ),
     ConfigKey(
         "share.record.lock.duration.ms", INT, "30000", at_least(1000), MEDIUM, CLUSTER_WIDE,
         "How long a record stays locked for the consumer that acquired it.",
+        effective=False,
     ),
     ConfigKey(
         "share.renew.acknowledge.enable", BOOLEAN, "true", None, MEDIUM, CLUSTER_WIDE,
         "Whether consumers of this share group may extend the lock on a record.",
+        effective=False,
     ),
     ConfigKey(
         "share.session.timeout.ms", INT, "45000", at_least(1), MEDIUM, CLUSTER_WIDE,
         "A member of this share group that is silent for this long is removed.",
+        effective=False,
     ),
     ConfigKey(
         "streams.assignment.interval.ms", INT, "1000", at_least(0), MEDIUM, CLUSTER_WIDE,
         "Least time between two assignments computed for this streams group.",
+        effective=False,
     ),
     ConfigKey(
         "streams.heartbeat.interval.ms", INT, "5000", at_least(1), MEDIUM, CLUSTER_WIDE,
         "How often members of this streams group must report.",
+        effective=False,
     ),
     ConfigKey(
         "streams.initial.rebalance.delay.ms", INT, "3000", at_least(0), MEDIUM, CLUSTER_WIDE,
         "How long a new streams group waits for further members before its first assignment.",
+        effective=False,
     ),
     ConfigKey(
         "streams.num.standby.replicas", INT, "0", at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -259,6 +271,7 @@ GROUP_KEYS: Final = (
     ConfigKey(
         "streams.session.timeout.ms", INT, "45000", at_least(1), MEDIUM, CLUSTER_WIDE,
         "A member of this streams group that is silent for this long is removed.",
+        effective=False,
     ),
 )
 

@@ -32,6 +32,25 @@ def show(config: BrokerConfig, *, with_defaults: bool = False) -> list[Setting]:
     return lines
 
 
+class Useless(NamedTuple):
+    """One line of `kbroker config explain --without-effect`."""
+
+    name: str
+    of: str
+    doc: str
+
+
+def without_effect() -> list[Useless]:
+    """What Apache Kafka has and means nothing here, by whom it can be set on, sorted by name."""
+    tables = {"broker": BROKER, "topic": TOPIC, "group": GROUP}
+    return [
+        Useless(key.name, of, key.doc)
+        for of, table in tables.items()
+        for _, key in sorted(table.items())
+        if not key.effective
+    ]
+
+
 def explain(name: str) -> list[str]:
     """Lines about one key, of the broker, a topic or a group. Raises ConfigError."""
     rooms = {"broker": find_broker_key(name), "topic": TOPIC.get(name), "group": GROUP.get(name)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from kbroker.config import BrokerConfig, ConfigError, load_config
 from kbroker.config.definitions import BROKER, GROUP, TOPIC
 from kbroker.config.properties import parse_properties
-from kbroker.config.report import explain, ignored_line, show
+from kbroker.config.report import explain, ignored_line, show, without_effect
 from kbroker.config.topic import BROKER_SYNONYM, effective, log_config, validate_topic
 from kbroker.config.types import format_value, parse_value
 
@@ -310,3 +312,45 @@ def test_a_compacted_log_rolls_in_time_for_its_longest_lag(tmp_path):
     assert log_config(config, lag)["segment_ms"] == 9000
     assert log_config(config, lag | {"cleanup.policy": "compact"})["segment_ms"] == 5000
     assert log_config(config, {"cleanup.policy": "compact"})["segment_ms"] == 604_800_000
+
+
+#: What the transactions' settings do comes with the transactions; our own keys are made to be used.
+_PASSED_OVER = ("transaction.", "transactional.", "add.partitions.to.txn.", "kbroker.")
+
+
+def test_every_key_that_is_said_to_have_an_effect_is_asked_for():
+    """By its name, or as a field of settings that are told by names with underscores."""
+    root = Path(__file__).parents[2]
+    files = [*(root / "kbroker").rglob("*.py"), *(root / "ext").glob("*.pyx")]
+    text = "\n".join(
+        file.read_text()
+        for file in files
+        if not file.name.startswith("definitions_") and "client" not in file.parts
+    )
+    names = set(re.findall(r'"([\w.-]+)"', text))
+    words = Counter(re.findall(r"\w+", text))
+    for table in (BROKER, TOPIC, GROUP):
+        for name, key in table.items():
+            asked = name in names or words[name.replace(".", "_")] > 1
+            if key.effective and not name.startswith(_PASSED_OVER):
+                assert asked, f"nobody asks for {name}"
+
+
+def test_what_means_nothing_here_is_listed():
+    listed = {(one.of, one.name) for one in without_effect()}
+    assert ("broker", "zookeeper.connect") not in listed
+    assert ("broker", "remote.log.manager.copier.thread.pool.size") in listed
+    assert ("topic", "remote.storage.enable") in listed
+    assert not any(name == "log.retention.ms" for _, name in listed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("process.roles", "controller"),
+    ],
+)
+def test_what_would_not_be_done_is_refused(name, value):
+    with pytest.raises(ConfigError, match=name):
+        BrokerConfig({name: value})
