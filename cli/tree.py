@@ -22,7 +22,7 @@ ROOT: Commands = {
     "group": ("", "GROUP", "List, describe, reset and delete consumer groups."),
     "produce": ("produce", "produce", "Send records from standard input or a file."),
     "consume": ("consume", "consume", "Print records of a topic."),
-    "cluster": ("", "CLUSTER", "Show brokers, their health, APIs, log directories, features."),
+    "cluster": ("", "CLUSTER", "Show brokers, health, APIs, log directories, features, quorum."),
     "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
     "log": ("", "LOG", "Read, check and mend the segment files of a data directory."),
     "backup": ("", "BACKUP", "Copy a data directory, live or at rest, and bring it back."),
@@ -62,6 +62,7 @@ CLUSTER: Commands = {
     "api-versions": ("cluster", "api_versions", "Show which APIs brokers answer."),
     "logdirs": ("cluster", "logdirs", "Show log directories and what is free."),
     "features": ("cluster", "features", "Show features and their levels."),
+    "quorum": ("cluster_quorum", "quorum", "Show who holds the metadata log."),
 }
 CONFIG: Commands = {
     "show": ("config", "show", "Show the settings a broker would run with."),

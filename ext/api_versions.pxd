@@ -11,4 +11,6 @@ cdef int api_versions_handle(Request* request) noexcept nogil
 # Copies the body; replaces the one of that version. 0, or -1 (no memory, no such version).
 cdef int api_versions_put(Net* net, int32_t version, const uint8_t* body,
                           uint32_t length) noexcept nogil
+# Frees the bodies that were replaced; net_synchronize came between.
+cdef void api_versions_reclaim(Net* net) noexcept nogil
 cdef void api_versions_destroy(Net* net) noexcept nogil

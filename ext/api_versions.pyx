@@ -103,13 +103,17 @@ cdef int api_versions_put(Net* net, int32_t version, const uint8_t* body,
     return 0
 
 
-cdef void api_versions_destroy(Net* net) noexcept nogil:
+cdef void api_versions_reclaim(Net* net) noexcept nogil:
     cdef ApiVersionsBody* old
-    cdef int version
-    for version in range(API_VERSIONS_MAX):
-        free(net.api_versions[version])
-        net.api_versions[version] = NULL
     while net.retired != NULL:
         old = net.retired
         net.retired = old.next_retired
         free(old)
+
+
+cdef void api_versions_destroy(Net* net) noexcept nogil:
+    cdef int version
+    for version in range(API_VERSIONS_MAX):
+        free(net.api_versions[version])
+        net.api_versions[version] = NULL
+    api_versions_reclaim(net)

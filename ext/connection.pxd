@@ -366,7 +366,7 @@ cdef struct Net:
     int32_t listeners_count
     Api apis[API_KEYS_MAX]
     void* api_versions[API_VERSIONS_MAX]    # atomic ApiVersionsBody*, by version
-    ApiVersionsBody* retired        # replaced ones, kept to the end: somebody may be copying one
+    ApiVersionsBody* retired        # replaced ones, until nobody can be copying one
     Pool pool
     JobQueue control
     JobQueue io

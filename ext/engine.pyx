@@ -6,13 +6,14 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 
 from kbroker.ext.addresses cimport ADDRESS_BYTES, addresses_limit
-from kbroker.ext.api_versions cimport api_versions_put
+from kbroker.ext.api_versions cimport api_versions_put, api_versions_reclaim
 from kbroker.ext.atomics cimport atomic_load_i64
 from kbroker.ext.connection cimport API_KEYS_MAX, Job, LogLine, NET_THREADS_MAX, NetSettings
 from kbroker.ext.control cimport Request, request_from_job
 from kbroker.ext.counters cimport net_stats
 from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
+from kbroker.ext.network cimport net_synchronize
 from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_resize, net_start, net_stop
 from kbroker.ext.sockets cimport thread_name
@@ -235,6 +236,9 @@ cdef class Engine:
             if api_versions_put(self.net, version, <const uint8_t*> <const char*> body,
                                 <uint32_t> len(body)) < 0:
                 raise ValueError(f"version {version} of ApiVersions")
+        with nogil:
+            net_synchronize(self.net)
+            api_versions_reclaim(self.net)
 
     def next_request(self, timeout_ms: int = -1) -> Request | None:
         """The next request of the control lane; None after timeout_ms, after wake_control, or

@@ -22,6 +22,7 @@ from kbroker.api.config_resources import (
 from kbroker.api.context import Context, Services
 from kbroker.api.topic_creation import check_lengths
 from kbroker.config import BrokerConfig
+from kbroker.config.client_metrics import validate_subscription
 from kbroker.config.definitions import BROKER as BROKER_KEYS
 from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
 from kbroker.config.definitions import GROUP as GROUP_KEYS
@@ -31,10 +32,13 @@ from kbroker.config.group import validate_group
 from kbroker.config.topic import validate_topic
 from kbroker.config.types import (
     LIST,
+    LONG,
     PER_BROKER,
     READ_ONLY,
     ConfigError,
     ConfigKey,
+    at_least,
+    parse_type,
     parse_value,
 )
 from kbroker.errors import ClientError, ErrorCode
@@ -54,6 +58,13 @@ _THROTTLES: Final = frozenset(
         "replica.alter.log.dirs.io.max.bytes.per.second",
     }
 )
+# Settings of a listener that all brokers may share.
+_SHARED: Final = frozenset(
+    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+)
+# What Apache Kafka changes while it runs, and kbroker with the next start.
+_LISTENERS: Final = frozenset({"listeners", "listener.security.protocol.map"})
+_POSITIVE: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 _THREADS: Final = (
     "background.threads",
     "log.cleaner.threads",
@@ -113,17 +124,30 @@ def apply_operations(
         elif operation == DELETE:
             settings.pop(name, None)
         elif operation in (APPEND, SUBTRACT):
-            key = find_broker_key(name) if kind == BROKERS else _KEYS[kind].get(name)
-            if key is None or key.type is not LIST:
-                raise ClientError(
-                    ErrorCode.INVALID_CONFIG,
-                    f"Nothing can be added to or taken from {name}: it is no list.",
-                )
+            key = _list_key(kind, name)
             before = settings.get(name, key.default) or ""
             settings[name] = _edit(before, value or "", operation)
         else:
             raise ClientError(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation}.")
     return settings
+
+
+def check_lists(kind: int, operations: Iterable[tuple[str, str | None, int]]) -> None:
+    """Refuse to add to what is no list: before anything else of a resource. Raises ClientError."""
+    for name, _, operation in operations:
+        if operation in (APPEND, SUBTRACT) and kind in _KEYS:
+            _list_key(kind, name)
+
+
+def _list_key(kind: int, name: str) -> ConfigKey:
+    """A key whose value is a list. Apache Kafka's controller knows none of client metrics."""
+    key = find_broker_key(name) if kind == BROKERS else _KEYS[kind].get(name)
+    if key is None or key.type is not LIST or kind == CLIENT_METRICS:
+        raise ClientError(
+            ErrorCode.INVALID_CONFIG,
+            f"Nothing can be added to or taken from {name}: it is no list.",
+        )
+    return key
 
 
 def _edit(before: str, value: str, operation: int) -> str:
@@ -155,10 +179,7 @@ def validate(
         elif kind == GROUPS:
             validate_group(context.config, settings)
         else:
-            for name, value in settings.items():
-                if name not in _KEYS[kind]:
-                    raise ConfigError(f"Unknown {NAMES[kind]} config name: {name}")
-                parse_value(_KEYS[kind][name], value)
+            validate_subscription(settings)
     except ConfigError as error:
         # What does not fit a broker is a bad request, what does not fit others a bad config.
         code = ErrorCode.INVALID_REQUEST if kind == BROKERS else ErrorCode.INVALID_CONFIG
@@ -173,15 +194,18 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
     fixed, local = [], []
     for name, value in settings.items():
         key = find_broker_key(name)
+        if name in _THROTTLES:
+            at_least(0).ensure(name, parse_type(name, LONG, value))
         if key is None or name in _THROTTLES:
             continue
-        if key.update_mode == READ_ONLY:
+        if key.update_mode == READ_ONLY or name in _LISTENERS:
             fixed.append(name)
-        elif key.update_mode == PER_BROKER or name != key.name:
+        elif key.update_mode == PER_BROKER or (name != key.name and key.name not in _SHARED):
             local.append(name)
         if key.name == name and name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):
             raise ConfigError(f"{name} can be changed for one listener only, by its prefix.")
-        parse_value(key, value)
+        if parse_value(key, value) == 0 and key.name in _POSITIVE:
+            raise ConfigError(f"{name} must be at least 1")
     if fixed:
         raise ConfigError(f"These keys are fixed while the broker runs: {', '.join(fixed)}")
     if local and not resource[1]:

@@ -48,24 +48,22 @@ def logger_levels() -> dict[str, str]:
     return {name: _level(name) for name in (ROOT_LOGGER, *names)}
 
 
-def set_logger_level(name: str, level: str) -> None:
-    """Change a logger's level. Raises ClientError."""
+def check_logger_level(name: str, level: str | None) -> None:
+    """Refuse what cannot be a logger's level; None has it follow its parent. Raises ClientError."""
     if name not in logger_levels():
         raise ClientError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
-    if level not in LEVELS:
+    if level is None and name == ROOT_LOGGER:
+        raise ClientError(ErrorCode.INVALID_REQUEST, "The level of the root logger must be set.")
+    if level is not None and level not in LEVELS:
         raise ClientError(
             ErrorCode.INVALID_CONFIG, f"Log level must be one of {', '.join(LEVELS)}."
         )
-    logging.getLogger(None if name == ROOT_LOGGER else name).setLevel(LEVELS[level])
 
 
-def reset_logger_level(name: str) -> None:
-    """Let a logger follow its parent again. Raises ClientError."""
-    if name == ROOT_LOGGER:
-        raise ClientError(ErrorCode.INVALID_REQUEST, "The level of the root logger must be set.")
-    if name not in logger_levels():
-        raise ClientError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
-    logging.getLogger(name).setLevel(logging.NOTSET)
+def set_logger_level(name: str, level: str | None) -> None:
+    """Give a logger a level that was checked."""
+    logger = logging.getLogger(None if name == ROOT_LOGGER else name)
+    logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 
 def _level(name: str) -> str:

@@ -44,6 +44,7 @@ from kbroker.group.runtime import GroupCoordinator
 from kbroker.metadata.builders import Replica, replica_of
 from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
+from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
@@ -62,17 +63,33 @@ class StorePort(Protocol):
     """The metadata log with the image folded from it (kbroker.metadata)."""
 
     image: Image
+    epoch: int
 
     @property
     def meta(self) -> MetaProperties: ...
     @property
     def directory_id(self) -> bytes: ...
+    @property
+    def quorum(self) -> Quorum: ...
+    @property
+    def next_offset(self) -> int: ...
     def append(self, records: Iterable[Record]) -> int: ...
+    def upgrade_kraft_version(self) -> None: ...
+
+
+class EnginePort(Protocol):
+    """The network half (kbroker.ext.engine.Engine)."""
+
+    def set_api_versions(
+        self, bodies: dict[int, bytes], keys: list[tuple[int, int, int, int]]
+    ) -> None: ...
 
 
 class DataPlanePort(Protocol):
     """What the data plane is told (kbroker.ext.data_plane.DataPlane)."""
 
+    @property
+    def engine(self) -> EnginePort: ...
     @property
     def pulses(self) -> Pulses: ...
     def add_topic(

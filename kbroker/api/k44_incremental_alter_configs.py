@@ -14,8 +14,8 @@ from typing import Any
 from kbroker.api import config_changes as changes
 from kbroker.api.config_resources import (
     BROKER_LOGGERS,
+    check_logger_level,
     parse_node,
-    reset_logger_level,
     set_logger_level,
 )
 from kbroker.api.context import Context
@@ -42,6 +42,7 @@ def incremental_alter_configs(request: Any, context: Context) -> Response:
             if one.resource_type == BROKER_LOGGERS:
                 _alter_loggers(context, one.resource_name, operations, request.validate_only)
             else:
+                changes.check_lists(one.resource_type, operations)
                 resource = changes.resource_of(context, one.resource_type, one.resource_name)
                 current = context.image.configs(resource)
                 settings = changes.apply_operations(one.resource_type, current, operations)
@@ -64,12 +65,12 @@ def _alter_loggers(
     validate_only: bool,
 ) -> None:
     parse_node(name, context.node_id)
+    wanted: dict[str, str | None] = {}
     for logger, level, operation in operations:
         if operation not in (changes.SET, changes.DELETE):
             raise ClientError(ErrorCode.INVALID_REQUEST, "A log level is set or removed.")
-        if validate_only:
-            continue
-        if operation == changes.SET:
-            set_logger_level(logger, level or "")
-        else:
-            reset_logger_level(logger)
+        wanted[logger] = (level or "") if operation == changes.SET else None
+        check_logger_level(logger, wanted[logger])
+    if not validate_only:
+        for logger, known in wanted.items():
+            set_logger_level(logger, known)

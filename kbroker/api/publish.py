@@ -11,12 +11,16 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from kbroker.api import registry
 from kbroker.api.context import Services
 from kbroker.api.hosts import Found
+from kbroker.api.k18_api_versions import response_bodies
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
+from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED
 from kbroker.metadata.image import Topic
+from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.storage.manager import PartitionSpec
 
 _LOG: Final = logging.getLogger("kbroker.api")
@@ -127,6 +131,20 @@ def limit_disk(services: Services) -> None:
     """The disk's limits that hold now."""
     services.disk_limits.bytes_max = services.config.integer("kbroker.disk.bytes.max")
     services.disk_limits.free_min = services.config.integer("kbroker.disk.free.bytes.min")
+
+
+def tell_versions(services: Services) -> None:
+    """What ApiVersions answers from now on: the APIs, and the features as they are."""
+    store, table = services.store, registry.table()
+    levels = dict(store.image.features)
+    if store.quorum.kraft_version:
+        levels[KRAFT_VERSION] = store.quorum.kraft_version
+    bodies = response_bodies(table.values(), SUPPORTED, levels, store.next_offset - 1)
+    keys = [
+        (int(one.key), one.low, one.high, FIRST_FLEXIBLE.get(one.key, -1))
+        for one in table.values()
+    ]
+    services.data_plane.engine.set_api_versions(bodies, keys)
 
 
 def limit_connections(services: Services, found: Found | None = None) -> None:

@@ -13,7 +13,16 @@ from typing import NamedTuple
 from kbroker.limits import PRODUCER_ID_BLOCK_COUNT
 
 from . import features
-from .image import NO_LEADER_CHANGE, RESOURCE_TYPES, Broker, Image, Partition, Resource, Topic
+from .image import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    RESOURCE_TYPES,
+    Broker,
+    Image,
+    Partition,
+    Resource,
+    Topic,
+)
 from .records import cluster, topics
 from .records.schema import Record
 
@@ -167,6 +176,26 @@ def leave_broker(image: Image, node_id: int) -> list[Record]:
             node_id, broker.broker_epoch, _FENCE, _IN_CONTROLLED_SHUTDOWN
         )
     ]
+
+
+def register_again(image: Image, node_id: int, broker_epoch: int) -> list[Record]:
+    """A registered broker is forgotten and registered as it was; `broker_epoch` is the offset of
+    the second record."""
+    broker = image.brokers[node_id]
+    forgotten = cluster.UnregisterBrokerRecord(node_id, broker.broker_epoch)
+    return [forgotten, broker.replace(broker_epoch=broker_epoch)]
+
+
+def unregister_broker(image: Image, node_id: int) -> list[Record]:
+    """A broker is forgotten, and nobody leads what it led."""
+    records: list[Record] = [
+        topics.PartitionChangeRecord(index, topic.id, leader=NO_LEADER)
+        for topic in image.topics.values()
+        for index, partition in topic.partitions.items()
+        if partition.leader == node_id
+    ]
+    epoch = image.brokers[node_id].broker_epoch
+    return [*records, cluster.UnregisterBrokerRecord(node_id, epoch)]
 
 
 def elect_leaders(image: Image, replica: Replica, *, new_epochs: bool) -> list[Record]:

@@ -7,15 +7,17 @@ Kafka 4.3 (KIP-778, KIP-1022).
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from kbroker.errors import OperatorError
+from kbroker.errors import ClientError, ErrorCode, OperatorError
 
 from .records.cluster import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from .records.schema import Record
 from .records.topics import PartitionChangeRecord, PartitionRecord
 
 METADATA_VERSION: Final = "metadata.version"
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 KRAFT_VERSION: Final = "kraft.version"
 """Kept in control records of the log, never among the image's features."""
 
@@ -47,6 +49,58 @@ SUPPORTED: Final = {
     "transaction.version": (0, 2),
 }
 """Least and greatest level of each feature that Kafka 4.3 supports, as a broker registers them."""
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+_CHANGED_RECORDS: Final = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
+"""Levels of metadata.version that brought records or fields: nothing goes back below one."""
+
+
+class Update(NamedTuple):
+    """A level that a feature is to have; `kind` is UPGRADE, SAFE_DOWNGRADE or UNSAFE_DOWNGRADE."""
+
+    feature: str
+    level: int
+    kind: int
+
+
+def check_update(
+    update: Update, levels: Mapping[str, int], wanted: Mapping[str, int],
+    supported: Mapping[str, Mapping[str, tuple[int, int]]],
+) -> None:  # fmt: skip
+    """Refuse what Apache Kafka's controller refuses, in its order. Raises ClientError.
+
+    `levels` are those in force, kraft.version among them, `wanted` those after all updates;
+    `supported` has least and greatest level by feature, by who supports them.
+    """
+    feature, level, kind = update
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _refused(update, f"there is no kind of update {kind}")
+    if level < 0:
+        raise _refused(update, "a level is 0 or more")
+    if feature not in SUPPORTED:
+        raise _refused(update, "there is no such feature")
+    for who, ranges in supported.items():
+        least, most = ranges.get(feature, (0, 0))
+        if not least <= level <= most:
+            raise _refused(update, f"{who} supports {f'{least} to {most}' if most else 'none'}")
+    now = levels.get(feature, 0)
+    if level < now and kind == UPGRADE:
+        raise _refused(update, f"that is below {now}, and no downgrade was asked for")
+    if level > now and kind != UPGRADE:
+        raise _refused(update, f"that is above {now}, and a downgrade was asked for")
+    if level < now and feature == KRAFT_VERSION:
+        raise _refused(update, "it never goes back")
+    if feature == METADATA_VERSION and any(one in _CHANGED_RECORDS
+                                           for one in range(level + 1, now + 1)):  # fmt: skip
+        raise _refused(update, f"metadata of {now} might be lost, which is not supported")
+    if (feature == ELIGIBLE_LEADERS and level > 0
+            and wanted.get(METADATA_VERSION, 0) < _ELIGIBLE_LEADERS_SINCE):  # fmt: skip
+        raise _refused(update, f"it needs {METADATA_VERSION} {_ELIGIBLE_LEADERS_SINCE}")
+
+
+def _refused(update: Update, why: str) -> ClientError:
+    text = f"{update.feature} cannot get level {update.level}: {why}."
+    return ClientError(ErrorCode.INVALID_UPDATE_VERSION, text)
 
 
 def check_metadata_version(level: int) -> None:

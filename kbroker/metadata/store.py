@@ -130,6 +130,11 @@ class MetadataStore:
         return self.meta.directory_id
 
     @property
+    def quorum(self) -> Quorum:
+        """The voters of the metadata log, and kraft.version."""
+        return self._quorum
+
+    @property
     def replica(self) -> Replica:
         """The replica that every partition has: this node, in this directory."""
         return replica_of(self.image, self.meta.node_id, self.directory_id)
@@ -302,6 +307,16 @@ class MetadataStore:
             self._changed_at_ms = self._clock.monotonic_ms()
         self.snapshot_when_due()
         return self.next_offset - 1
+
+    def upgrade_kraft_version(self) -> None:
+        """From 0 to 1: from now on the log itself says who its voters are. `quorum-state` follows
+        with the next epoch, as Apache Kafka has it."""
+        records = [
+            raft.KRaftVersionRecord(0, 1), only_voter(self.meta.node_id, self.directory_id),
+        ]  # fmt: skip
+        self._append_batch([encode_control(record) for record in records], control=True)
+        for record in records:
+            self._quorum.take(record)
 
     def _write(self, records: list[Record]) -> None:
         pairs: list[Pair] = []

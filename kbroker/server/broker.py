@@ -20,7 +20,6 @@ from kbroker import __version__, runfile
 from kbroker.api import publish, registry
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.dispatch import Dispatcher
-from kbroker.api.k18_api_versions import response_bodies
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
@@ -35,10 +34,8 @@ from kbroker.files import DirectoryLock
 from kbroker.group.consumer.assignors import ASSIGNORS, assignor_named
 from kbroker.metadata import registration
 from kbroker.metadata.builders import Listener
-from kbroker.metadata.features import SUPPORTED
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
-from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.server import journal, sockets
 from kbroker.server.control import ControlThread, Mailbox
 from kbroker.server.health import Health
@@ -176,7 +173,7 @@ class Broker:
         table = registry.table()
         publish.limit_connections(services)
         publish.limit_disk(services)
-        self._tell_versions(data_plane, store, table)
+        publish.tell_versions(services)
         dispatcher = Dispatcher(services, table)
         self._control = ControlThread(
             data_plane,
@@ -348,18 +345,6 @@ class Broker:
                 data_plane.adopt(log)
         self._journal_open = True
 
-    def _tell_versions(
-        self, data_plane: DataPlane, store: MetadataStore, table: registry.Table
-    ) -> None:
-        bodies = response_bodies(
-            table.values(), SUPPORTED, store.image.features, store.next_offset - 1
-        )
-        keys = [
-            (int(one.key), one.low, one.high, FIRST_FLEXIBLE.get(one.key, -1))
-            for one in table.values()
-        ]
-        data_plane.engine.set_api_versions(bodies, keys)
-
     def _tell_where(self, produce_refused: str | None) -> None:
         runfile.write(
             self.directory,
@@ -401,12 +386,13 @@ class Broker:
 
     def _close_logs(self, data_plane: DataPlane, store: MetadataStore) -> bool:
         data_plane.stop_journal()
+        epoch = self._broker_epoch
         try:
-            registration.end(store)
+            epoch = registration.end(store)
         except KbrokerError as error:
             _LOG.error("%s", error)
         assert self._logs is not None
-        clean = self._logs.stop(self._broker_epoch)
+        clean = self._logs.stop(epoch)
         data_plane.close_journal(unlink_files=clean)
         self._journal_open = False
         return clean

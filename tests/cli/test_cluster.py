@@ -87,6 +87,15 @@ def test_features(run: Run) -> None:
     assert metadata["min"] <= metadata["level"] <= metadata["max"]
 
 
+def test_quorum(run: Run) -> None:
+    told = run("cluster", "quorum", "-o", "json")
+    (replica,) = told["replicas"]
+    assert (replica["node"], replica["role"]) == (told["leader"], "leader")
+    assert (replica["behind"], replica["behind_ms"]) == (0, 0)
+    assert 0 < told["high_watermark"] <= replica["log_end_offset"]
+    assert f"leader {told['leader']}, epoch {told['leader_epoch']}," in run("cluster", "quorum")
+
+
 def test_settings_of_a_running_broker(run: Run) -> None:
     def told(*words: str) -> dict[str, Any]:
         rows = run("config", "get", *words, "-o", "json")

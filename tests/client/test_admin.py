@@ -340,9 +340,9 @@ def test_a_connection_that_idled_or_aged_is_replaced(kbroker: BrokerProcess, top
 def test_what_a_broker_does_not_offer_is_told(kbroker: BrokerProcess):
     with (
         Admin(bootstrap_servers=kbroker.bootstrap) as admin,
-        pytest.raises(UnsupportedApiError, match="does not offer DESCRIBE_ACLS"),
+        pytest.raises(UnsupportedApiError, match="does not offer DESCRIBE_CLIENT_QUOTAS"),
     ):
-        admin.describe_acls()
+        admin.describe_quotas()
 
 
 def test_many_threads_share_an_admin(kbroker: BrokerProcess, topic: str):

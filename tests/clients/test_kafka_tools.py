@@ -119,3 +119,30 @@ def test_dump_log(target: BrokerProcess, topic: str, codec: str) -> None:
     for suffix in ("*.index", "*.timeindex"):
         dump_log(sorted(folder.glob(suffix))[:-1], "--index-sanity-check")
     assert "producerId" in dump_log(sorted(folder.glob("*.snapshot")))
+
+
+def test_features(target: BrokerProcess) -> None:
+    """FeatureCommand: describe, downgrade, upgrade, what cannot be."""
+    server = ("--bootstrap-server", target.bootstrap)
+    told = tool_output("features", *server, "describe")
+    level = re.search(r"Feature: streams.version\s.*FinalizedVersionLevel: (\d)", told)
+    assert level and level[1] == "1", told
+    assert re.search(r"Feature: kraft.version\s.*FinalizedVersionLevel: 1", told)
+    down = tool_output("features", *server, "downgrade", "--feature", "streams.version=0")
+    assert "streams.version was downgraded to 0." in down
+    up = tool_output("features", *server, "upgrade", "--feature", "streams.version=1")
+    assert "streams.version was upgraded to 1." in up
+    bad = run_tool("features", *server, "downgrade", "--feature", "metadata.version=25")
+    assert bad.returncode == 1 and "Could not downgrade metadata.version to 25" in bad.stdout
+
+
+def test_metadata_quorum(target: BrokerProcess) -> None:
+    """MetadataQuorumCommand: who leads, and how far each replica is."""
+    server = ("--bootstrap-server", target.bootstrap)
+    status = tool_output("metadata-quorum", *server, "describe", "--status")
+    assert re.search(r"LeaderId:\s+1\n", status)
+    assert re.search(r"MaxFollowerLag:\s+0\n", status)
+    voters = r'CurrentVoters:\s+\[\{"id": 1, "directoryId": "[\w-]{22}", "endpoints"'
+    assert re.search(voters, status)
+    table = tool_output("metadata-quorum", *server, "describe", "--replication")
+    assert re.search(r"^1\s+[\w-]{22}\s+\d+\s+0\s+\d+\s+\d+\s+Leader", table, re.MULTILINE)

@@ -122,6 +122,16 @@ class Script:
 
         wait_for(f"{key} of {name} is {value}", is_there, 15)
 
+    def until_feature(self, name: str, level: int) -> None:
+        """Waits until the level of a feature is told."""
+        names = {"client_software_name": "testbed", "client_software_version": "1.0"}
+
+        def is_there() -> bool:
+            rows = wire.call_once(self.broker.port, 18, 4, names)["finalized_features"]
+            return next((r["max_version_level"] for r in rows if r["name"] == name), 0) == level
+
+        wait_for(f"{name} at {level}", is_there, 60)
+
     def id_of(self, name: str) -> uuid.UUID:
         return next(key for key, short in self.ids.items() if name == self.name(short[6:]))
 
@@ -292,8 +302,8 @@ RULES: dict[str, tuple[Callable[[Any, Naming], Any], str]] = {
 
 #: Fields that name an element of a list: lists are compared as sets by these, since Kafka's
 #: order comes from its hash maps.
-_NAMES = ("resource_type", "resource_name", "name", "group_id", "topic", "topic_id", "key",
-          "partition_index", "partition", "index", "partition_id", "api_key", "node_id",
+_NAMES = ("resource_type", "resource_name", "name", "group_id", "topic", "topic_name", "topic_id",
+          "key", "partition_index", "partition", "index", "partition_id", "api_key", "node_id",
           "broker_id", "member_id")  # fmt: skip
 
 

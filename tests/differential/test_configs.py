@@ -224,3 +224,133 @@ def test_setting_takes_effect(s: Script, version: int) -> None:
     s.until_config(topic, "max.message.bytes", "300")
     s.produce(topic, s.batch(b"x" * 500))
     s.produce(topic, s.batch(b"x" * 50))
+
+
+@same(range(1, 5))
+def test_describe_others(s: Script, version: int) -> None:
+    """Groups and subscriptions to client metrics, with and without settings of their own."""
+    everything = {"include_synonyms": True}
+    if version >= 3:
+        everything["include_documentation"] = True
+    group, metrics = s.name("g"), s.name("m")
+    describe(s, version, resource(GROUP, group), resource(CLIENT_METRICS, metrics), **everything)
+    change(s, 1, step(GROUP, group, ("consumer.session.timeout.ms", SET, "46000")),
+           step(CLIENT_METRICS, metrics, ("interval.ms", SET, "1000"),
+                ("match", SET, "client_id=a,client_software_name=b"),
+                ("metrics", SET, "org.apache.kafka.producer.")))  # fmt: skip
+    s.until_config(group, "consumer.session.timeout.ms", "46000", GROUP)
+    s.until_config(metrics, "interval.ms", "1000", CLIENT_METRICS)
+    describe(s, version, resource(GROUP, group), resource(CLIENT_METRICS, metrics), **everything)
+    describe(s, version, resource(GROUP, ""), resource(CLIENT_METRICS, ""), **everything)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        (GROUP, [("consumer.session.timeout.ms", SET, "1")]),
+        (GROUP, [("consumer.session.timeout.ms", SET, "99999999")]),
+        (GROUP, [("consumer.session.timeout.ms", SET, "soon")]),
+        (GROUP, [("consumer.heartbeat.interval.ms", SET, "15000")]),
+        (GROUP, [("consumer.heartbeat.interval.ms", APPEND, "1")]),
+        (GROUP, [("share.isolation.level", SET, "read_committed")]),
+        (GROUP, [("share.isolation.level", SET, "no")]),
+        (GROUP, [("share.auto.offset.reset", SET, "by_duration:PT1H")]),
+        (GROUP, [("share.auto.offset.reset", SET, "by_duration:1H")]),
+        (GROUP, [("streams.num.standby.replicas", SET, "2")]),
+        (GROUP, [("streams.num.standby.replicas", SET, "9")]),
+        (GROUP, [("streams.initial.rebalance.delay.ms", SET, "7")]),
+        (GROUP, [("no.such", SET, "1")]),
+        (CLIENT_METRICS, [("interval.ms", SET, "99")]),
+        (CLIENT_METRICS, [("interval.ms", SET, "3600001")]),
+        (CLIENT_METRICS, [("interval.ms", SET, "x")]),
+        (CLIENT_METRICS, [("match", SET, "client_id")]),
+        (CLIENT_METRICS, [("match", SET, "no_such=1")]),
+        (CLIENT_METRICS, [("match", SET, "client_id=(")]),
+        (CLIENT_METRICS, [("match", SET, "client_id=[a-z]+,client_source_port=9.*")]),
+        (CLIENT_METRICS, [("match", SET, "")]),
+        (CLIENT_METRICS, [("metrics", SET, "")]),
+        (CLIENT_METRICS, [("metrics", APPEND, "a.b,c.")]),
+        (CLIENT_METRICS, [("metrics", APPEND, "a"), ("interval.ms", DELETE, None)]),
+        (CLIENT_METRICS, [("no.such", SET, "1")]),
+    ],
+    ids=str,
+)
+def test_change_others(
+    differ: Differ, now_ms: int, kind: int, changes: list[tuple[str, int, str | None]]
+) -> None:
+    def run(s: Script) -> None:
+        name = s.name("r")
+        change(s, 1, step(kind, name, *changes), validate_only=True)
+        change(s, 1, step(kind, "", *changes))
+
+    differ.compare(run, now_ms)
+
+
+@same((0, 1))
+def test_change_loggers(s: Script, version: int) -> None:
+    """Only what is refused: the names of loggers are each broker's own."""
+    for name in ("", "7", "x"):
+        change(s, version, step(BROKER_LOGGER, name, ("root", SET, "INFO")))
+    for bad in (("root", DELETE, None), ("root", SET, "LOUD"), ("root", APPEND, "INFO"),
+                ("root", SUBTRACT, "INFO"), ("no.such.logger", SET, "INFO"),
+                ("no.such.logger", DELETE, None), ("root", SET, None)):  # fmt: skip
+        change(s, version, step(BROKER_LOGGER, "1", bad), validate_only=True)
+        change(s, version, step(BROKER_LOGGER, "1", bad))
+    alter(s, 2, replaced(BROKER_LOGGER, "1", root="INFO"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("log.cleanup.policy", APPEND, "compact")],
+        [("log.cleanup.policy", SUBTRACT, "delete")],
+        [("log.cleanup.policy", APPEND, "burn")],
+        [("log.retention.ms", SET, "-1")],
+        [("log.retention.ms", SET, "-2")],
+        [("log.roll.ms", SET, "0")],
+        [("log.roll.jitter.ms", SET, "-1")],
+        [("log.segment.bytes", SET, "13")],
+        [("log.cleaner.threads", SET, "3")],
+        [("log.cleaner.dedupe.buffer.size", SET, "1000000")],
+        [("log.cleaner.io.buffer.load.factor", SET, "x")],
+        [("max.connections", SET, "-1")],
+        [("max.connections.per.ip", SET, "0")],
+        [("max.connections.per.ip.overrides", SET, "127.0.0.1:5,h:6")],
+        [("max.connections.per.ip.overrides", SET, "127.0.0.1")],
+        [("max.connection.creation.rate", SET, "0")],
+        [("listener.name.plaintext.max.connections", SET, "100")],
+        [("listener.name.plaintext.max.connections", SET, "x")],
+        [("num.io.threads", SET, "3")],
+        [("num.network.threads", SET, "7")],
+        [("num.replica.fetchers", SET, "3")],
+        [("min.insync.replicas", SET, "0")],
+        [("min.insync.replicas", SET, "1")],
+        [("compression.type", SET, "best")],
+        [("unclean.leader.election.enable", SET, "maybe")],
+        [("follower.replication.throttled.rate", SET, "1")],
+        [("leader.replication.throttled.rate", SET, "-1")],
+        [("ssl.keystore.location", SET, "/x")],
+        [("listeners", SET, "PLAINTEXT://127.0.0.1:1")],
+        [("advertised.listeners", SET, "PLAINTEXT://127.0.0.1:1")],
+        [("log.retention.hours", SET, "1")],
+        [("auto.create.topics.enable", SET, "false")],
+        [("group.consumer.session.timeout.ms", SET, "46000")],
+        [("producer.id.expiration.ms", SET, "1000")],
+        [("transaction.partition.verification.enable", SET, "false")],
+        [("remote.fetch.max.wait.ms", SET, "0")],
+        [("my.plugin", SET, "x")],
+        [("metric.reporters", SET, "")],
+        [("log.retention.ms", SET, "x"), ("log.roll.ms", SET, "5")],
+    ],
+    ids=str,
+)
+def test_change_broker_validated(
+    differ: Differ, now_ms: int, changes: list[tuple[str, int, str | None]]
+) -> None:
+    """What either would say of a change, for one broker and for all."""
+
+    def run(s: Script) -> None:
+        for name in ("1", ""):
+            change(s, 1, step(BROKER, name, *changes), validate_only=True)
+
+    differ.compare(run, now_ms)

@@ -96,10 +96,21 @@ class FakeLog:
         self.deleted = True
 
 
+class FakeEngine:
+    """What ApiVersions would answer."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[int, bytes] = {}
+
+    def set_api_versions(self, bodies, keys) -> None:
+        self.bodies = dict(bodies)
+
+
 class FakeDataPlane:
     """The table of topics as the data plane was told."""
 
     def __init__(self) -> None:
+        self.engine = FakeEngine()
         self.pulses = Pulses()
         self.topics: dict[str, list] = {}
         self.internal: set[str] = set()

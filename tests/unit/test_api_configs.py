@@ -336,4 +336,4 @@ def test_client_metrics_subscriptions_are_kept(control):
     found = settings(control, METRICS, "s")
     assert (found["interval.ms"]["value"], found["interval.ms"]["config_source"]) == ("1000", 7)
     assert found["match"]["config_source"] == 5
-    assert change(control, METRICS, "s", ("no.such", SET, "1")) == 40
+    assert change(control, METRICS, "s", ("no.such", SET, "1")) == 42

@@ -1,0 +1,28 @@
+"""DeleteAcls: take rules away.
+
+Behavior: there are none (see DescribeAcls).
+
+Version notes:
+  v2: flexible. v3: resources of users.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.k29_describe_acls import refuse_acls
+from kbroker.api.registry import Response, register
+from kbroker.protocol import ApiKey
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    results = [{"error_code": code, "error_message": message} for _ in request.filters]
+    return {"filter_results": results}
+
+
+@register(ApiKey.DELETE_ACLS, 1, 3, failed=_failed)
+def delete_acls(request: Any, context: Context) -> Response:
+    """Answer a DeleteAcls request: always with errors."""
+    refuse_acls()
+    return {}

@@ -1,0 +1,34 @@
+"""UnregisterBroker: forget a broker that is gone (KIP-631).
+
+Behavior: a broker that the directory remembers from its time in a larger cluster is forgotten, and
+what it led has no leader. This broker is registered anew in the same step: in Apache Kafka it would
+lead nothing until it is started again.
+
+Version notes:
+  v0: flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api import publish
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.metadata import builders
+from kbroker.protocol import ApiKey
+
+
+@register(ApiKey.UNREGISTER_BROKER, 0, 0)
+def unregister_broker(request: Any, context: Context) -> Response:
+    """Answer an UnregisterBroker request."""
+    store, node = context.services.store, request.broker_id
+    if node not in context.image.brokers:
+        raise ClientError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {node} is not registered.")
+    if node == context.node_id:
+        store.append(builders.register_again(context.image, node, store.next_offset + 1))
+    else:
+        store.append(builders.unregister_broker(context.image, node))
+    publish.tell_versions(context.services)
+    return {"error_message": None}
