@@ -1,8 +1,10 @@
 """FindCoordinator: which broker coordinates a group or a transactional id.
 
 Behavior: this one; the topic in which the coordinator keeps its state is created where it is
-missing. Key types are 0 for groups and 1 for transactional ids; others are refused with
-INVALID_REQUEST, as Apache Kafka refuses share groups where they are not enabled.
+missing. Where it cannot be, as a setting of the broker does not do for it, the log says so, and
+nobody coordinates: COORDINATOR_NOT_AVAILABLE. Key types are 0 for groups and 1 for transactional
+ids; others are refused with INVALID_REQUEST, as Apache Kafka refuses share groups where they are
+not enabled.
 
 Version notes:
   v0: groups only. v1: key types. v3: flexible. v4: several keys at a time. v6: share groups.
@@ -10,7 +12,9 @@ Version notes:
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import logging
+from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
@@ -19,6 +23,7 @@ from kbroker.api.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
+_LOG: Final = logging.getLogger("kbroker.api")
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _TOPICS = {_GROUP: CONSUMER_OFFSETS, _TRANSACTION: TRANSACTION_STATE}
 _FIRST_WITH_BATCHES = 4
@@ -39,7 +44,11 @@ def find_coordinator(request: Any, context: Context) -> Response:
         told = key_type != _SHARE or context.version < _FIRST_WITH_BATCHES
         message = f"There are no coordinators of key type {key_type}." if told else ""
         return _failed(request, ErrorCode.INVALID_REQUEST, message)
-    create_automatically(context.services, [_TOPICS[key_type]])
+    for fault in create_automatically(context.services, [_TOPICS[key_type]]):
+        _tell(_TOPICS[key_type], fault.code.name, str(fault))
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        is_one = context.version < _FIRST_WITH_BATCHES
+        return _failed(request, code, code.message if is_one else "")
     endpoint = context.endpoint
     here = {
         "node_id": context.node_id,
@@ -50,6 +59,12 @@ def find_coordinator(request: Any, context: Context) -> Response:
     if context.version < _FIRST_WITH_BATCHES:
         return here
     return {"coordinators": [{"key": key, **here} for key in request.coordinator_keys]}
+
+
+@functools.lru_cache(maxsize=8)
+def _tell(topic: str, name: str, reason: str) -> None:
+    """Once for each reason: clients ask again and again."""
+    _LOG.error("the topic %s cannot be created: %s: %s", topic, name, reason)
 
 
 def _nobody(code: int, message: str) -> dict[str, Any]:

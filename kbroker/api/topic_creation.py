@@ -165,10 +165,12 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
         )
 
 
-def create_automatically(services: Services, names: Iterable[str]) -> None:
+def create_automatically(services: Services, names: Iterable[str]) -> list[ClientError]:
     """Create the topics that are not there, as far as they may be: in one append, and no more
-    partitions than a CreateTopics. Who asks for others gets them the next time."""
+    partitions than a CreateTopics. Who asks for others gets them the next time. Returns why those
+    that may not be were refused."""
     created: list[str] = []
+    refused: list[ClientError] = []
     records: list[Record] = []
     room = PARTITIONS_PER_REQUEST_MAX_COUNT
     for name in names:
@@ -176,16 +178,20 @@ def create_automatically(services: Services, names: Iterable[str]) -> None:
             continue
         try:
             topic = plan_topic(services, automatic_topic(services, name))
-        except ClientError:
+        except ClientError as error:
+            refused.append(error)
             continue
         room -= topic.partitions
         if room < 0:
+            most = f"A request may create at most {PARTITIONS_PER_REQUEST_MAX_COUNT} partitions."
+            refused.append(ClientError(ErrorCode.POLICY_VIOLATION, most))
             break
         created.append(name)
         records += topic.records
     if created:
         services.store.append(records)
         publish.create_topics(services, created)
+    return refused
 
 
 def automatic_topic(services: Services, name: str) -> NewTopic:

@@ -45,6 +45,21 @@ def test_this_broker_coordinates_groups_and_transactions(control, version):
     assert set(control.store.image.topics) == made
 
 
+@pytest.mark.parametrize("version", range(7))
+def test_nobody_coordinates_where_the_topic_cannot_be_made(control_with, caplog, version):
+    """Segments of less than `segment.bytes` may be: what the setting's own range lets through."""
+    size = str(1024 + version)
+    control = control_with(offsets_topic_segment_bytes=size)
+    fields = {"key": "g"} if version < 4 else {"coordinator_keys": ["g"]}
+    for _ in range(3):
+        answer = control.call(ApiKey.FIND_COORDINATOR, version, **fields)
+        one = answer if version < 4 else answer["coordinators"][0]
+        assert (one["error_code"], one["node_id"], one["port"]) == (15, -1, -1)
+    assert not control.store.image.topics
+    (line,) = [text for text in caplog.messages if "cannot be created" in text]
+    assert "__consumer_offsets" in line and "segment.bytes" in line and size in line
+
+
 def test_other_coordinators_are_not_to_be_had(control):
     answer = control.call(ApiKey.FIND_COORDINATOR, 6, coordinator_keys=["a"], key_type=2)
     assert answer["coordinators"][0]["error_code"] == 42
