@@ -224,16 +224,13 @@ def test_a_frozen_disk(
     with LoopFilesystem(tmp_path, 1024) as disk:
         broker = start_kbroker(data_dir=disk.path / "data")
         wire.create_topic(broker.port, topic, PARTITIONS)
-        load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS)
-        try:
+        with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS) as load:
             for seconds in holds_s:
                 load.wait_for_acks(200)
                 while not stood_still(load, disk, seconds, tmp_path / "thawed"):
                     load.wait_for_acks(200)
             load.wait_for_acks(200)
             histories = load.finish()
-        finally:
-            load.kill()
         verdict = judge(broker.port, topic, PARTITIONS, histories)
         tally("F10", tried=len(holds_s), lost=verdict.count())
         control = lost_without_the_end(broker, topic, PARTITIONS, histories)

@@ -99,12 +99,9 @@ def test_control_what_may_be_an_hour_old_goes_after_a_day(
 ) -> None:
     """By policy: so the broker's clock did jump, and a record that goes is missed."""
     wire.create_topic(broker.port, topic, 1, AN_HOUR)
-    load = Load(broker.bootstrap, topic, tmp_path, producers=1, partitions=1)
-    try:
+    with Load(broker.bootstrap, topic, tmp_path, producers=1, partitions=1) as load:
         load.wait_for_acks(50)
         histories = load.finish()
-    finally:
-        load.kill()
     assert not judge(broker.port, topic, 1, histories).faults()
     clock[0] = DAY_S
     wait_for("old records go", lambda: log_start(broker.port, topic, 0) > 0, 60)

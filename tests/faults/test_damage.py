@@ -132,12 +132,9 @@ def killed(
     """A broker that was killed when it had acknowledged some thousand records."""
     broker = start_kbroker()
     wire.create_topic(broker.port, topic, PARTITIONS, SMALL_SEGMENTS)
-    load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, padding=900)
-    try:
+    with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, padding=900) as load:
         load.wait_for_acks(4000)
         histories = load.finish()
-    finally:
-        load.kill()
     broker.kill()
     return broker, histories
 

@@ -70,24 +70,23 @@ def test_kill_under_load(
     moments = random.Random(cycles)
     broker = start_target(SETTINGS)
     wire.create_topic(broker.port, topic, PARTITIONS, SMALL_SEGMENTS)
-    load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, kinds=PRODUCERS)
-    try:
-        with reading(broker, topic, tmp_path) as teams:
-            load.wait_for_each()
-            for cycle in range(cycles):
-                load.wait_for_acks(moments.randint(100, 1500))
-                broker.kill()
-                broker.start()
-                if cycle % 4 == 3:
-                    for team in teams:
-                        team.check_commits()
-            load.wait_for_acks(500)
-            histories = load.finish()
-            for team in teams:
-                team.wait_delivered()
-                team.wait_committed()
-    finally:
-        load.kill()
+    with (
+        Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, kinds=PRODUCERS) as load,
+        reading(broker, topic, tmp_path) as teams,
+    ):
+        load.wait_for_each()
+        for cycle in range(cycles):
+            load.wait_for_acks(moments.randint(100, 1500))
+            broker.kill()
+            broker.start()
+            if cycle % 4 == 3:
+                for team in teams:
+                    team.check_commits()
+        load.wait_for_acks(500)
+        histories = load.finish()
+        for team in teams:
+            team.wait_delivered()
+            team.wait_committed()
     verdict = judge(broker.port, topic, PARTITIONS, histories)
     tally("F1", tried=cycles, lost=verdict.count())
     assert not verdict.faults()
@@ -104,16 +103,13 @@ def test_control_what_nobody_acknowledged_is_lost(
     """acks=0: taken for done when the socket has it, and a broker that stands reads no socket."""
     broker = start_kbroker()
     wire.create_topic(broker.port, topic, PARTITIONS)
-    load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, kinds=("acks-0",))
-    try:
+    with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, kinds=("acks-0",)) as load:
         load.wait_for_acks(200)
         os.kill(broker.pid, signal.SIGSTOP)
         load.wait_for_acks(200)
         broker.kill()
         broker.start()
         histories = load.finish()
-    finally:
-        load.kill()
     verdict = judge(broker.port, topic, PARTITIONS, histories)
     tally("F1", control=len(verdict.lost))
     assert verdict.lost
@@ -128,8 +124,7 @@ def test_control_without_idempotence_records_come_twice(
     broker = start_kbroker()
     wire.create_topic(broker.port, topic, PARTITIONS)
     kinds = ("not-idempotent",)
-    load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, kinds=kinds)
-    try:
+    with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS, kinds=kinds) as load:
         load.wait_for_acks(200)
         log = broker.partition_dir(topic, 0) / f"{0:020}.log"
         with injected(broker, "fdatasync", "delay_enter=60s"):
@@ -139,8 +134,6 @@ def test_control_without_idempotence_records_come_twice(
         broker.start()
         load.wait_for_acks(200)
         histories = load.finish()
-    finally:
-        load.kill()
     assert acked >= 200
     for history in histories:
         history.exact = True
@@ -165,8 +158,7 @@ def test_kill_while_recovering(
     moments = random.Random(rounds)
     broker = start_target()
     wire.create_topic(broker.port, topic, PARTITIONS, SMALL_SEGMENTS)
-    load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS)
-    try:
+    with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS) as load:
         for _ in range(rounds):
             load.wait_for_acks(3000)
             broker.kill()
@@ -176,8 +168,6 @@ def test_kill_while_recovering(
             broker.start()
         load.wait_for_acks(200)
         histories = load.finish()
-    finally:
-        load.kill()
     verdict = judge(broker.port, topic, PARTITIONS, histories)
     tally("F13", tried=rounds * IN_A_ROW, lost=verdict.count())
     assert not verdict.faults()

@@ -76,15 +76,12 @@ def test_a_ceiling_of_memory(
         wire.create_topic(broker.port, name, 1, configs)
     filled_topic(broker.port)
     put_under(broker, ceiling, CEILING_BYTES)
-    load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS)
-    try:
+    with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS) as load:
         with many_files(), ExitStack() as held:
             load.wait_for_acks(200)
             attack(broker.port, held)
             load.wait_for_acks(200)
         histories = load.finish()
-    finally:
-        load.kill()
     assert broker.is_running(), broker.log_tail()
     verdict = judge(broker.port, topic, PARTITIONS, histories)
     tally("F29", tried=1, lost=verdict.count())

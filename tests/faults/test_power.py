@@ -89,12 +89,9 @@ def test_control_without_sync_loses(
         broker = start_target(UNSYNCED[kind_of(request)], data_dir=disk.path / "data")
         wire.create_topic(broker.port, topic, PARTITIONS)
         disk.sync()
-        load = Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS)
-        try:
+        with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS) as load:
             load.wait_for_acks(500)
             histories = load.finish()
-        finally:
-            load.kill()
         disk.cut_power()
         broker.kill()
         disk.restore_power()

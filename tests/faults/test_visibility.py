@@ -5,15 +5,14 @@ The syncs are held up by strace, so that the time between append and sync can be
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.faults.scenes import injected
 from tests.reference.crafted_batches import batch, values_of
 from tests.support import wire
-from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
 from tests.support.wire import FETCH, LIST_OFFSETS, PRODUCE, WireConnection
 from tests.wire.test_connections import fetch_body, produce_body
@@ -21,23 +20,9 @@ from tests.wire.test_connections import fetch_body, produce_body
 HOLD_S = 3
 
 
-@contextmanager
-def slow_syncs(broker: BrokerProcess) -> Iterator[None]:
+def slow_syncs(broker: BrokerProcess) -> AbstractContextManager[None]:
     """Every fdatasync takes HOLD_S seconds longer."""
-    program = need_command("strace", "strace")
-    tracer = subprocess.Popen(
-        [program, "-f", "-p", str(broker.pid), "-o", "/dev/null", "-e", "trace=fdatasync",
-         "-e", f"inject=fdatasync:delay_enter={HOLD_S}s"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert tracer.stderr is not None
-    first = tracer.stderr.readline()
-    assert "attached" in first, first
-    try:
-        yield
-    finally:
-        tracer.terminate()
-        tracer.wait(30)
+    return injected(broker, "fdatasync", f"delay_enter={HOLD_S}s")
 
 
 def end_offset(port: int, topic: str) -> int:

@@ -21,7 +21,7 @@ import sys
 import threading
 from collections import deque
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from tests.support.oracle import ANYWHERE, History, read_history
 from tests.support.waits import wait_for
@@ -139,7 +139,7 @@ def produce_until_told(arguments: argparse.Namespace) -> None:
 
 
 class Load:
-    """Producers under way against one topic, one of each of `kinds`."""
+    """Producers under way against one topic, one of each of `kinds`; killed at the block's end."""
 
     def __init__(
         self, bootstrap: str, topic: str, folder: Path, *, producers: int = 2, partitions: int = 3,
@@ -156,6 +156,12 @@ class Load:
             ])
             for path, kind in zip(self.files, kinds, strict=True)
         ]  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.kill()
 
     def acked_count(self) -> int:
         return sum(path.read_bytes().count(b"\nacked ") for path in self.files if path.exists())
