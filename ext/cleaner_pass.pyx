@@ -21,7 +21,6 @@ from kbroker.ext.cleaner_swap cimport swap_segments
 from kbroker.ext.cleaner_txns cimport last_records_free, last_records_load, txns_free, txns_load
 from kbroker.ext.cleaner_txns cimport txns_rewind
 from kbroker.ext.clock cimport monotonic_ns
-from kbroker.ext.index cimport offset_index_lookup
 from kbroker.ext.log_flush cimport log_flush
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
@@ -44,7 +43,10 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.segment cimport (
     SEGMENT_PATH_BYTES,
+    Hint,
     Segment,
+    segment_begin,
+    segment_hint,
     segment_largest,
     segment_load_first,
     segment_open,
@@ -201,18 +203,21 @@ cdef int hold(Log* log, int64_t first_dirty, int64_t end, LogConfig* cfg,
 
 cdef int open_at(Log* log, Segment* s, int64_t offset, int64_t* position) noexcept nogil:
     """Have the file open, and know where to begin so as not to miss an offset."""
-    cdef int64_t ignored
-    position[0] = 0
-    pthread_mutex_lock(&log.lock)
-    cdef int code = log_usable(log)
+    cdef Hint hint
+    cdef int code
     cdef int error = 0
+    hint.position = 0
+    hint.entry_offset = -1
+    pthread_mutex_lock(&log.lock)
+    code = log_usable(log)
     if code == LOG_OK:
         error = segment_open(s, False)
         if error:
             code = log_disk_error(log, error)
         elif offset > s.base_offset:
-            offset_index_lookup(&s.offsets, offset, &ignored, position)
+            segment_hint(s, offset, &hint)
     pthread_mutex_unlock(&log.lock)
+    position[0] = segment_begin(s, &hint) if code == LOG_OK else 0
     return code
 
 

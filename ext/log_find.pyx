@@ -14,7 +14,7 @@ from kbroker.ext.batch cimport (
 )
 from kbroker.ext.batch_build cimport batch_decompress
 from kbroker.ext.compression cimport Buffer, buffer_free
-from kbroker.ext.index cimport offset_index_lookup, time_index_lookup
+from kbroker.ext.index cimport time_index_lookup
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
     LOG_NO_MEMORY,
@@ -25,7 +25,10 @@ from kbroker.ext.log_state cimport (
 )
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.segment cimport (
+    Hint,
     Segment,
+    segment_begin,
+    segment_hint,
     segment_largest,
     segment_load_times,
     segment_open,
@@ -121,14 +124,12 @@ cdef int search_segment(Segment* s, int64_t position, int64_t end, const Search*
     return LOG_OK if code == 1 else code
 
 
-cdef int search_held(Segment* s, int64_t position, int64_t end, const Search* wanted,
+cdef int search_held(Segment* s, const Hint* hint, const Search* wanted,
                      TimestampOffset* out) noexcept nogil:
-    """Search and let go. Where an index led to no batch, the search begins at the first byte."""
+    """Search and let go."""
     cdef int code = LOG_OK
     if s != NULL:
-        code = search_segment(s, position, end, wanted, out)
-        if code == LOG_CORRUPT and position > 0:
-            code = search_segment(s, 0, end, wanted, out)
+        code = search_segment(s, segment_begin(s, hint), hint.end, wanted, out)
         segment_unref(s)
     return code
 
@@ -144,12 +145,10 @@ cdef int hold(Log* log, Segment* s, Segment** out) noexcept nogil:
     return LOG_OK
 
 
-cdef int start_by_time(Log* log, Search* wanted, Segment** out, int64_t* position,
-                       int64_t* end) noexcept nogil:
+cdef int start_by_time(Log* log, Search* wanted, Segment** out, Hint* hint) noexcept nogil:
     """The first segment that reaches the timestamp, held, and where in it to begin."""
     cdef Segment* s
     cdef int64_t offset
-    cdef int64_t entry_offset
     cdef int32_t i
     cdef int code = log_usable(log)
     out[0] = NULL
@@ -161,16 +160,13 @@ cdef int start_by_time(Log* log, Search* wanted, Segment** out, int64_t* positio
         if s.size == 0 or segment_largest(s) < wanted.timestamp:
             continue
         time_index_lookup(&s.times, wanted.timestamp, &offset)
-        offset_index_lookup(&s.offsets, max(offset, wanted.from_offset), &entry_offset, position)
-        end[0] = s.size
+        segment_hint(s, max(offset, wanted.from_offset), hint)
         return hold(log, s, out)
     return LOG_OK
 
 
-cdef int start_at_max(Log* log, Search* wanted, Segment** out, int64_t* position,
-                      int64_t* end) noexcept nogil:
+cdef int start_at_max(Log* log, Search* wanted, Segment** out, Hint* hint) noexcept nogil:
     cdef Segment* best = NULL
-    cdef int64_t entry_offset
     cdef int32_t i
     cdef int code = log_usable(log)
     out[0] = NULL
@@ -183,26 +179,24 @@ cdef int start_at_max(Log* log, Search* wanted, Segment** out, int64_t* position
     if best == NULL or best.largest_timestamp < 0:
         return LOG_OK
     wanted.timestamp = best.largest_timestamp
-    offset_index_lookup(&best.offsets, best.offset_of_largest_timestamp, &entry_offset, position)
-    end[0] = best.size
+    segment_hint(best, best.offset_of_largest_timestamp, hint)
     return hold(log, best, out)
 
 
 cdef int find(Log* log, Search* wanted, TimestampOffset* out) noexcept nogil:
     cdef Segment* s
-    cdef int64_t position = 0
-    cdef int64_t end = 0
+    cdef Hint hint
     cdef int code
     out.offset = -1
     out.timestamp = -1
     out.leader_epoch = -1
     pthread_mutex_lock(&log.lock)
     if wanted.exactly:
-        code = start_at_max(log, wanted, &s, &position, &end)
+        code = start_at_max(log, wanted, &s, &hint)
     else:
-        code = start_by_time(log, wanted, &s, &position, &end)
+        code = start_by_time(log, wanted, &s, &hint)
     pthread_mutex_unlock(&log.lock)
-    return search_held(s, position, end, wanted, out) if code == LOG_OK else code
+    return search_held(s, &hint, wanted, out) if code == LOG_OK else code
 
 
 cdef int log_offset_for_timestamp(Log* log, int64_t timestamp,

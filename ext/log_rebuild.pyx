@@ -35,6 +35,7 @@ from kbroker.ext.segment cimport (
     Found,
     Hint,
     IndexLimits,
+    segment_begin,
     segment_cut,
     segment_find,
     segment_hint,
@@ -258,7 +259,7 @@ cdef int fold_headers(Log* log, Segment* s, int64_t start, int64_t end, bint pro
     if error:
         return log_disk_error(log, error)
     segment_hint(s, start, &hint)
-    if walk_init(&w, s.fd, hint.position, s.size, 0) != 0:
+    if walk_init(&w, s.fd, segment_begin(s, &hint), s.size, 0) != 0:
         return LOG_NO_MEMORY
     while code == LOG_OK:
         step = walk_next(&w)

@@ -92,6 +92,9 @@ cdef int segment_load_times(Segment* s) noexcept nogil          # largest_timest
 cdef int64_t segment_largest(Segment* s) noexcept nogil
 cdef int segment_load_first(Segment* s) noexcept nogil          # first_timestamp
 cdef void segment_hint(Segment* s, int64_t offset, Hint* out) noexcept nogil
+# Where a walk from the hint's offset begins: at the batch that the index names, where there is one
+# and it ends as the index says, or else at the first byte. Reads the file, which is open.
+cdef int64_t segment_begin(Segment* s, const Hint* hint) noexcept nogil
 # First batch at or behind the hint whose last offset is at least `offset`.
 cdef int segment_find(Segment* s, const Hint* hint, int64_t offset, Found* out) noexcept nogil
 # Both indexes anew from the headers of [0, size).

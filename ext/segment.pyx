@@ -328,6 +328,16 @@ cdef void segment_hint(Segment* s, int64_t offset, Hint* out) noexcept nogil:
     out.end = s.size
     if n < 0:
         out.entry_offset = -1
+    elif out.entry_offset < s.base_offset or not 0 < out.position < s.size:
+        out.entry_offset = s.base_offset        # rot: nothing begins there, which a find will tell
+        out.position = -1
+
+
+cdef int64_t segment_begin(Segment* s, const Hint* hint) noexcept nogil:
+    cdef Found found
+    if hint.entry_offset < 0 or segment_find(s, hint, hint.entry_offset, &found) == FIND_BATCH:
+        return hint.position
+    return 0
 
 
 cdef int segment_find(Segment* s, const Hint* hint, int64_t offset, Found* out) noexcept nogil:

@@ -351,7 +351,7 @@ def rotten_side_files(folder: Path, topic: str, chance: random.Random) -> Iterat
     """Whatever stands beside the segments, and the checkpoints of all logs."""
     names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
              "replication-offset-checkpoint", "cleaner-offset-checkpoint")  # fmt: skip
-    for path in (*(folder / name for name in names), *folder.glob(f"{topic}-*/*")):
+    for path in (*(folder / name for name in names), *sorted(folder.glob(f"{topic}-*/*"))):
         if not path.is_file() or path.suffix == ".log" or path.name == "partition.metadata":
             continue
         data = bytearray(path.read_bytes())
