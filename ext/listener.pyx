@@ -4,6 +4,9 @@ An accept is rare beside requests, so it costs a thread that sleeps, and the loo
 threads stay free of it. Options that accepted sockets inherit (TCP_NODELAY, buffer sizes) are set
 once on the listening socket. Out of descriptors, or at max.connections, it does not poll the
 listening sockets for a while: the kernel's backlog holds who comes, and nothing spins.
+
+Connections never take the last descriptors of the process: those are for what serves them, a new
+segment, an index that is opened again, a module of Python that a first request imports.
 """
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -16,8 +19,9 @@ from kbroker.ext.connection cimport Connection, LISTENERS_MAX
 from kbroker.ext.connections cimport connection_discard, connection_new, connection_place
 from kbroker.ext.log_ring cimport LOG_ERROR, LOG_WARNING, net_log
 from kbroker.ext.posix cimport (
-    EAGAIN, EMFILE, ENFILE, ENOMEM, close, errno, pthread_cond_broadcast, pthread_cond_wait,
-    pthread_create, pthread_join, pthread_mutex_lock, pthread_mutex_unlock,
+    EAGAIN, EMFILE, ENFILE, ENOMEM, F_DUPFD_CLOEXEC, RLIMIT_NOFILE, close, errno, fcntl, getrlimit,
+    pthread_cond_broadcast, pthread_cond_wait, pthread_create, pthread_join, pthread_mutex_lock,
+    pthread_mutex_unlock, rlimit_t,
 )
 from kbroker.ext.sockets cimport (
     ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4, poll, pollfd_t, read,
@@ -27,11 +31,30 @@ from kbroker.ext.sockets cimport (
 cdef enum:
     PAUSE_MS = 100              # without listening, when descriptors or memory are out
     ACCEPTS_PER_ROUND = 64      # of one listener, before the others are looked at
+    DESCRIPTORS_KEPT = 64       # for files, or an eighth of a lower limit
 
 cdef enum Accepted:
     ACCEPTED_ALL
     ACCEPTED_FULL               # max.connections
     ACCEPTED_EXHAUSTED          # descriptors or memory
+
+
+cdef bint is_kept(int fd) noexcept nogil:
+    """Whether a descriptor is one of the last. The kernel gives the lowest that is free, so that
+    all below it are taken. The limit is asked each time: it may change while this runs."""
+    cdef rlimit_t limit
+    if getrlimit(RLIMIT_NOFILE, &limit) != 0:
+        return False
+    return <uint64_t> fd >= limit.rlim_cur - min(limit.rlim_cur // 8, <uint64_t> DESCRIPTORS_KEPT)
+
+
+cdef bint has_descriptors(Net* net) noexcept nogil:
+    """Whether the one that the next connection would get is not one of the last."""
+    cdef int fd = fcntl(net.acceptor_event_fd, F_DUPFD_CLOEXEC, 0)
+    if fd < 0:
+        return False
+    close(fd)
+    return not is_kept(fd)
 
 
 cdef bint is_full(Net* net) noexcept nogil:
@@ -69,6 +92,8 @@ cdef int accept_some(Net* net, int32_t listener) noexcept nogil:
                      SOCK_NONBLOCK | SOCK_CLOEXEC)
         if fd >= 0:
             take(net, listener, fd, &address)
+            if is_kept(fd):
+                return ACCEPTED_EXHAUSTED
         elif errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
             return ACCEPTED_EXHAUSTED
         elif errno == EAGAIN:
@@ -118,10 +143,12 @@ cdef void* acceptor_main(void* argument) noexcept nogil:
     while atomic_load_i32(&net.acceptor_running):
         if result == ACCEPTED_EXHAUSTED:
             if refusals % 100 == 0:
-                net_log(net, LOG_ERROR, "cannot accept connections, errno %ld", errno, 0)
+                net_log(net, LOG_ERROR, "cannot accept connections: descriptors or memory are "
+                        "short (errno %ld)", errno, 0)
             refusals += 1
             poll(polled, 1, PAUSE_MS)
-            result = accept_round(net, polled)
+            if has_descriptors(net):
+                result = accept_round(net, polled)
         elif result == ACCEPTED_FULL:
             poll(polled, 1, -1)
             result = accept_round(net, polled)

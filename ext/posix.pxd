@@ -43,14 +43,23 @@ cdef extern from "<fcntl.h>" nogil:
         O_DIRECT
         O_DIRECTORY
         O_NOFOLLOW
+        F_DUPFD_CLOEXEC
         POSIX_FADV_SEQUENTIAL
         POSIX_FADV_WILLNEED
         POSIX_FADV_DONTNEED
         SYNC_FILE_RANGE_WRITE
+    int fcntl(int fd, int command, int argument)
     int open(const char* path, int flags, mode_t mode)
     int fallocate(int fd, int mode, off_t offset, off_t length)
     int posix_fadvise(int fd, off_t offset, off_t length, int advice)
     int sync_file_range(int fd, off_t offset, off_t length, unsigned int flags)
+
+cdef extern from "<sys/resource.h>" nogil:
+    enum:
+        RLIMIT_NOFILE
+    ctypedef struct rlimit_t "struct rlimit":
+        uint64_t rlim_cur
+    int getrlimit(int resource, rlimit_t* limit)
 
 cdef extern from "<linux/falloc.h>" nogil:
     enum:

@@ -15,7 +15,16 @@ from tests.support import wire
 from tests.support.processes import BrokerProcess
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
-from tests.support.wire import API_VERSIONS, FETCH, LIST_OFFSETS, METADATA, PRODUCE, WireConnection
+from tests.support.wire import (
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    WireConnection,
+)  # fmt: skip
 from tests.wire.test_bad_input import is_closed, watched
 from tests.wire.test_connections import fetch_body, frame, produce_body
 
@@ -92,21 +101,27 @@ def test_who_comes_and_goes(
 
 @pytest.mark.timeout(600)
 def test_no_descriptor_left(start_kbroker: StartBroker, tally: Tally) -> None:
-    """A broker that may open no more files does not spin, serves whom it has, and recovers."""
+    """A broker whose connections may take no more files does not spin, serves whom it has, with an
+    API that nobody asked for before and a topic that is to be made as well, and recovers."""
     broker = start_kbroker()
     with WireConnection(broker.port) as first:
         first.call(METADATA, 9, {"topics": []})
-        limit = broker.open_files() + 20
+        limit = broker.open_files() + 100
         _, hard = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (limit, hard))
-        late = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(100)]
-        wait_for("it has no more", lambda: broker.open_files() >= limit - 2, 60)
-        used = broker.processor_s()
+        late = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(200)]
+        wait_for("they get no more", lambda: "cannot accept" in broker.log_text(), 60)
+        used, seen = broker.processor_s(), broker.open_files()
         assert not any(is_closed(sock) for sock in late[:5])
         for _ in range(50):
             first.call(METADATA, 9, {"topics": []})
+        assert first.call(DESCRIBE_CLUSTER, 1, {})["error_code"] == 0
+        made = {"name": "late", "num_partitions": 1, "replication_factor": 1}
+        answer = first.call(CREATE_TOPICS, 7, {"topics": [made], "timeout": 30_000})
+        assert answer["topics"][0]["error_code"] == 0, answer
         assert broker.processor_s() - used < 2
-        tally("F17", tried=len(late), control=int(not answers_soon(broker.port)))
+        assert seen < limit and not answers_soon(broker.port)
+        tally("F17", tried=len(late), control=1)
         for sock in late:
             sock.close()
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (hard, hard))
