@@ -91,7 +91,8 @@ def set_values(
         from kbroker.client.admin_configs import BROKER, alter_configs
 
         first = known_broker(cluster, broker)
-        _refuse_unknown((*values, *deleted), _entries(cluster, first))
+        before = _entries(cluster, first)
+        _refuse_unknown((*values, *deleted), before)
         whose = "" if broker is None else str(broker)
         alter_configs(
             cluster, BROKER, whose, set_values=values, delete=deleted, validate_only=dry_run
@@ -100,7 +101,8 @@ def set_values(
     where = "all brokers" if broker is None else f"broker {broker}"
     could = "could be" if dry_run else "is"
     for name, value in values.items():
-        click.echo(f"{name} {could} {value!r} for {where}")
+        shown = "hidden" if _is_secret(name, before) else repr(value)
+        click.echo(f"{name} {could} {shown} for {where}")
     for name in deleted:
         click.echo(f"{name} {'could have' if dry_run else 'has'} no value of {where} any more")
     for entry in now:
@@ -110,6 +112,12 @@ def set_values(
                 f" {entry.value!r}; --broker {first} --delete {entry.name} takes it away",
                 err=True,
             )
+
+
+def _is_secret(name: str, entries: Sequence[ConfigEntry]) -> bool:
+    """Also where it is set for a listener, whose settings are not listed."""
+    secret = [entry.name for entry in entries if entry.sensitive]
+    return any(name == one or name.endswith(f".{one}") for one in secret)
 
 
 def _entries(cluster: Cluster, node: int) -> list[ConfigEntry]:

@@ -96,6 +96,12 @@ def test_quorum(run: Run) -> None:
     assert f"leader {told['leader']}, epoch {told['leader_epoch']}," in run("cluster", "quorum")
 
 
+def test_a_secret_is_not_shown(run: Run) -> None:
+    name = "listener.name.x.ssl.keystore.password"
+    told = run("config", "set", f"{name}=hush", "--broker", "1", "--dry-run")
+    assert told == f"{name} could be hidden for broker 1\n"
+
+
 def test_settings_of_a_running_broker(run: Run) -> None:
     def told(*words: str) -> dict[str, Any]:
         rows = run("config", "get", *words, "-o", "json")

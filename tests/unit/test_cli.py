@@ -173,6 +173,18 @@ def test_a_start_for_developers(
     assert run(capsys, "start", "--dev", "--detach")[0] == 2
 
 
+def test_a_start_leaves_alone_what_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The broker reads its environment itself; the defaults of the command must not win."""
+    monkeypatch.setenv("KBROKER_LISTENERS", "PLAINTEXT://127.0.0.1:7")
+    monkeypatch.setenv("KBROKER_LOG_DIRS", str(tmp_path / "d"))
+    ready = prepare(Wish())
+    assert (ready.place, ready.arguments) == (tmp_path / "d", [])
+    other = prepare(Wish(data_dir=[str(tmp_path / "e")]))
+    assert other.arguments == ["--set", f"log.dirs={tmp_path / 'e'}"]
+
+
 def test_default_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/x")
     monkeypatch.delenv("KBROKER_DATA_DIR", raising=False)
