@@ -113,6 +113,9 @@ def _picture(told: dict[str, Any]) -> RenderableType:
     ]
     parts: list[RenderableType] = [Text(line, overflow="ellipsis", no_wrap=True) for line in lines]
     for columns, rows in (
+        (("REQUEST", "A SECOND", "MEDIAN", "P99"),
+         [(row["request"], f"{row['rate']:.0f}", span(row["p50"]), span(row["p99"]))
+          for row in told["requests_by_api"][:_ROWS]]),
         (("TOPIC", "RECORDS/S", "SIZE", "PARTITIONS"),
          [(row["topic"], f"{row['rate']:.0f}", size(row["size"]), f"{row['partitions']:.0f}")
           for row in told["topics"][:_ROWS]]),

@@ -48,6 +48,7 @@ def figures(before: Scrape, now: Scrape) -> dict[str, Any]:
             if groups > 0 else None,
         },
         "idle": _idle(now),
+        "requests_by_api": _apis(before, now, seconds),
         "topics": topics,
         "groups": _groups(before, now, seconds),
     }  # fmt: skip
@@ -60,6 +61,37 @@ def _idle(now: Scrape) -> dict[str, float]:
         kind = name.removeprefix("kbroker-").split("-")[0]
         found[kind] = min(found.get(kind, 1.0), idle)
     return found
+
+
+def _apis(before: Scrape, now: Scrape, seconds: float) -> list[dict[str, Any]]:
+    """APIs that were asked for meanwhile, the busiest first; quantiles of the whole time."""
+    name = "kbroker_request_phase_seconds_bucket"
+    counted: dict[str, list[tuple[float, float]]] = {}
+    earlier = before.samples.get(name, {})
+    for at, value in now.samples.get(name, {}).items():
+        labels = dict(at)
+        if labels["phase"] == "total":
+            bounds = counted.setdefault(labels["request"], [])
+            bounds.append((float(labels["le"]), value - earlier.get(at, 0.0)))
+    rows = [
+        {"request": request, "rate": bounds[-1][1] / seconds,
+         "p50": _quantile(bounds, 0.5), "p99": _quantile(bounds, 0.99)}
+        for request, bounds in counted.items() if bounds[-1][1] > 0
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -row["rate"])
+
+
+def _quantile(bounds: list[tuple[float, float]], share: float) -> float:
+    """Of cumulative counts by bound: as if values lay evenly between two bounds."""
+    wanted = share * bounds[-1][1]
+    low = below = 0.0
+    for bound, count in bounds:
+        if count >= wanted and count > below:
+            if bound == float("inf"):
+                return low
+            return low + (bound - low) * (wanted - below) / (count - below)
+        low, below = bound, count
+    return low
 
 
 def _topics(before: Scrape, now: Scrape, seconds: float) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from kbroker.ext.memory cimport Pool
 from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t, pthread_t
 from kbroker.ext.timer cimport Timer, Wheel
+from kbroker.ext.times cimport ApiTimes, Histogram, Mark, SLOW_KEPT, Slow, Times
 
 cdef struct Connection
 cdef struct Net
@@ -151,6 +152,7 @@ cdef struct Op:
     uint64_t u[OP_WORDS]
     void* ext
     int64_t pending                 # atomic, by convention: what is still awaited
+    Times times                     # whoever has the Op: its job, else the network thread
     uint8_t inline_bytes[OP_INLINE_BYTES]
 
 # ---- requests ----------------------------------------------------------------------------------
@@ -171,6 +173,7 @@ cdef struct Request:
     bint flexible                   # request header v2, compact fields in the body
     bint on_io
     int64_t received_ns             # monotonic, when the last bytes of the frame were read
+    int64_t begun_ns                # ... when the handler was called
     int64_t wall_ms                 # wall clock of this loop turn
     void** auth                     # the connection's authorisation cache slot; NULL in the pool
     int32_t listener
@@ -239,6 +242,9 @@ cdef struct Connection:
     Op* ops_tail
     int32_t in_flight               # Ops in the FIFO
     const char* failed              # BLOCK_FAILED: why, NULL when that has been logged
+    Mark* marks                     # answers in `out` that are not sent yet, oldest first
+    Mark* marks_tail
+    int64_t stalled_ns              # since when the first frame that is kept stalls; 0: it does not
     int64_t last_active_ms
     Timer idle
     Timer mute
@@ -289,6 +295,7 @@ cdef struct NetThread:
     # its own
     uint8_t* buffer                 # one read goes here
     uint64_t buffer_bytes
+    int64_t clock_ns                # monotonic, as last read
     int64_t now_ns                  # monotonic, beginning of this turn
     int64_t now_ms
     int64_t wall_ms
@@ -305,7 +312,15 @@ cdef struct NetThread:
     Connection* closed              # to be freed at the end of the turn
     int32_t draining                # stop: no reading any more
     void* ext                       # of the handlers
+    Op* parking                     # parked by the handler that runs; NULL once it is answered
+    Mark* answered                  # of the handler that runs
+    Mark* free_marks
+    int32_t free_marks_count
     Counters counters
+    ApiTimes* times[API_KEYS_MAX]   # atomic: made when the first request of an API comes
+    Slow slow[SLOW_KEPT]
+    uint64_t slow_written           # atomic
+    uint64_t slow_read              # atomic: of the control thread
 
 cdef struct Api:
     Handler handler                 # NULL: the control lane
@@ -384,6 +399,8 @@ cdef struct Net:
     int32_t acceptor_running
     int32_t acceptor_event_fd
     int32_t acceptor_full           # atomic: max.connections is reached, tell it when one closes
+    int64_t slow_ns                 # atomic: requests that take longer are told; 0: none
+    Histogram gil                   # the control thread's waits for the GIL, for a request each
     int64_t connections             # atomic
     uint64_t next_connection_id     # atomic
     pthread_mutex_t addresses_lock

@@ -19,6 +19,7 @@ from kbroker.ext.connection cimport (
 )
 from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, net_log_text
+from kbroker.ext.marks cimport marks_drop
 from kbroker.ext.memory cimport buffer_free, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
 from kbroker.ext.posix cimport close, snprintf
@@ -60,11 +61,15 @@ cdef bint is_mapped(const uint8_t* address) noexcept nogil:
     return address[10] == 0xff and address[11] == 0xff
 
 
-cdef void peer_text(Connection* connection, char* text) noexcept nogil:
-    if is_mapped(connection.address):
-        inet_ntop(AF_INET, &connection.address[12], text, ADDRESS_TEXT_BYTES)
+cdef void address_text(const uint8_t* address, char* text) noexcept nogil:
+    if is_mapped(address):
+        inet_ntop(AF_INET, address + 12, text, ADDRESS_TEXT_BYTES)
     else:
-        inet_ntop(AF_INET6, connection.address, text, ADDRESS_TEXT_BYTES)
+        inet_ntop(AF_INET6, address, text, ADDRESS_TEXT_BYTES)
+
+
+cdef void peer_text(Connection* connection, char* text) noexcept nogil:
+    address_text(connection.address, text)
 
 
 # ---- opening -----------------------------------------------------------------------------------
@@ -256,6 +261,7 @@ cdef void connection_close(Connection* connection, int32_t level,
     timer_disarm(&thread.wheel, &connection.idle)
     timer_disarm(&thread.wheel, &connection.mute)
     connection_cancel_ops(connection)
+    marks_drop(connection)
     out_clear(thread, &connection.out)
     input_free(connection)
     if connection.auth != NULL and net.auth_free != NULL:

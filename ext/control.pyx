@@ -7,6 +7,7 @@ client could not tell its answers apart any more.
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport H_CLOSE, H_DONE
 from kbroker.ext.control_wait cimport job_finish_when
 from kbroker.ext.log cimport Log
@@ -34,6 +35,8 @@ cdef class Request:
             raise MemoryError(f"no memory for a response of {length} bytes")
         memcpy(at, <const uint8_t*> <const char*> body, length)
         reply_end(&job.op.reply, <uint32_t> length)
+        self.handled()
+        job.op.times.ready = monotonic_ns()
         self.job = NULL
         job_finish(job, H_DONE)
 
@@ -51,6 +54,7 @@ cdef class Request:
             raise RuntimeError("this request was answered before")
         if length + failed_length > RESPONSE_BYTES_MAX:
             raise ValueError(f"responses of {length} and {failed_length} bytes")
+        self.handled()
         if job_finish_when(
             job, (<Log?> log).core, offset, <const uint8_t*> <const char*> body, <uint32_t> length,
             <const uint8_t*> <const char*> failed, <uint32_t> failed_length,
@@ -58,6 +62,12 @@ cdef class Request:
         ) < 0:
             raise MemoryError(f"no memory for responses of {length + failed_length} bytes")
         self.job = NULL
+
+    def handled(self) -> None:
+        """The handler has returned; what follows until the answer is waiting (its remote time)."""
+        cdef Job* job = self.job
+        if job != NULL and job.op.times.done == 0:
+            job.op.times.done = monotonic_ns()
 
     def close(self) -> None:
         """Close the connection instead of answering; after an answer this does nothing."""
@@ -83,6 +93,7 @@ cdef class Request:
 cdef Request request_from_job(Job* job, object owner):
     cdef Request request = Request.__new__(Request)
     cdef const char* frame = <const char*> job.frame
+    job.op.times.begun = monotonic_ns()
     request.job = job
     request.owner = owner
     request.api_key = job.api_key

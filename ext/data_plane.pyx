@@ -20,6 +20,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.broker cimport disk_unlimited
 from kbroker.ext.connection cimport Net
+from kbroker.ext.counters cimport histogram_told
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.fetch cimport handle_fetch
 from kbroker.ext.heartbeat cimport handle_heartbeat
@@ -205,7 +206,16 @@ cdef class DataPlane:
             "bytes": journal.bytes_written,
             "flush_ns": journal.flush_ns_total,
             "files": journal.files_count,
+            "batches": journal.batches_written,
         }
+
+    def journal_histograms(self):
+        """Of the groups: (ns, counts by bucket) of write and sync, (bytes, counts) of their sizes;
+        None without a journal."""
+        cdef Journal* journal = self.broker.journal
+        if journal == NULL:
+            return None
+        return histogram_told(&journal.syncs), histogram_told(&journal.sizes)
 
     # topics
 

@@ -7,16 +7,18 @@ from libc.stdlib cimport calloc, free
 
 from kbroker.ext.addresses cimport ADDRESS_BYTES, addresses_limit
 from kbroker.ext.api_versions cimport api_versions_put, api_versions_reclaim
-from kbroker.ext.atomics cimport atomic_load_i64
+from kbroker.ext.atomics cimport atomic_load_i64, atomic_store_i64
+from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport API_KEYS_MAX, Job, LogLine, NET_THREADS_MAX, NetSettings
 from kbroker.ext.control cimport Request, request_from_job
-from kbroker.ext.counters cimport net_stats
+from kbroker.ext.counters cimport histogram_told, net_slow, net_stats, net_times
 from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.network cimport net_synchronize
 from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_resize, net_start, net_stop
 from kbroker.ext.sockets cimport thread_name
+from kbroker.ext.times cimport histogram_add
 from kbroker.ports import bound
 
 cdef extern from *:
@@ -244,10 +246,15 @@ cdef class Engine:
         """The next request of the control lane; None after timeout_ms, after wake_control, or
         when stopped."""
         cdef int64_t milliseconds = timeout_ms
+        cdef int64_t popped_ns
         cdef Job* job
         with nogil:
             job = queue_pop(self.net, &self.net.control, milliseconds)
-        return None if job == NULL else request_from_job(job, self)
+            popped_ns = monotonic_ns()
+        if job == NULL:
+            return None
+        histogram_add(&self.net.gil, monotonic_ns() - popped_ns)
+        return request_from_job(job, self)
 
     def wake_control(self) -> None:
         """From any thread: one next_request, the one in progress or else the next, does not wait:
@@ -265,6 +272,30 @@ cdef class Engine:
             text = <bytes> line.text
             lines.append((line.level, text.decode("utf-8", "replace")))
             log_ring_pop(&self.net.log)
+
+    def request_times(
+        self,
+    ) -> dict[int, tuple[dict[int, int], int, int, list[tuple[int, list[int]]]]]:
+        """By API key: requests by version, their bytes, how many have no answer yet, and of each
+        phase (queue, local, remote, response queue, send, total) the sum in ns and the counts by
+        bucket (see times.pxd)."""
+        return net_times(self.net)
+
+    def gil_waits(self) -> tuple[int, list[int]]:
+        """How long the control thread waited for the GIL with a request in hand: ns, counts."""
+        return histogram_told(&self.net.gil)
+
+    def set_slow_ms(self, milliseconds: int) -> None:
+        """Requests that take so long or longer are told by next_slow_requests; 0: none."""
+        cdef int64_t ns = max(milliseconds, 0) * 1000000
+        atomic_store_i64(&self.net.slow_ns, ns)
+
+    def next_slow_requests(
+        self,
+    ) -> list[tuple[int, int, int, int, tuple[str, int], list[int]]]:
+        """(API key, version, correlation id, connection, (address, port) of the client, ns of each
+        phase) since the last call, as many as there was room for."""
+        return net_slow(self.net)
 
     def connections(self) -> int:
         """Open connections."""

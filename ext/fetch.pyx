@@ -13,6 +13,7 @@ Followers: there are no other replicas, so a fetch with a replica id gets NOT_LE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
+from kbroker.ext.atomics cimport atomic_add_relaxed_i64
 from kbroker.ext.connection cimport H_CLOSE, H_DONE, H_PENDING, Op, Reply, Request
 from kbroker.ext.connections cimport connection_close
 from kbroker.ext.error_codes cimport (
@@ -333,6 +334,15 @@ cdef bint put_records(Writer* w, Reply* reply, const uint8_t* body,
                         release_segment) == 0
 
 
+cdef inline void count_answer(const FetchPartition* partition) noexcept nogil:
+    if partition.log == NULL:
+        return
+    atomic_add_relaxed_i64(&partition.log.counts.fetches, 1)
+    atomic_add_relaxed_i64(&partition.log.counts.bytes_out, partition.slice.length)
+    if partition.error != NONE:
+        atomic_add_relaxed_i64(&partition.log.counts.fetches_failed, 1)
+
+
 cdef bint write_partitions(Fetch* fetch, Writer* w, Reply* reply,
                            const uint8_t* body) noexcept nogil:
     cdef FetchPartition* partition
@@ -346,6 +356,7 @@ cdef bint write_partitions(Fetch* fetch, Writer* w, Reply* reply,
             left = partitions_of_topic(fetch, i)
             fetch_put_topic(w, fetch.version, &partition.target, left)
         fetch_put_partition(w, fetch.version, partition)
+        count_answer(partition)
         if not put_records(w, reply, body, partition):
             return False
         fetch_put_partition_tags(w, fetch.version, fetch.broker.node_id, partition)

@@ -3,13 +3,14 @@ from libc.stdint cimport int16_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence
-from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
-    API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, H_CLOSE, H_CONTROL, H_IO, H_STALL, Job,
-    JobQueue, NetThread,
+    API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, H_CLOSE, H_CONTROL, H_IO, H_NONE, H_STALL,
+    Job, JobQueue, NetThread,
 )
 from kbroker.ext.connections cimport connection_fail, connection_stall
 from kbroker.ext.log_ring cimport LOG_WARNING
+from kbroker.ext.marks cimport request_begins, request_ends
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
 from kbroker.ext.wire cimport Cursor, cursor_init, get_i16, get_i32, skip_tags, take
@@ -110,7 +111,7 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.connection = connection
     request.op = NULL
     request.on_io = False
-    request.received_ns = thread.now_ns
+    request.received_ns = connection.stalled_ns if connection.stalled_ns else thread.now_ns
     request.wall_ms = thread.wall_ms
     request.auth = &connection.auth
     request.listener = connection.listener
@@ -142,6 +143,7 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
         return FRAME_TAKEN
     fill(connection, &request)
     fill_reply(&request)
+    request_begins(&request)
     outcome = run(&request)
     if outcome == H_STALL:
         # Say that somebody stalls, then try once more: see net_unstall_all.
@@ -149,8 +151,11 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
         atomic_fence()
         outcome = run(&request)
         if outcome == H_STALL:
+            connection.stalled_ns = request.received_ns
             connection_stall(connection, BLOCK_STALL)
             return FRAME_STALLED
+    connection.stalled_ns = 0
+    request_ends(&request, length, outcome == H_NONE)
     thread.counters.requests += 1
     if outcome == H_CLOSE:
         connection_fail(connection, LOG_WARNING, request.reason)
@@ -179,6 +184,8 @@ cdef int job_handle(Job* job) noexcept nogil:
     request.listener = job.listener
     request.reply = job.op.reply
     request.reply.request = &request
+    request.begun_ns = job.op.times.begun = monotonic_ns()
     outcome = job.net.apis[job.api_key].handler(&request)
+    job.op.times.done = monotonic_ns()
     job.reason = request.reason
     return outcome

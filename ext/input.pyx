@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kbroker.ext.atomics cimport atomic_add_i64, atomic_exchange_i64, atomic_fence
+from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_MEMORY, FLAG_PEER_CLOSED, FLAG_READABLE, NetThread,
 )
@@ -168,6 +169,7 @@ cdef ssize_t socket_read(Connection* connection, iovec_t* parts, int count) noex
     cdef ssize_t got = readv(connection.fd, parts, count)
     thread.counters.reads += 1
     if got > 0:
+        thread.clock_ns = monotonic_ns()
         thread.counters.bytes_in += got
         connection.last_active_ms = thread.now_ms
         # A short read has emptied the socket; the next bytes come with an event of their own.

@@ -67,6 +67,7 @@ from kbroker.ext.posix cimport (
     timespec_t,
 )
 from kbroker.ext.sockets cimport thread_hurries, thread_name, usleep
+from kbroker.ext.times cimport histogram_add
 
 cdef enum:
     GROUP_MAGIC = 0x4B424A47        # "KBJG"
@@ -264,6 +265,7 @@ cdef void seal_header(Journal* journal, JournalGroup* group, uint64_t sequence) 
 cdef int write_group(Journal* journal, JournalGroup* group, uint64_t sequence) noexcept nogil:
     """Put a sealed group on disk. 0 or the errno that ends this journal."""
     cdef int64_t size
+    cdef int64_t began
     cdef int code
     # Written even when it only has batches too large to copy: its sequence must not be missing.
     seal_header(journal, group, sequence)
@@ -272,10 +274,14 @@ cdef int write_group(Journal* journal, JournalGroup* group, uint64_t sequence) n
         code = files_next(journal)
         if code:
             return code
+    began = monotonic_ns()
     code = file_write(journal.active.fd, group.buffer, size, journal.active.position)
     if code == 0 and fdatasync(journal.active.fd) != 0:
         code = errno
     if code == 0:
+        histogram_add(&journal.syncs, monotonic_ns() - began)
+        histogram_add(&journal.sizes, size)
+        journal.batches_written += group.count
         journal.active.position += size
         journal.bytes_written += size
         files_hint(journal)

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t, pthread_t
+from kbroker.ext.times cimport Histogram
 
 cdef enum:
     JOURNAL_OK = 0
@@ -93,6 +94,9 @@ ctypedef struct Journal:
     int64_t groups_written
     int64_t bytes_written
     int64_t flush_ns_total
+    int64_t batches_written
+    Histogram syncs                 # ns of a group's write and sync
+    Histogram sizes                 # bytes of a group
 
 # A promise of room, held from the decision to append until the batch is in the segment.
 ctypedef struct Reservation:

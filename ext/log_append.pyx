@@ -378,6 +378,9 @@ cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* 
     pthread_mutex_lock(&log.lock)
     out.leo = log.leo
     code = append_locked(log, origin, batch, info, now_ms, out)
+    if code == LOG_OK:
+        log.counts.records_in += info.count
+        log.counts.bytes_in += info.length
     out.log_start = log.log_start
     flush = log.journal == NULL and log.leo - log.recovery_point >= log.cfg.flush_messages
     pthread_mutex_unlock(&log.lock)

@@ -1,6 +1,9 @@
 """The room that logs take (see log_space.pxd)."""
+from libc.stddef cimport size_t
 from libc.stdint cimport int32_t
+from libc.stdlib cimport free, malloc
 
+from kbroker.ext.atomics cimport atomic_load_relaxed_i64
 from kbroker.ext.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Index
 from kbroker.ext.log cimport Log as PyLog
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -29,6 +32,54 @@ cdef int64_t log_disk_bytes(Log* log) noexcept nogil:
         bytes += log.retired[i].size
     pthread_mutex_unlock(&log.lock)
     return bytes
+
+
+cdef enum:
+    COLUMNS = 12
+
+
+cdef void survey_one(Log* log, int64_t* row) noexcept nogil:
+    cdef int32_t i
+    pthread_mutex_lock(&log.lock)
+    row[0] = log.log_start
+    row[1] = log.hw
+    row[2] = log.leo
+    row[3] = 0
+    for i in range(log.count):
+        row[3] += log.segments[i].size
+    row[4] = log.count
+    row[5] = log.counts.records_in
+    row[6] = log.counts.bytes_in
+    pthread_mutex_unlock(&log.lock)
+    row[7] = atomic_load_relaxed_i64(&log.counts.bytes_out)
+    row[8] = atomic_load_relaxed_i64(&log.counts.produces)
+    row[9] = atomic_load_relaxed_i64(&log.counts.produces_failed)
+    row[10] = atomic_load_relaxed_i64(&log.counts.fetches)
+    row[11] = atomic_load_relaxed_i64(&log.counts.fetches_failed)
+
+
+def survey(logs: list[PyLog]) -> list[tuple[int, ...]]:
+    """Numbers of each log, see the stub; the GIL is free while locks are taken."""
+    cdef Py_ssize_t count = len(logs)
+    cdef Py_ssize_t i
+    cdef Log** cores = <Log**> malloc(<size_t> max(count, 1) * sizeof(void*))
+    cdef int64_t* rows = <int64_t*> malloc(<size_t> max(count, 1) * COLUMNS * sizeof(int64_t))
+    if cores == NULL or rows == NULL:
+        free(cores)
+        free(rows)
+        raise MemoryError("no memory for a survey of logs")
+    try:
+        for i in range(count):
+            cores[i] = (<PyLog?> logs[i]).core
+        with nogil:
+            for i in range(count):
+                survey_one(cores[i], rows + i * COLUMNS)
+        return [
+            tuple([rows[i * COLUMNS + column] for column in range(COLUMNS)]) for i in range(count)
+        ]
+    finally:
+        free(cores)
+        free(rows)
 
 
 def oldest_closed(log: PyLog) -> tuple[int, int] | None:

@@ -76,6 +76,15 @@ ctypedef struct Position:               # where an offset lies
     int64_t segment_base
     int64_t byte
 
+ctypedef struct LogCounts:              # since the log was opened
+    int64_t records_in                  # of clients and coordinators; under the lock
+    int64_t bytes_in
+    int64_t bytes_out                   # atomic, as those that follow
+    int64_t produces                    # produce requests to this partition
+    int64_t produces_failed
+    int64_t fetches                     # answers about this partition
+    int64_t fetches_failed
+
 ctypedef struct Log:
     pthread_mutex_t lock
     int32_t refs                        # atomic
@@ -122,6 +131,7 @@ ctypedef struct Log:
     uint32_t pending_count
     uint64_t random                     # of the roll jitter
     int64_t last_append_ms
+    LogCounts counts
 
 ctypedef struct Watermarks:
     int64_t log_start

@@ -8,6 +8,7 @@ from kbroker.ext.connection cimport (
 )
 from kbroker.ext.connections cimport connection_close
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
+from kbroker.ext.marks cimport marks_flush, marks_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, off_t, ssize_t
 from kbroker.ext.response cimport connection_unblock, out_region_done, out_sent
 from kbroker.ext.sockets cimport (
@@ -106,6 +107,7 @@ cdef void connection_flush(Connection* connection) noexcept nogil:
     cdef int64_t before = out.unsent
     cdef int64_t unsent_max = connection.net.settings.unsent_bytes_max
     cdef bint going = not connection.flags & FLAG_UNWRITABLE
+    marks_flush(connection)
     while going and out.unsent > 0:
         if out.regions != NULL and out.regions.at == out.sent:
             going = send_region(connection)
@@ -113,6 +115,7 @@ cdef void connection_flush(Connection* connection) noexcept nogil:
             going = send_bytes(connection)
     if connection.blocked & BLOCK_CLOSED:
         return
+    marks_sent(connection)
     if out.unsent < before:
         connection.last_active_ms = connection.thread.now_ms
     if out.unsent > unsent_max:

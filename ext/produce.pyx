@@ -21,7 +21,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
-from kbroker.ext.atomics cimport atomic_load_i64
+from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
 from kbroker.ext.batch cimport (
     ATTRIBUTES_OFFSET,
     BATCH_BAD_CRC,
@@ -381,6 +381,9 @@ cdef void execute(Produce* produce) noexcept nogil:
             find_log(produce, found, topic.id != NULL, result)
             if result.log != NULL:
                 produce_partition(produce, result)
+                atomic_add_relaxed_i64(&result.log.counts.produces, 1)
+                if result.error != NONE:
+                    atomic_add_relaxed_i64(&result.log.counts.produces_failed, 1)
             produce.failed |= result.error != NONE
             result += 1
         end_topic(&c, request.api_version)

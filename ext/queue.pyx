@@ -141,6 +141,8 @@ cdef Job* job_new(Request* request) noexcept nogil:
     job.op = request.op
     op_hold(job.op)
     job.op.reply.thread = NULL          # lent, see op_deadline and connection_cancel_ops
+    job.op.times.begun = 0              # when somebody takes the job
+    job.op.thread.parking = NULL
     job.length = <unsigned int> length
     job.body = <unsigned int> (request.p - request.frame)
     job.client_id = -1

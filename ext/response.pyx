@@ -23,8 +23,10 @@ from kbroker.ext.debug cimport (
     OBJECT_DELAYED_OPERATION, debug_assert, object_born, object_died,
 )
 from kbroker.ext.endian cimport store_be32
+from kbroker.ext.marks cimport mark_op, mark_request, marks_free_caches, times_of
 from kbroker.ext.network cimport thread_post
 from kbroker.ext.timer cimport Timer, timer_arm, timer_disarm
+from kbroker.ext.times cimport ApiTimes
 
 cdef enum:
     FREE_OPS_MAX = 1024
@@ -229,6 +231,7 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil:
     if reply.request.op != NULL:
         op_ready(reply.request.op)
     else:
+        mark_request(reply.request.connection, reply.request)
         flush_later(reply.request.connection)
 
 
@@ -316,11 +319,20 @@ cdef Op* op_new(NetThread* thread) noexcept nogil:
     return op
 
 
+cdef void count_waiting(NetThread* thread, const Op* op, int change) noexcept nogil:
+    cdef ApiTimes* times = times_of(thread, op.reply.api_key)
+    if times != NULL:
+        times.waiting += change
+
+
 cdef void op_free(Op* op) noexcept nogil:
     cdef NetThread* thread = op.thread
     debug_assert(op.timer.slot == 0, "freed operation with a timer")
     out_clear(thread, &op.out)
     thread.counters.ops_live -= 1
+    count_waiting(thread, op, -1)
+    if thread.parking == op:
+        thread.parking = NULL
     object_died(OBJECT_DELAYED_OPERATION)
     if thread.free_ops_count < FREE_OPS_MAX:
         op.next = thread.free_ops
@@ -343,6 +355,10 @@ cdef Op* op_park(Request* request) noexcept nogil:
     op.reply.api_key = request.api_key
     op.reply.api_version = request.api_version
     op.reply.tagged_header = request.reply.tagged_header
+    op.times.received = request.received_ns
+    op.times.begun = request.begun_ns
+    op.thread.parking = op
+    count_waiting(op.thread, op, 1)
     if connection.ops_tail == NULL:
         connection.ops = op
     else:
@@ -364,6 +380,8 @@ cdef void op_ready(Op* op) noexcept nogil:
         return
     timer_disarm(&op.thread.wheel, &op.timer)
     op.state = OP_READY
+    if op.times.ready == 0:
+        op.times.ready = op.thread.clock_ns
     while connection.ops != NULL and connection.ops.state == OP_READY:
         op = connection.ops
         connection.ops = op.next
@@ -373,6 +391,7 @@ cdef void op_ready(Op* op) noexcept nogil:
         op.state = OP_DEAD
         op.connection = NULL
         out_append(connection, op)
+        mark_op(connection, op)
         op_drop(op)
         connection.last_active_ms = connection.thread.now_ms
         flush_later(connection)
@@ -462,3 +481,4 @@ cdef void thread_free_caches(NetThread* thread) noexcept nogil:
         free(chunk)
     thread.free_ops_count = 0
     thread.free_chunks_count = 0
+    marks_free_caches(thread)

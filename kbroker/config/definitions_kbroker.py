@@ -60,6 +60,12 @@ KEYS: Final = (
         "another broker of the machine, the broker starts without.",
     ),
     ConfigKey(
+        "kbroker.slow.request.ms", LONG, "1000", at_least(0), MEDIUM, CLUSTER_WIDE,
+        "A request that takes so long or longer is told in the log with the time of each phase, "
+        "not counting what it waits for on purpose (records, other members of a group); 0 for "
+        "none.",
+    ),
+    ConfigKey(
         LOG_LEVEL, STRING, "INFO", levels(), MEDIUM, READ_ONLY,
         "Level of the broker's log: FATAL, ERROR, WARN, INFO, DEBUG or TRACE; after it, between "
         "commas, LOGGER=LEVEL for single loggers, as in INFO,kbroker.group=DEBUG. Levels can be "

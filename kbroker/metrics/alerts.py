@@ -23,6 +23,9 @@ class Alert(NamedTuple):
 
 
 _NETWORK: Final = 'thread=~"kbroker-net-.*"'
+_PRODUCE: Final = 'request="Produce"'
+_WHOLE: Final = 'phase="total"'
+_ALL: Final = 'topic=""'
 _CONTROL: Final = 'thread="kbroker-control"'
 
 
@@ -59,6 +62,17 @@ ALERTS: Final = (
           f"{_growing('kbroker_journal_groups_total')} > 0.1", "10m", _WARNING,
           "A group commit of {{ $labels.instance }} takes {{ $value | humanizeDuration }}.",
           "Producers with acks=all wait that long: the disk is slow, or something else uses it."),
+    Alert("KbrokerProduceIsSlow",
+          "histogram_quantile(0.99, sum by (instance, le) ("
+          f"rate({metric('kbroker_request_phase_seconds', _PRODUCE, _WHOLE, part='_bucket')}[5m])))"
+          " > 1", "10m", _WARNING,
+          "One in a hundred produce requests of {{ $labels.instance }} takes more than a second.",
+          "The phases tell where: remote is the disk; the log names slow requests"
+          " (kbroker.slow.request.ms)."),
+    Alert("KbrokerProduceFails",
+          f"{_growing('kafka_server_brokertopicmetrics_failedproducerequests_total', _ALL)} > 0",
+          "10m", _WARNING, "Produce requests to {{ $labels.instance }} fail.",
+          "By topic on the dashboard; the producers' own logs have the error."),
     Alert("KbrokerStalls", f"{_growing('kbroker_network_stalls_total')} > 10", "10m", _WARNING,
           "Requests of {{ $labels.instance }} are put back again and again.",
           "The journal, a queue or the disk has no room as fast as clients want it."),

@@ -11,7 +11,7 @@ from kbroker.metrics.queries import here, rate
 
 _SCHEMA: Final = 39  # Grafana 10 and later read it
 _COLUMNS: Final = 24
-_TOPICS: Final = 'topic=~"$topic"'
+_TOPICS: Final = 'topic=~"$topic",topic!=""'  # a counter without topic is that of all
 _GROUPS: Final = 'consumergroup=~"$group"'
 
 
@@ -66,6 +66,36 @@ _TRAFFIC: Final = Row("Traffic", (
     Panel("Stalls", "ops", ((rate("kbroker_network_stalls_total"), "{{instance}}"),), 8,
           "Requests put back because journal, queue or disk had no room."),
 ))  # fmt: skip
+_P99: Final = "histogram_quantile({share}, sum by (le, request) ({rate}))"
+_TIMES: Final = "kbroker_request_phase_seconds"
+
+
+def _quantile(share: float, *matchers: str) -> str:
+    return _P99.format(share=share, rate=rate(_TIMES, *matchers, part="_bucket"))
+
+
+def _phases(request: str) -> tuple[str, str]:
+    """The average of each phase, which add up to that of the whole."""
+    of = (f'request="{request}"', 'phase!="total"')
+    sums, counts = (rate(_TIMES, *of, part=part) for part in ("_sum", "_count"))
+    return f"sum by (phase) ({sums}) / sum by (phase) ({counts})", "{{phase}}"
+
+
+_LATENCY: Final = Row("Latency", (
+    Panel("99th percentile by request", "s",
+          ((_quantile(0.99, 'phase="total"', 'request!="Fetch"'), "{{request}}"),), 12),
+    Panel("Median by request", "s",
+          ((_quantile(0.5, 'phase="total"', 'request!="Fetch"'), "{{request}}"),), 12),
+    Panel("Produce by phase", "s", (_phases("Produce"),), 12,
+          "remote is the wait for the disk, response and send that for the client."),
+    Panel("Fetch by phase", "s", (_phases("Fetch"),), 12, "remote is the wait for records."),
+    Panel("Requests by API", "reqps",
+          ((f"sum by (request) ({rate('kafka_network_requestmetrics_requests_total')})",
+            "{{request}}"),), 12),
+    Panel("Wait for Python's lock, 99th percentile", "s",
+          ((f"histogram_quantile(0.99, {rate('kbroker_gil_wait_seconds', part='_bucket')})",
+            "{{instance}}"),), 12),
+))  # fmt: skip
 _THREADS: Final = Row("Process", (
     Panel("Idle threads", "percentunit",
           ((here("kbroker_thread_idle_ratio"), "{{instance}} {{thread}}"),)),
@@ -82,6 +112,12 @@ _DISK: Final = Row("Disk", (
     Panel("Time of a group commit", "s",
           ((f"{rate('kbroker_journal_flush_seconds_total')} / "
             f"{rate('kbroker_journal_groups_total')}", "{{instance}}"),)),
+    Panel("Sync, 99th percentile", "s",
+          ((f"histogram_quantile(0.99, {rate('kbroker_journal_sync_seconds', part='_bucket')})",
+            "{{instance}}"),)),
+    Panel("Batches in a group commit", "none",
+          ((f"{rate('kbroker_journal_batches_total')} / "
+            f"{rate('kbroker_journal_groups_total')}", "{{instance}}"),)),
     Panel("Size of a group commit", "bytes",
           ((f"{rate('kbroker_journal_written_bytes_total')} / "
             f"{rate('kbroker_journal_groups_total')}", "{{instance}}"),)),
@@ -97,8 +133,16 @@ _DISK: Final = Row("Disk", (
 ))  # fmt: skip
 _TOPIC: Final = Row("Topics", (
     Panel("Records a second", "wps",
-          ((f"sum by (topic) (rate({here('kafka_topic_partition_current_offset', _TOPICS)}"
-            "[$__rate_interval]))", "{{topic}}"),), 12),
+          ((rate("kafka_server_brokertopicmetrics_messagesin_total", _TOPICS), "{{topic}}"),), 12),
+    Panel("Bytes in", "Bps",
+          ((rate("kafka_server_brokertopicmetrics_bytesin_total", _TOPICS), "{{topic}}"),), 12),
+    Panel("Bytes out", "Bps",
+          ((rate("kafka_server_brokertopicmetrics_bytesout_total", _TOPICS), "{{topic}}"),), 12),
+    Panel("Failed requests", "reqps",
+          ((rate("kafka_server_brokertopicmetrics_failedproducerequests_total", _TOPICS),
+            "{{topic}} produce"),
+           (rate("kafka_server_brokertopicmetrics_failedfetchrequests_total", _TOPICS),
+            "{{topic}} fetch")), 12),
     Panel("Size", "bytes",
           ((f"sum by (topic) ({here('kafka_log_log_size', _TOPICS)})", "{{topic}}"),), 12),
     Panel("Records kept", "none",
@@ -122,7 +166,8 @@ _GROUP: Final = Row("Groups", (
 ))  # fmt: skip
 
 DASHBOARDS: Final = {
-    "broker": Dashboard("kbroker-broker", "kbroker: broker", (_HEALTH, _TRAFFIC, _DISK, _THREADS)),
+    "broker": Dashboard("kbroker-broker", "kbroker: broker",
+                        (_HEALTH, _TRAFFIC, _LATENCY, _DISK, _THREADS)),
     "topics": Dashboard("kbroker-topics", "kbroker: topics and groups", (_TOPIC, _GROUP)),
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kbroker.metrics.family import COUNTER, GAUGE, UNTYPED, Family
+from kbroker.metrics.family import COUNTER, GAUGE, HISTOGRAM, SUMMARY, UNTYPED, Family
 
 _PARTITION: Final = ("topic", "partition")
 _GROUP: Final = ("consumergroup", "topic", "partition")
@@ -96,7 +96,55 @@ _NETWORK: Final = (
            (), _LINUX_ONLY),
 )
 
+_PHASES: Final = tuple(
+    Family(f"kafka_network_requestmetrics_{name}", SUMMARY, text, ("request",))
+    for name, text in (
+        ("totaltimems", "From the last byte of a request to the last byte of its answer, in ms."),
+        ("requestqueuetimems", "Until its handler begins, in ms."),
+        ("localtimems", "In its handler, in ms."),
+        ("remotetimems", "Waiting for the disk, records or other members, in ms."),
+        ("responsequeuetimems", "The answer waiting to be sent, in ms."),
+        ("responsesendtimems", "Sending the answer, in ms."),
+    )
+)
+_REQUESTS: Final = (
+    Family("kafka_network_requestmetrics_requests_total", COUNTER, "Requests by API and version.",
+           ("request", "version")),
+    Family("kbroker_request_bytes_total", COUNTER, "Bytes of requests.",
+           ("request",)),
+    *_PHASES,
+    Family("kbroker_request_phase_seconds", HISTOGRAM,
+           "Time of requests by phase: queue, local, remote, response, send, total.",
+           ("request", "phase")),
+    Family("kbroker_requests_waiting", GAUGE, "Requests without an answer yet, by API.",
+           ("request",)),
+    Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE,
+           "Produce and Fetch requests that wait.", ("delayedoperation",)),
+    Family("kbroker_gil_wait_seconds", HISTOGRAM,
+           "The control thread's wait for Python's lock, with a request in hand."),
+)
+_TRAFFIC: Final = tuple(
+    Family(f"kafka_server_brokertopicmetrics_{name}_total", COUNTER, text, ("topic",))
+    for name, text in (
+        ("messagesin", "Records appended."),
+        ("bytesin", "Bytes appended."),
+        ("bytesout", "Bytes that consumers fetched."),
+        ("totalproducerequests", "Produce requests, one for each partition they name."),
+        ("failedproducerequests", "... of which so many failed."),
+        ("totalfetchrequests", "Answers to fetches, one for each partition in them."),
+        ("failedfetchrequests", "... of which so many had an error."),
+    )
+)
+
 _DISK: Final = (
+    Family("kbroker_journal_sync_seconds", HISTOGRAM,
+           "Time to write and sync a group of the journal.", (), _FSYNC_ONLY),
+    Family("kbroker_journal_group_bytes", HISTOGRAM, "Size of a group of the journal.", (),
+           _FSYNC_ONLY),
+    Family("kbroker_journal_batches_total", COUNTER, "Batches in the journal's groups.", (),
+           _FSYNC_ONLY),
+    Family("kafka_log_logflushstats_logflushrateandtimems", SUMMARY,
+           "Time of a flush, the journal's, in ms.", (), _FSYNC_ONLY),
     Family("kbroker_journal_groups_total", COUNTER, "Group commits of the journal.", (),
            _FSYNC_ONLY),
     Family("kbroker_journal_written_bytes_total", COUNTER, "Bytes that the journal wrote.", (),
@@ -131,6 +179,7 @@ _LOGS: Final = (
     Family("kafka_topic_partition_under_replicated_partition", GAUGE,
            "1 where replicas are not in sync.", _PARTITION),
     Family("kafka_log_log_size", GAUGE, "Bytes of a partition's segments.", _PARTITION),
+    Family("kafka_log_log_numlogsegments", GAUGE, "Segments of a partition.", _PARTITION),
     Family("kafka_log_log_logstartoffset", GAUGE, "First offset of a partition.", _PARTITION),
     Family("kafka_log_log_logendoffset", GAUGE, "Next offset of a partition.", _PARTITION),
 )
@@ -152,7 +201,9 @@ _GROUPS: Final = (
            "Partitions of __consumer_offsets that are still being read."),
 )  # fmt: skip
 
-FAMILIES: Final = (*_BROKER, *_CLUSTER, *_NETWORK, *_DISK, *_LOGS, *_GROUPS)
+FAMILIES: Final = (
+    *_BROKER, *_CLUSTER, *_NETWORK, *_REQUESTS, *_DISK, *_TRAFFIC, *_LOGS, *_GROUPS,
+)  # fmt: skip
 BY_NAME: Final = {family.name: family for family in FAMILIES}
 
 assert len(BY_NAME) == len(FAMILIES), "a metric is in the list once"

@@ -22,7 +22,7 @@ def metric(name: str, *matchers: str, part: str = "") -> str:
     if part not in _PARTS.get(family.kind, ("",)):
         raise ValueError(f"{name} is a {family.kind} and has no {part}")
     labels = {*family.labels, *_SCRAPER, _OF_PARTS.get(family.kind, "instance")}
-    for matcher in matchers:
+    for matcher in ",".join(matchers).split(",") if matchers else ():
         label = matcher.partition("=")[0].rstrip("!~")
         if label not in labels:
             raise ValueError(f"{name} has no label {label}")

@@ -44,6 +44,7 @@ from kbroker.server.liveness import Planes
 from kbroker.server.pages import Pages, Parts
 from kbroker.server.reload import take_over
 from kbroker.server.service import Notifier, extend
+from kbroker.server.slow import SlowRequests
 from kbroker.server.upkeep import Upkeep, disk_tasks, tasks_of
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from kbroker.storage.cleaner import LogCleaner
@@ -175,13 +176,15 @@ class Broker:
         publish.limit_disk(services)
         publish.tell_versions(services)
         dispatcher = Dispatcher(services, table)
+        slow = SlowRequests(data_plane.engine, self.config)
+        slow.tick()
         self._control = ControlThread(
             data_plane,
             dispatcher,
             self._clock,
             mailbox,
             services.groups,
-            store.snapshot_when_due,
+            (slow.tick, store.snapshot_when_due),
         )
         limits = services.disk_limits
         disk = self._disk = DiskGuard(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)

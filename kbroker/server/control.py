@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kbroker.api.dispatch import Dispatcher
@@ -80,16 +80,16 @@ class ControlThread:
         clock: Clock,
         mailbox: Mailbox,
         timed: Timed,
-        chores: Callable[[], object],
+        chores: Iterable[Callable[[], object]],
     ) -> None:
-        """`chores` is called about once a second, between requests."""
+        """`chores` are done about once a second, between requests."""
         self._data_plane = data_plane
         self._engine = data_plane.engine
         self._dispatcher = dispatcher
         self._clock = clock
         self._mailbox = mailbox
         self._timed = timed
-        self._chores = chores
+        self._chores = tuple(chores)
         self._stopping = False
         self._journal_failed = False
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -129,6 +129,7 @@ class ControlThread:
     def _serve(self, request: Request) -> None:
         try:
             self._dispatcher.serve(request)
+            request.handled()
         except Exception:
             _LOG.exception("API key %d v%d: no answer", request.api_key, request.api_version)
             request.close()
@@ -152,7 +153,8 @@ class ControlThread:
     def _do_chores(self) -> None:
         try:
             self._pass_on()
-            self._chores()
+            for chore in self._chores:
+                chore()
         except Exception:
             _LOG.exception("a chore of the control thread failed")
 

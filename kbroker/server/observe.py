@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbroker import __version__
 from kbroker.ext.log import Log
+from kbroker.ext.log_space import survey as survey_logs
 from kbroker.group.committed import offset_of
 from kbroker.group.survey import Survey
 from kbroker.metrics.families import FAMILIES
 from kbroker.metrics.family import Samples, escaped, labels_text
+from kbroker.server.observe_requests import add_journal, add_requests
 from kbroker.server.process import Threads, process_numbers
 
 if TYPE_CHECKING:
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 _GROUPS_S: Final = 2.0
 _NS: Final = 1_000_000_000
 _MIN_ISR: Final = "min.insync.replicas"
+
+# What the data plane counts for each log, in the order of kbroker.ext.log_space.survey.
+_TRAFFIC: Final = tuple(
+    f"kafka_server_brokertopicmetrics_{name}_total"
+    for name in (
+        "messagesin", "bytesin", "bytesout", "totalproducerequests", "failedproducerequests",
+        "totalfetchrequests", "failedfetchrequests",
+    )
+)  # fmt: skip
 
 Watermarks = Mapping[tuple[str, int], int]
 
@@ -51,6 +62,7 @@ class Observer:
             self._broker(samples)
             _cluster(samples, self._parts)
             _network(samples, self._parts)
+            add_requests(samples, self._parts.data_plane)
             self._thread_times(samples)
             _disk(samples, self._parts)
             watermarks = _logs(samples, self._parts)
@@ -159,6 +171,8 @@ def _disk(samples: Samples, parts: Parts) -> None:
         samples.add("kbroker_journal_written_bytes_total", journal["bytes"])
         samples.add("kbroker_journal_flush_seconds_total", journal["flush_ns"] / _NS)
         samples.add("kbroker_journal_files", journal["files"])
+        samples.add("kbroker_journal_batches_total", journal["batches"])
+        add_journal(samples, parts.data_plane)
     for name, value in disk_numbers(parts).items():
         if value is not None:
             samples.add(name, value)
@@ -182,14 +196,16 @@ def disk_numbers(parts: Parts) -> dict[str, int | None]:
 
 
 def _logs(samples: Samples, parts: Parts) -> dict[tuple[str, int], int]:
-    """Samples of each partition; answers their high watermarks."""
+    """Samples of topics and partitions; answers the high watermarks."""
     image = parts.services.image
-    logs = dict(parts.services.logs.snapshot())
-    watermarks = {}
+    logs = [(key, log) for key, log in parts.services.logs.snapshot() if isinstance(log, Log)]
+    rows = dict(zip((key for key, _ in logs), survey_logs([log for _, log in logs]), strict=True))
+    sums = [0] * len(_TRAFFIC)
     for name, topic in sorted(image.topics.copy().items()):
         label = f'topic="{escaped(name)}"'
         states = dict(topic.partitions)
         samples.add("kafka_topic_partitions", len(states), label)
+        counts = [0] * len(_TRAFFIC)
         for index, state in states.items():
             labels = f'{label},partition="{index}"'
             in_sync, replicas = len(state.isr), len(state.replicas)
@@ -200,20 +216,27 @@ def _logs(samples: Samples, parts: Parts) -> dict[tuple[str, int], int]:
             samples.add("kafka_topic_partition_in_sync_replica", in_sync, labels)
             samples.add("kafka_topic_partition_under_replicated_partition",
                         int(in_sync < replicas), labels)  # fmt: skip
-            log = logs.get((name, index))
-            if isinstance(log, Log):
-                watermarks[name, index] = log.high_watermark
-                _one_log(samples, log, labels)
-    return watermarks
+            row = rows.get((name, index))
+            if row is not None:
+                _one_log(samples, row, labels)
+                counts = [count + more for count, more in zip(counts, row[5:], strict=True)]
+        for metric, count in zip(_TRAFFIC, counts, strict=True):
+            samples.add(metric, count, label)
+        sums = [count + more for count, more in zip(sums, counts, strict=True)]
+    for metric, count in zip(_TRAFFIC, sums, strict=True):
+        samples.add(metric, count)  # of all topics, as Apache Kafka tells it beside them
+    return {key: row[1] for key, row in rows.items()}
 
 
-def _one_log(samples: Samples, log: Log, labels: str) -> None:
-    start = log.log_start_offset
-    samples.add("kafka_topic_partition_current_offset", log.high_watermark, labels)
+def _one_log(samples: Samples, row: tuple[int, ...], labels: str) -> None:
+    """A partition; `row` is kbroker.ext.log_space's."""
+    start, high_watermark, end, size, segments, *_ = row
+    samples.add("kafka_topic_partition_current_offset", high_watermark, labels)
     samples.add("kafka_topic_partition_oldest_offset", start, labels)
-    samples.add("kafka_log_log_size", log.size_bytes, labels)
+    samples.add("kafka_log_log_size", size, labels)
+    samples.add("kafka_log_log_numlogsegments", segments, labels)
     samples.add("kafka_log_log_logstartoffset", start, labels)
-    samples.add("kafka_log_log_logendoffset", log.log_end_offset, labels)
+    samples.add("kafka_log_log_logendoffset", end, labels)
 
 
 def _groups(samples: Samples, survey: Survey, watermarks: Watermarks) -> None:

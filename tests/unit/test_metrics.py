@@ -23,6 +23,7 @@ from kbroker.metrics.family import (
     Samples,
     labels_text,
 )
+from kbroker.metrics.histogram import Counted, add_histogram
 from kbroker.metrics.queries import metric
 
 AWKWARD = 'a "quoted" \\ name,{}\nand a second line = 1'
@@ -95,6 +96,25 @@ def test_a_sample_that_is_not_in_the_list_cannot_be_made() -> None:
 )  # fmt: skip
 def test_the_form_is_negotiated(accept: str, content_type: str) -> None:
     assert negotiated(accept) == content_type
+
+
+def test_quantiles_of_what_was_counted() -> None:
+    buckets = [0] * 28
+    assert Counted(0, buckets).quantile(0.99) == 0
+    buckets[0], buckets[3], buckets[27] = 50, 49, 1
+    told = Counted(10**9, buckets)
+    assert told.total == 100
+    assert told.quantile(0.25) == 512  # half of the first bucket, which ends at 1024
+    assert 4096 < told.quantile(0.75) < 8192 and told.quantile(0.99) == 8192
+    samples = Samples(SAMPLE_FAMILIES)
+    add_histogram(samples, "c_seconds", told, 1e9, labels_text(request="Produce"))
+    lines = samples.lines["c_seconds"]
+    assert lines[0] == 'c_seconds_bucket{request="Produce",le="1.024e-06"} 50\n'
+    assert lines[-3:] == [
+        'c_seconds_bucket{request="Produce",le="+Inf"} 100\n',
+        'c_seconds_sum{request="Produce"} 1.0\n',
+        'c_seconds_count{request="Produce"} 100\n',
+    ]
 
 
 def test_names_follow_prometheus() -> None:

@@ -19,6 +19,7 @@ from kbroker.metrics.alerts import rules_file
 from kbroker.metrics.exposition import OPENMETRICS, PROMETHEUS
 from kbroker.metrics.families import FAMILIES
 from kbroker.metrics.family import UNTYPED
+from kbroker.server.observe_requests import PHASES as PHASE_NAMES
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.needs import need_command
@@ -26,6 +27,7 @@ from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
 RECORDS = 100
+PHASES = [phase for phase, _ in PHASE_NAMES]
 Get = Callable[..., tuple[int, str, str]]
 
 
@@ -82,7 +84,10 @@ def test_both_forms(get: Get, busy: str) -> None:
                 assert there.type == {UNTYPED: "unknown"}.get(family.kind, family.kind)
                 assert there.documentation == family.help
                 for sample in there.samples:
-                    assert sample.labels.keys() - {"le", "quantile"} == {*family.labels}
+                    labels = sample.labels.keys() - {"le", "quantile"}
+                    # What Apache Kafka counts by topic it also counts for all topics.
+                    of_all = not labels and "brokertopicmetrics" in family.name
+                    assert of_all or labels == {*family.labels}
         assert len(found) <= len(FAMILIES)
 
 
@@ -132,6 +137,71 @@ def test_counters_grow_by_what_was_done(kbroker: KbrokerProcess, topic: str) -> 
     assert grown("kbroker_journal_flush_seconds_total", now) > 0
     assert grown("kbroker_requests_parked_total", now) >= RECORDS
     assert grown("kafka_topic_partition_current_offset", now, topic=topic) == RECORDS
+
+
+def test_each_phase_of_a_request_is_timed(kbroker: KbrokerProcess, topic: str) -> None:
+    """Produce waits for the disk, a fetch for records; what is answered by Python has its time in
+    the handler. All phases together are the whole."""
+    wire.create_topic(kbroker.port, topic, 1)
+    before = scrape(address(kbroker))
+    settings = {"bootstrap.servers": kbroker.bootstrap}
+    with Producer({**settings, "acks": "all"}) as producer, Consumer(settings) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek_to_end()
+        consumer.position((topic, 0), timeout_s=60)  # known before the first record comes
+        for number in range(20):
+            assert not consumer.poll(0.05)  # a fetch waits for what comes
+            producer.send(topic, b"%d" % number).result()
+            wait_for("the record", lambda: consumer.poll(1.0), 60)
+    name = "kbroker_request_phase_seconds"
+
+    def grown(part: str, request: str, phase: str) -> float:
+        at = {"request": request, "phase": phase}
+        return now.total(f"{name}_{part}", **at) - before.total(f"{name}_{part}", **at)
+
+    now = wait_for(
+        "all answers to be counted",
+        lambda: found if (found := scrape(address(kbroker))).total(
+            f"{name}_count", request="Produce", phase="total"
+        ) >= 20 + before.total(f"{name}_count", request="Produce", phase="total") else None,
+        60,
+    )  # fmt: skip
+    for request in ("Produce", "Fetch", "ListOffsets", "ApiVersions", "Metadata"):
+        counts = {phase: grown("count", request, phase) for phase in PHASES}
+        assert min(counts.values()) == max(counts.values()) > 0, (request, counts)
+        sums = {phase: grown("sum", request, phase) for phase in PHASES}
+        assert abs(sum(sums.values()) - 2 * sums["total"]) < 1e-3, (request, sums)
+        assert sums["local"] > 0
+    assert grown("sum", "Produce", "remote") > 0
+    assert grown("sum", "Fetch", "remote") > 20 * 0.02
+    assert grown("count", "Produce", "total") >= 20
+    versions = now.total("kafka_network_requestmetrics_requests_total", request="Produce")
+    assert versions >= 20
+    assert now.value("kafka_server_brokertopicmetrics_messagesin_total", topic=topic) == 20
+    for moved in ("bytesin", "bytesout"):
+        size = now.value(f"kafka_server_brokertopicmetrics_{moved}_total", topic=topic)
+        assert size is not None and 20 * 60 < size < 20 * 200
+    assert now.total("kbroker_gil_wait_seconds_count") > 0
+
+
+def test_what_is_slow_is_told_with_its_phases(tmp_path: Path) -> None:
+    broker = KbrokerProcess(tmp_path, {"kbroker.slow.request.ms": "1"})
+    broker.start()
+    try:
+        wire.create_topic(broker.port, "wide", 200)  # makes 200 folders
+
+        def told() -> list[dict[str, object]]:
+            lines = (json.loads(line) for line in broker.log_text().splitlines()
+                     if line.startswith("{"))  # fmt: skip
+            return [line for line in lines if line.get("api") == "CreateTopics"]
+
+        (line,) = wait_for("the log tells", told, 60)
+        assert (line["msg"], line["logger"]) == ("slow request", "kbroker.slow")
+        phases = {phase: line[f"{phase}_ms"] for phase in PHASES}
+        assert all(isinstance(took, float) for took in phases.values())
+        assert str(line["client"]).startswith("127.0.0.1:")
+    finally:
+        broker.kill()
 
 
 def test_health_and_status(kbroker: KbrokerProcess, get: Get) -> None:
