@@ -23,6 +23,7 @@ ROOMS = {
     "kbroker": "kbroker",
     "kbroker.ext": "ext",
     "kbroker.cli": "cli",
+    "kbroker.locust": "perf/locust",
     "pyspark_kbroker": "pyspark_kbroker",
 }
 

@@ -1,6 +1,6 @@
 """`kbroker bench locust`: Locust's users on a broker, in a shape, with a verdict.
 
-The users are perf/locust of the source tree; this finds them, and Locust, and becomes Locust.
+The users are `kbroker.locust`, perf/locust in the source tree; this runs Locust on them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 
-from kbroker import __file__ as package_file
 from kbroker.cli.options import address_option, client_settings, open_cluster
 from kbroker.errors import OperatorError
 
@@ -98,13 +97,13 @@ def locust(
 
 
 def _locustfile() -> Path:
-    """The users. Raises OperatorError where they or Locust are not there."""
-    path = Path(package_file).resolve().parent.parent / "perf" / "locust" / "locustfile.py"
-    if not path.exists():
-        raise OperatorError("the load tests are in kbroker's source tree: run this from there")
-    if importlib.util.find_spec("locust") is None:
-        raise OperatorError("Locust is not installed: pip install locust confluent-kafka")
-    return path
+    """The users. Raises OperatorError where what they need is missing."""
+    for name in ("locust", "confluent_kafka"):
+        if importlib.util.find_spec(name) is None:
+            raise OperatorError(f"{name} is missing: pip install 'kbroker[locust]'")
+    users = importlib.util.find_spec("kbroker.locust.locustfile")
+    assert users is not None and users.origin is not None
+    return Path(users.origin)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> int:

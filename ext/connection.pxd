@@ -174,6 +174,7 @@ cdef struct Request:
     bint on_io
     int64_t received_ns             # monotonic, when the last bytes of the frame were read
     int64_t begun_ns                # ... when the handler was called
+    int64_t weight                  # of its times, see Times
     int64_t wall_ms                 # wall clock of this loop turn
     void** auth                     # the connection's authorisation cache slot; NULL in the pool
     int32_t listener
@@ -296,6 +297,8 @@ cdef struct NetThread:
     uint8_t* buffer                 # one read goes here
     uint64_t buffer_bytes
     int64_t clock_ns                # monotonic, as last read
+    bint clock_is_old               # a handler has run since
+    uint32_t burst                  # requests handled since the last read
     int64_t now_ns                  # monotonic, beginning of this turn
     int64_t now_ms
     int64_t wall_ms

@@ -253,7 +253,7 @@ cdef class Engine:
             popped_ns = monotonic_ns()
         if job == NULL:
             return None
-        histogram_add(&self.net.gil, monotonic_ns() - popped_ns)
+        histogram_add(&self.net.gil, monotonic_ns() - popped_ns, 1)
         return request_from_job(job, self)
 
     def wake_control(self) -> None:

@@ -170,6 +170,8 @@ cdef ssize_t socket_read(Connection* connection, iovec_t* parts, int count) noex
     thread.counters.reads += 1
     if got > 0:
         thread.clock_ns = monotonic_ns()
+        thread.clock_is_old = False
+        thread.burst = 0
         thread.counters.bytes_in += got
         connection.last_active_ms = thread.now_ms
         # A short read has emptied the socket; the next bytes come with an event of their own.

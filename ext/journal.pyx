@@ -279,8 +279,8 @@ cdef int write_group(Journal* journal, JournalGroup* group, uint64_t sequence) n
     if code == 0 and fdatasync(journal.active.fd) != 0:
         code = errno
     if code == 0:
-        histogram_add(&journal.syncs, monotonic_ns() - began)
-        histogram_add(&journal.sizes, size)
+        histogram_add(&journal.syncs, monotonic_ns() - began, 1)
+        histogram_add(&journal.sizes, size, 1)
         journal.batches_written += group.count
         journal.active.position += size
         journal.bytes_written += size

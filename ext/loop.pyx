@@ -72,6 +72,8 @@ cdef void thread_free(NetThread* thread) noexcept nogil:
 cdef void read_clocks(NetThread* thread) noexcept nogil:
     thread.now_ns = monotonic_ns()
     thread.clock_ns = thread.now_ns
+    thread.clock_is_old = False
+    thread.burst = 0
     thread.now_ms = thread.now_ns // 1000000
     thread.wall_ms = realtime_ms()
 

@@ -1,7 +1,9 @@
 """What each request took, from its last byte to the last byte of its answer.
 
 Network thread. Clock readings are few: one after a read, one after a handler, one after a send;
-`NetThread.clock_ns` is the last of them, and whoever needs to know the time takes that.
+`NetThread.clock_ns` is the last of them, and whoever needs to know the time takes that. Of requests
+that one read brought the first is timed and then each TIMED_EVERYth, which counts for those of its
+API that were not; what goes to the control thread or the I/O pool is timed in any case.
 
 A request's times are in its Op where it has one (the control thread and the I/O pool write them
 while they have it), else in the Request; with the answer they go into a Mark in the connection's

@@ -10,7 +10,7 @@ from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport API_KEYS_MAX
 from kbroker.ext.times cimport (
     MARKS_KEPT, Mark, PHASE_LOCAL, PHASE_QUEUE, PHASE_REMOTE, PHASE_RESPONSE, PHASE_SEND,
-    PHASE_TOTAL, PHASES, SLOW_KEPT, Slow, VERSIONS_COUNTED, histogram_add,
+    PHASE_TOTAL, PHASES, SLOW_KEPT, Slow, TIMED_EVERY, VERSIONS_COUNTED, histogram_add,
 )
 
 cdef enum:
@@ -30,10 +30,26 @@ cdef ApiTimes* times_of(NetThread* thread, int16_t api_key) noexcept nogil:
     return found
 
 
+cdef inline int64_t clock_of(NetThread* thread) noexcept nogil:
+    if thread.clock_is_old:
+        thread.clock_ns = monotonic_ns()
+        thread.clock_is_old = False
+    return thread.clock_ns
+
+
+cdef inline void count_phase(ApiTimes* times, int phase, int64_t ns, int64_t weight) noexcept nogil:
+    histogram_add(&times.phases[phase], ns, weight)
+
+
 cdef void request_begins(Request* request) noexcept nogil:
     cdef NetThread* thread = request.thread
+    cdef ApiTimes* times = times_of(thread, request.api_key)
     thread.parking = NULL
     thread.answered = NULL
+    request.weight = 0
+    if thread.burst % TIMED_EVERY == 0 and times != NULL:
+        request.weight = 1 + times.untimed
+        clock_of(thread)
     request.begun_ns = thread.clock_ns
 
 
@@ -41,25 +57,33 @@ cdef void request_ends(Request* request, uint32_t length, bint unanswered) noexc
     """The handler has returned: its time is what the answer or the parked operation still lacks."""
     cdef NetThread* thread = request.thread
     cdef ApiTimes* times = times_of(thread, request.api_key)
+    cdef Op* parking = thread.parking
+    cdef Mark* answered = thread.answered
     cdef int32_t version = request.api_version
-    thread.clock_ns = monotonic_ns()
+    thread.parking = NULL
+    thread.answered = NULL
+    thread.burst += 1
+    thread.clock_is_old = True
     if times == NULL:
         return
     if version >= VERSIONS_COUNTED or version < 0:
         version = VERSIONS_COUNTED - 1
     times.versions[version] += 1
     times.bytes += length
-    if thread.parking != NULL:
-        thread.parking.times.done = thread.clock_ns
-        thread.parking = NULL
-    elif thread.answered != NULL:
-        thread.answered.times.done = thread.clock_ns
-        thread.answered.times.ready = thread.clock_ns
-        thread.answered = NULL
+    if request.weight == 0:
+        times.untimed += 1
+        return
+    times.untimed -= request.weight - 1
+    clock_of(thread)
+    if parking != NULL:
+        parking.times.done = thread.clock_ns
+    elif answered != NULL:
+        answered.times.done = thread.clock_ns
+        answered.times.ready = thread.clock_ns
     elif unanswered:
-        histogram_add(&times.phases[PHASE_QUEUE], request.begun_ns - request.received_ns)
-        histogram_add(&times.phases[PHASE_LOCAL], thread.clock_ns - request.begun_ns)
-        histogram_add(&times.phases[PHASE_TOTAL], thread.clock_ns - request.received_ns)
+        count_phase(times, PHASE_QUEUE, request.begun_ns - request.received_ns, request.weight)
+        count_phase(times, PHASE_LOCAL, thread.clock_ns - request.begun_ns, request.weight)
+        count_phase(times, PHASE_TOTAL, thread.clock_ns - request.received_ns, request.weight)
 
 
 # ---- marks -------------------------------------------------------------------------------------
@@ -103,9 +127,10 @@ cdef void mark_free(Connection* connection) noexcept nogil:
 
 
 cdef void mark_request(Connection* connection, Request* request) noexcept nogil:
-    cdef Mark* mark = mark_new(connection)
+    cdef Mark* mark = mark_new(connection) if request.weight else NULL
     if mark == NULL:
         return
+    mark.times.weight = request.weight
     mark.times.received = request.received_ns
     mark.times.begun = request.begun_ns
     mark.times.done = connection.thread.clock_ns        # until the handler has returned
@@ -118,7 +143,7 @@ cdef void mark_request(Connection* connection, Request* request) noexcept nogil:
 
 
 cdef void mark_op(Connection* connection, Op* op) noexcept nogil:
-    cdef Mark* mark = mark_new(connection)
+    cdef Mark* mark = mark_new(connection) if op.times.weight else NULL
     cdef int64_t now_ns = connection.thread.clock_ns
     if mark == NULL:
         return
@@ -139,9 +164,13 @@ cdef void mark_op(Connection* connection, Op* op) noexcept nogil:
 
 cdef void marks_flush(Connection* connection) noexcept nogil:
     cdef Mark* mark = connection.marks
+    cdef int64_t now_ns
+    if mark == NULL:
+        return
+    now_ns = clock_of(connection.thread)
     while mark != NULL:
         if mark.times.flushed == 0:
-            mark.times.flushed = connection.thread.clock_ns
+            mark.times.flushed = now_ns
         mark = mark.next
 
 
@@ -176,7 +205,7 @@ cdef void count(Connection* connection, const Mark* mark, int64_t now_ns) noexce
     phases[PHASE_SEND] = now_ns - mark.times.flushed
     phases[PHASE_TOTAL] = now_ns - mark.times.received
     for phase in range(PHASES):
-        histogram_add(&times.phases[phase], phases[phase])
+        count_phase(times, phase, phases[phase], mark.times.weight)
     judged = phases[PHASE_TOTAL]
     if mark.api_key != PRODUCE_KEY:
         judged -= phases[PHASE_REMOTE]          # a long poll, a rebalance: as long as asked for
@@ -186,8 +215,11 @@ cdef void count(Connection* connection, const Mark* mark, int64_t now_ns) noexce
 
 cdef void marks_sent(Connection* connection) noexcept nogil:
     cdef const Mark* mark
-    cdef int64_t now_ns = monotonic_ns()
-    connection.thread.clock_ns = now_ns
+    cdef int64_t now_ns
+    if connection.marks == NULL:
+        return
+    connection.thread.clock_is_old = True
+    now_ns = clock_of(connection.thread)
     while connection.marks != NULL:
         mark = connection.marks
         if connection.out.sent < mark.at:

@@ -142,6 +142,9 @@ cdef Job* job_new(Request* request) noexcept nogil:
     op_hold(job.op)
     job.op.reply.thread = NULL          # lent, see op_deadline and connection_cancel_ops
     job.op.times.begun = 0              # when somebody takes the job
+    if request.weight == 0:             # what goes this way is timed in any case
+        request.weight = 1
+    job.op.times.weight = request.weight
     job.op.thread.parking = NULL
     job.length = <unsigned int> length
     job.body = <unsigned int> (request.p - request.frame)

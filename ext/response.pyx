@@ -355,6 +355,7 @@ cdef Op* op_park(Request* request) noexcept nogil:
     op.reply.api_key = request.api_key
     op.reply.api_version = request.api_version
     op.reply.tagged_header = request.reply.tagged_header
+    op.times.weight = request.weight
     op.times.received = request.received_ns
     op.times.begun = request.begun_ns
     op.thread.parking = op

@@ -14,6 +14,7 @@ cdef enum:
     VERSIONS_COUNTED = 32           # versions of an API beyond it count as the last
     SLOW_KEPT = 32                  # slow requests of a thread that wait to be told; power of two
     MARKS_KEPT = 256                # of a thread, for the next answers
+    TIMED_EVERY = 8                 # of requests that one read brought
 
 # As Apache Kafka splits them: until a handler begins; in handlers; waiting for something else; the
 # answer waiting to be sent; being sent; and all of it.
@@ -35,8 +36,10 @@ cdef struct ApiTimes:               # of one API, on one thread
     int64_t versions[VERSIONS_COUNTED]      # requests
     int64_t bytes                   # of requests
     int64_t waiting                 # that have no answer yet
+    int64_t untimed                 # since the last that was timed, which counts for them
 
 cdef struct Times:                  # ns, monotonic; 0: not yet
+    int64_t weight                  # counts for so many requests; 0: is not timed
     int64_t received
     int64_t begun                   # the handler
     int64_t done                    # ... returned
@@ -62,7 +65,8 @@ cdef struct Slow:                   # a slow request, for the log
     uint16_t port
 
 
-cdef inline void histogram_add(Histogram* histogram, int64_t value) noexcept nogil:
+cdef inline void histogram_add(Histogram* histogram, int64_t value,
+                               int64_t weight) noexcept nogil:
     cdef int index = highest_bit(<uint64_t> (value | 1)) + 1 - FIRST_BOUND_BITS
     if value < 0:                   # clocks of two processors, some ns apart
         value = index = 0
@@ -70,5 +74,5 @@ cdef inline void histogram_add(Histogram* histogram, int64_t value) noexcept nog
         index = 0
     elif index >= TIME_BUCKETS:
         index = TIME_BUCKETS - 1
-    histogram.sum += value
-    histogram.buckets[index] += 1
+    histogram.sum += value * weight
+    histogram.buckets[index] += weight

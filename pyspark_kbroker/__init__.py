@@ -5,6 +5,11 @@ PySpark finds it by its name (modules `pyspark_*` with a `DefaultSource`), so th
 Options and columns are those of Spark's own connector, format("kafka").
 """
 
-from pyspark_kbroker.source import DefaultSource
+try:
+    from pyspark_kbroker.source import DefaultSource
+except ModuleNotFoundError as error:
+    if error.name not in ("pyspark", "pyarrow", "pandas"):
+        raise
+    raise ImportError(f"{error.name} is missing: pip install 'kbroker[spark]'") from None
 
 __all__ = ["DefaultSource"]

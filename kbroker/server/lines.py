@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _MESSAGE_MAX_CHARS: Final = 2_000
 _LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}
+_configured: set[str] = set()  # loggers with a level of the settings
 _PLAIN: Final = re.compile(r"[^\s\"=\\]+\Z")
 
 
@@ -89,8 +90,13 @@ def configure_log(config: BrokerConfig) -> None:
     """Form and levels as the settings say; may be called again when they have changed."""
     for handler in logging.root.handlers:
         handler.setFormatter(_formatter(config.string(LOG_FORMAT)))
-    for name, level in parse_levels(LOG_LEVEL, config.string(LOG_LEVEL)).items():
+    levels = parse_levels(LOG_LEVEL, config.string(LOG_LEVEL))
+    for name in _configured - levels.keys():
+        logging.getLogger(name).setLevel(logging.NOTSET)
+    for name, level in levels.items():
         logging.getLogger(None if name == ROOT_LOGGER else name).setLevel(level)
+    _configured.clear()
+    _configured.update(levels)
 
 
 def _formatter(form: str) -> logging.Formatter:

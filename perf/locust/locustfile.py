@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser
-from pathlib import Path
 from typing import Any
 
 from locust import LoadTestShape, events
@@ -19,13 +18,10 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from kbroker.client import Admin
 from kbroker.client.errors import KafkaError, TopicAlreadyExistsError
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from perf.locust import users
-from perf.locust.lanes import SETTINGS, read_all
-from perf.locust.ledger import Found, audit, stamp_of
-from perf.locust.shapes import PROFILES, users_at
+from kbroker.locust import users
+from kbroker.locust.lanes import SETTINGS, read_all
+from kbroker.locust.ledger import Found, audit, stamp_of
+from kbroker.locust.shapes import PROFILES, users_at
 
 if not os.environ.get("LOCUST_SKIP_MONKEY_PATCH"):
     raise SystemExit("set LOCUST_SKIP_MONKEY_PATCH=1: the clients need real threads")

@@ -16,9 +16,9 @@ from typing import ClassVar
 from locust import User, constant_throughput, task
 
 from kbroker.client import Admin, Consumer, Producer
-from perf.locust.draws import draw
-from perf.locust.lanes import CONSUMERS, PRODUCERS, SETTINGS, Consuming, Given, Lane, Producing
-from perf.locust.ledger import STAMP_BYTES, Seen, Sent, Stamp, stamp_of, stamped
+from kbroker.locust.draws import draw
+from kbroker.locust.lanes import CONSUMERS, PRODUCERS, SETTINGS, Consuming, Given, Lane, Producing
+from kbroker.locust.ledger import STAMP_BYTES, Seen, Sent, Stamp, stamp_of, stamped
 
 SENT = Sent()
 """Of this process."""

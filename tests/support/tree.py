@@ -8,8 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Top folder of the tree by the package that it is imported as.
-PACKAGES = {"kbroker": "kbroker", "ext": "kbroker.ext", "cli": "kbroker.cli"}
+#: Folders of the tree by the package that they are imported as.
+PACKAGES = {
+    "kbroker": "kbroker", "ext": "kbroker.ext", "cli": "kbroker.cli",
+    "perf/locust": "kbroker.locust",
+}  # fmt: skip
 CYTHON = (".pyx", ".pxd")
 
 
@@ -36,7 +39,11 @@ def text_of(path: Path) -> str:
 def module_name(path: Path) -> str:
     """The import name of a source file."""
     parts = list(path.with_suffix("").parts)
-    parts[:1] = PACKAGES.get(parts[0], parts[0]).split(".")
+    for length in (2, 1):
+        folder = "/".join(parts[:length])
+        if folder in PACKAGES:
+            parts[:length] = PACKAGES[folder].split(".")
+            break
     if parts[-1] == "__init__":
         parts.pop()
     return ".".join(parts)

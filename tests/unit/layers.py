@@ -181,6 +181,7 @@ LAYERS = (
     "kbroker.server",
     # 9: what people run
     "kbroker.cli",
+    "kbroker.locust",
     "kbroker.testing",
     "kbroker.pytest_plugin",
     "pyspark_kbroker",

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from perf.locust.draws import draw
-from perf.locust.ledger import Found, Seen, Sent, Stamp, audit, stamp_of, stamped
-from perf.locust.shapes import PROFILES, users_at
+from kbroker.locust.draws import draw
+from kbroker.locust.ledger import Found, Seen, Sent, Stamp, audit, stamp_of, stamped
+from kbroker.locust.shapes import PROFILES, users_at
 
 
 def test_what_is_drawn() -> None:

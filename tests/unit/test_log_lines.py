@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from kbroker.config import BrokerConfig
 from kbroker.config.log_levels import parse_levels
 from kbroker.config.types import ConfigError
-from kbroker.server.lines import JsonLine, Logfmt
+from kbroker.server.lines import JsonLine, Logfmt, configure_log
 
 
 def record(message: str, *arguments: Any, **more: Any) -> logging.LogRecord:
@@ -63,6 +64,16 @@ def test_levels() -> None:
     for text in ("LOUD", "a=LOUD", "=INFO"):
         with pytest.raises(ConfigError, match=r"^k: "):
             parse_levels("k", text)
+
+
+def test_a_level_goes_with_its_setting() -> None:
+    logger = logging.getLogger("kbroker.some_room")
+    for setting, level in (
+        ("INFO,kbroker.some_room=DEBUG", logging.DEBUG), ("WARN", logging.NOTSET),
+    ):  # fmt: skip
+        configure_log(BrokerConfig({"kbroker.log.level": setting}))
+        assert logger.level == level
+    assert logging.root.level == logging.WARNING
 
 
 @pytest.fixture(autouse=True)
