@@ -20,7 +20,7 @@ from kbroker.metrics.exposition import OPENMETRICS, PROMETHEUS
 from kbroker.metrics.families import FAMILIES
 from kbroker.metrics.family import UNTYPED
 from kbroker.server.observe_requests import PHASES as PHASE_NAMES
-from tests.support import wire
+from tests.support import messages, wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
@@ -182,6 +182,30 @@ def test_each_phase_of_a_request_is_timed(kbroker: KbrokerProcess, topic: str) -
         size = now.value(f"kafka_server_brokertopicmetrics_{moved}_total", topic=topic)
         assert size is not None and 20 * 60 < size < 20 * 200
     assert now.total("kbroker_gil_wait_seconds_count") > 0
+
+
+def test_requests_of_one_read_are_timed_by_samples(kbroker: KbrokerProcess) -> None:
+    """One in eight or more is timed and counts for those that were not, so that none is missed."""
+    api, count = wire.API_VERSIONS, 100
+    frame = messages.request_frame(api, 0, b"", 1)
+    whole = {"request": "ApiVersions", "phase": "total"}
+
+    def counted(now: Scrape) -> tuple[float, float]:
+        return (now.total("kafka_network_requestmetrics_requests_total", request="ApiVersions"),
+                now.total("kbroker_request_phase_seconds_count", **whole))  # fmt: skip
+
+    requests, timed = counted(scrape(address(kbroker)))
+    with wire.WireConnection(kbroker.port) as connection:
+        connection.send_bytes(frame * count)
+        for _ in range(count):
+            connection.receive_frame()
+        connection.call(api, 0)  # alone in its read: is timed for all before it
+
+    def all_are() -> bool:
+        more_requests, more_timed = counted(scrape(address(kbroker)))
+        return more_requests >= requests + count + 1 and more_timed >= timed + count
+
+    wait_for("all to be counted", all_are, 60)
 
 
 def test_what_is_slow_is_told_with_its_phases(tmp_path: Path) -> None:
