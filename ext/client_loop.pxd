@@ -18,7 +18,7 @@ cdef class ClientLoop:
     cdef int32_t next_id
     cdef bint started
     cdef bint finished
-    cdef bint closed
+    cdef bint is_closed
     cdef object __weakref__
     cdef void stop(self) noexcept nogil
     cdef int check(self) except -1

@@ -18,8 +18,8 @@ from kbroker.ext.client_request cimport (
     Asked, asked_new, asked_release, asked_wait, wait_a_while,
 )
 from kbroker.ext.client_thread cimport (
-    EVENT_CLOSED, LoopShared, loop_finish, loop_free, loop_main, loop_new, loop_post, loop_stop,
-    loop_wake,
+    EVENT_CLOSED, EVENT_TOLD, LoopShared, loop_finish, loop_free, loop_main, loop_new, loop_post,
+    loop_post_event, loop_stop, loop_wake,
 )
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.posix cimport (
@@ -136,7 +136,7 @@ cdef class ClientLoop:
             raise RuntimeError(
                 "this client was made before fork(); make a new one in the child process"
             )
-        if self.closed:
+        if self.is_closed:
             raise RuntimeError("this client is closed")
         return 0
 
@@ -236,6 +236,16 @@ cdef class ClientLoop:
         self.check()
         loop_wake(self.loop)
 
+    @property
+    def closed(self) -> bool:
+        """True once close() was called."""
+        return bool(self.is_closed)
+
+    def tell(self) -> None:
+        """An event of kind EVENT_TOLD (2) for who waits in events(). Any thread; a loop that has
+        ended needs none."""
+        loop_post_event(self.loop, EVENT_TOLD, -1, -1, 0, NULL)
+
     def events(self, timeout_s: float) -> list[tuple[int, int, int, int, int]]:
         """Waits, without the GIL, for events: (kind, link, partition, code, owner's address).
 
@@ -315,7 +325,7 @@ cdef class ClientLoop:
         """Closes every link and ends the thread; calls in flight get no answer."""
         if self.owner_pid != os.getpid():
             self.check()
-        self.closed = True          # from here on nobody posts
+        self.is_closed = True       # from here on nobody posts
         with self.lock, nogil:
             self.stop()
 

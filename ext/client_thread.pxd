@@ -14,6 +14,7 @@ from kbroker.ext.sockets cimport THREAD_NAME_BYTES
 cdef enum EventKind:
     EVENT_CLOSED = 0            # the loop has ended; the last event
     EVENT_LINK_DOWN = 1         # link, code: a LinkCode
+    EVENT_TOLD = 2              # by Python itself: ClientLoop.tell
     EVENT_DRIVER = 16           # the first kind that drivers may give away
 
 cdef struct LoopShared:

@@ -102,6 +102,7 @@ class Cluster:
         self._doubted: set[int] = set()  # nodes that may have moved
         self._counts = dict.fromkeys(_COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
+        self._begun: weakref.WeakSet[Connection] = weakref.WeakSet()  # all, whoever has them
         self._own = Own()
         self._reach = Reach(self.settings)
         self.calls = Calls()
@@ -134,10 +135,9 @@ class Cluster:
             return
         mine = self._own.connections
         with self._lock:
-            every, self._open = list(self._open), weakref.WeakSet()
-        for connection in every:
-            if connection not in mine.values():
-                connection.interrupt()
+            every, self._open = set(self._begun), weakref.WeakSet()
+        for connection in every.difference(mine.values()):
+            connection.interrupt()
         for connection in mine.values():
             connection.close()
         mine.clear()
@@ -251,12 +251,12 @@ class Cluster:
         """A connection of this thread to some broker: a live one, else the first that answers."""
         for address in list(self._mine()):
             live = self._live(address)
-            if live is not None:
+            if live is not None and self._reach.failures(address) == 0:
                 return live
         known = [node.address for node in self.nodes.values()]
         random.shuffle(known)
         failure: KafkaError | None = None
-        for address in sorted(known, key=self._reach.pause_s):
+        for address in sorted(known, key=self._reach.failures):
             try:
                 return self._link(address)
             except _BROKEN as error:
@@ -361,6 +361,20 @@ class Cluster:
                 live.close()
         return live
 
+    def _note(self, connection: Connection) -> None:
+        """It is about to agree on versions, which close() is to interrupt."""
+        with self._lock:
+            self._begun.add(connection)
+        if self.closed.is_set():
+            connection.interrupt()
+
+    def doubt(self, node_id: int) -> None:
+        """An answer of this broker did not come: others are asked first, as long as it is not
+        connected to anew."""
+        node = self.nodes.get(node_id)
+        if node is not None:
+            self._reach.failed(node.address)
+
     def _connect_now(self, address: Address) -> Connection:
         if self._reach.pause_s(address) > 0:
             raise ConnectError(f"{address} could not be reached a moment ago")
@@ -370,29 +384,12 @@ class Cluster:
         self._mine()
         if self.closed.wait(self._reach.pause_s(address)):
             raise ClosedError("the client was closed")
-        settings = self.settings
         try:
-            made = Connection(
-                address,
-                tls=settings.tls,
-                client_id=settings.client_id,
-                timeout_s=settings.timeout_s,
-                connect_timeout_s=self._reach.setup_timeout_s(address),
-                send_buffer_bytes=settings.send_buffer_bytes,
-                receive_buffer_bytes=settings.receive_buffer_bytes,
-            )
-            if settings.login is not None:
-                try:
-                    settings.login(made)
-                except BaseException:
-                    made.close()
-                    raise
+            made = self._reach.connect(address, self._note)
         except KafkaError as error:
-            self._reach.failed(address)
             self._count("failed-connection-total")
             _log.info("%s", error)
             raise
-        self._reach.reached(address)
         self._count("connection-creation-total")
         _log.debug("connected to %s", address)
         return made
@@ -461,7 +458,10 @@ class Cluster:
         values = {"topics": wanted, "allow_auto_topic_creation": create}
         self._count("metadata-request-total")
         try:
-            body = self.any_connection().call(ApiKey.METADATA, values)
+            limit_s = self.timeout_s
+            if len(self.nodes) > 1:  # another one may answer
+                limit_s = min(limit_s, self.settings.setup_timeout_s)
+            body = self.any_connection().call(ApiKey.METADATA, values, timeout_s=limit_s)
             code = int(getattr(body, "error_code", 0))
             if code == ErrorCode.REBOOTSTRAP_REQUIRED:
                 self.rebootstrap("a broker demands it")

@@ -14,7 +14,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,8 +54,10 @@ class _Sent:
 class Connection:
     """A connection that has agreed on versions with its broker.
 
-    tls: what tls_of made of the configuration. timeout_s: limit for connecting, for the handshake
-    and for each answer, unless a call or connect_timeout_s (of the first two) says otherwise.
+    tls: what tls_of made of the configuration. timeout_s: limit for connecting, for the handshake,
+    for agreeing on versions and for each answer, unless a call or connect_timeout_s (of the first
+    three) says otherwise. born: told of it as soon as it has a socket, so that another thread can
+    interrupt it. on_silence: called when an answer does not come in time.
     send_buffer_bytes, receive_buffer_bytes: -1 leaves them to the system. renew_at: the monotonic
     time from which on the connection is to be replaced, because its SASL session ends.
     """
@@ -70,8 +72,10 @@ class Connection:
         connect_timeout_s: float | None = None,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
+        born: Callable[[Connection], None] | None = None,
     ) -> None:
         self.address = address
+        self.on_silence: Callable[[Address], None] | None = None
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.renew_at = math.inf
@@ -89,9 +93,11 @@ class Connection:
         )
         self._closed = False
         try:
+            if born is not None:
+                born(self)
             if tls is not None:
                 self._channel = tls.open(self._socket, address, connect_timeout_s)
-            self._negotiate()
+            self._negotiate(connect_timeout_s)
         except BaseException:
             self.close()
             raise
@@ -214,20 +220,21 @@ class Connection:
             self.close()
             raise self._broken(error) from error
 
-    def _negotiate(self) -> None:
+    def _negotiate(self, timeout_s: float) -> None:
         """Asks for ApiVersions, newest first; a broker that knows it not answers in version 0."""
         api = ApiKey.API_VERSIONS
         values = {"client_software_name": "kbroker", "client_software_version": "client"}
         version = VERSIONS[api][1]
         self._send(api, version, values, True)
-        frame = self._read_frame(api, self.timeout_s)
+        frame = self._read_frame(api, timeout_s)
         self._sent.popleft()
         # Error code first in every version; an UNSUPPORTED_VERSION answer is always in version 0.
         if len(frame) >= 6 and struct.unpack_from(">h", frame, 4)[0] == _UNSUPPORTED_VERSION:
             _, offered = decode_response(api, 0, frame)
             highs = [int(k.max_version) for k in offered.api_keys if int(k.api_key) == api]
             version = min([version, *highs]) if highs else 0
-            body = self._again(version, values)
+            self._send(api, version, values, True)
+            body = self.receive(timeout_s)
         else:
             _, body = decode_response(api, version, frame)
         if int(body.error_code) != 0:
@@ -235,10 +242,6 @@ class Connection:
         self.broker_versions = {
             int(key.api_key): (int(key.min_version), int(key.max_version)) for key in body.api_keys
         }
-
-    def _again(self, version: int, values: Mapping[str, Any]) -> Any:
-        self._send(ApiKey.API_VERSIONS, version, values, True)
-        return self.receive()
 
     def _read_frame(self, api: ApiKey, timeout_s: float) -> bytes:
         deadline = time.monotonic() + timeout_s
@@ -252,6 +255,8 @@ class Connection:
             return self._read(length, deadline)
         except TimeoutError as error:
             self.close()
+            if self.on_silence is not None:
+                self.on_silence(self.address)
             raise RequestTimeoutError(
                 f"broker {self.address} did not answer {api.name} within {timeout_s:g} s"
             ) from error

@@ -2,22 +2,28 @@
 
 The loop asks brokers and takes their answers (kbroker.ext.client_fetch_drive); whatever it cannot
 settle by itself waits as `Fetcher.attention`: no leader, no position, an error code. This thread
-asks the cluster and tells the fetcher. What the user has to know is kept as an error that the next
-poll raises; the partition is tried again meanwhile, so that it heals without another consumer.
+has the cluster asked and the fetcher told, for each broker on a thread of its own (`Errands`), so
+that one that does not answer holds up its own partitions only. What the user has to know is kept as
+an error that the next poll raises; the partition is tried again meanwhile, so that it heals without
+another consumer.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
-import re
 import threading
 import time
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.config_consumer import ConsumerConfig
+from kbroker.client.consumer_links import Links
+from kbroker.client.consumer_told import MOVED, Told
+from kbroker.client.errands import Errands
 from kbroker.client.errors import (
     BrokerError,
     ClosedError,
@@ -29,7 +35,7 @@ from kbroker.client.errors import (
     RequestTimeoutError,
 )
 from kbroker.client.metadata import NO_ID, Leader, PartitionInfo
-from kbroker.client.offsets import EARLIEST, LATEST, list_offsets
+from kbroker.client.offsets import EARLIEST, LATEST, duration_ms, list_offsets
 from kbroker.client.offsets_for_epoch import EpochEnd, end_of_epoch
 from kbroker.client.partitions import TopicPartition
 from kbroker.client.reach import IdleLinks
@@ -38,58 +44,19 @@ from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
 from kbroker.ext.client_heartbeat import EVENT_HEARTBEAT
 from kbroker.ext.client_loop import ClientLoop
-from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
     from kbroker.client.group import Group
 
-__all__ = ["Control", "duration_ms"]
+__all__ = ["Control"]
 
 _CLOSED, _LINK_DOWN = 0, 1  # kinds of events
+_TIMEOUT = -2  # a LinkCode
+_ANY = -1  # a node: whoever tells metadata
 _TURN_S = 1.0  # at least so often metadata and links are looked at
 _ONCE_S = 0.0  # what fails is tried again later: meanwhile others have their turn
 _UNKNOWN_S = 3.0  # a topic that brokers do not know for so long is not there
-_MOVED = frozenset({
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ErrorCode.LEADER_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.FENCED_LEADER_EPOCH,
-    ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
-    ErrorCode.UNKNOWN_TOPIC_ID,
-    ErrorCode.INCONSISTENT_TOPIC_ID,
-})  # fmt: skip
-
 _log = logging.getLogger("kbroker.client.consumer")
-
-
-class _Told(NamedTuple):
-    """As Fetcher.attention tells it."""
-
-    topic: str
-    partition: int
-    why: int
-    generation: int
-    node: int
-    epoch: int
-    offset: int
-    link: int
-
-    @property
-    def where(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-
-def duration_ms(text: str) -> int:
-    """Of `by_duration:PnDTnHnMn.nS`, which the configuration has checked."""
-    found = re.fullmatch(
-        r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?", text
-    )
-    assert found is not None
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
 class Control:
@@ -110,11 +77,11 @@ class Control:
         self._fetcher = fetcher
         self._loop = loop
         self._errors: dict[TopicPartition, KafkaError] = {}
-        self._links: dict[int, int] = {}  # node: link
-        self._renew_s: dict[int, float] = {}  # link: monotonic time
+        self._links = Links(cluster, loop)
+        self._errands = Errands(loop.name, loop.tell)  # by node, or _ANY
         self._failures: dict[TopicPartition, tuple[int, float]] = {}  # how many, since when
         self._ids: dict[TopicPartition, uuid.UUID] = {}  # of the topics that are read
-        self._due: dict[TopicPartition, tuple[float, _Told]] = {}
+        self._due: dict[TopicPartition, tuple[float, Told]] = {}
         self._refreshed_s = time.monotonic()
         self._idle = IdleLinks(loop, cluster.settings.idle_max_s)
         self._idle_at_s = time.monotonic() + self._idle.look_s
@@ -133,8 +100,7 @@ class Control:
         """What the user has to know, once."""
         if not self._errors:
             return None
-        where = next(iter(self._errors))
-        return self._errors.pop(where)
+        return self._errors.pop(next(iter([*self._errors])), None)
 
     def pardon(self, where: TopicPartition) -> None:
         """What was wrong with it does not count any more."""
@@ -159,47 +125,106 @@ class Control:
         while True:
             try:
                 if not self._take_events():
-                    return
+                    break
                 self._turn()
-            except ClosedError:
-                return
-            except Exception:  # a fault of ours must not end the thread: partitions would hang
-                _log.exception("the consumer's control thread met an error")
-                self._fetcher.tell_again()
+            except Exception as error:
+                self._settled(error)
+        self._errands.close()
+
+    def _settled(self, result: Any) -> None:
+        """A fault of ours must not end the thread: partitions would hang."""
+        closing = isinstance(result, ClosedError) or self._loop.closed
+        if isinstance(result, Exception) and not closing:
+            _log.error("the consumer's control thread met an error", exc_info=result)
+            self._fetcher.tell_again()
 
     def _take_events(self) -> bool:
         """Waits for some, as long as nothing else is due; False: there will be none any more."""
         due = min((at for at, _ in list(self._due.values())), default=float("inf"))
         wait_s = min(max(due - time.monotonic(), 0.0), _TURN_S)
-        for kind, link, _, _, _ in self._loop.events(wait_s):
+        for kind, link, _, code, _ in self._loop.events(wait_s):
             if kind == _CLOSED:
                 return False
             if kind == _LINK_DOWN:
-                self._lost(link)
+                self._lost(link, code)
             if kind == EVENT_HEARTBEAT and self.group is not None:
                 self.group.on_event()
         return True
 
     def _turn(self) -> None:
-        while found := [_Told(*told) for told in self._fetcher.attention()]:
-            self._begin([told for told in found if told.why == POSITION])
-            for told in found:
-                if told.why != POSITION:
-                    self._attempt(told)
+        self._errands.collect()
+        while found := [Told(*told) for told in self._fetcher.attention()]:
+            self._dispatch(found)
         now = time.monotonic()
-        for where, (at, told) in list(self._due.items()):
-            if at <= now and self._due.pop(where, None) is not None:
-                self._attempt(told)
-        self._renew(now)
+        due = [where for where, (at, _) in list(self._due.items()) if at <= now]
+        again = [self._due.pop(where, None) for where in due]
+        self._dispatch([one[1] for one in again if one is not None])
+        self._links.renew(now)
         if now >= self._idle_at_s:
             self._idle_at_s = now + self._idle.look_s
-            self._idle.drop(self._links.values())
+            self._idle.drop(self._links.all())
             self._cluster.drop_idle()
         if now - self._refreshed_s > self._cluster.settings.metadata_max_age_s:
             self._refreshed_s = now
-            self._look_for_leaders()
+            self._errands.start(_ANY, self._look_for_leaders, self._settled)
 
-    def _begin(self, found: list[_Told]) -> None:
+    def _lost(self, link: int, code: int) -> None:
+        """Where a node stands still, others may lead by now."""
+        node = self._links.lost(link)
+        if code == _TIMEOUT and node >= 0:
+            self._cluster.doubt(node)
+            for topic, partition in self._fetcher.assigned():
+                known = self._cluster.metadata.partition(topic, partition)
+                if known is not None and known.leader == node:
+                    self._cluster.forget(topic)
+
+    def _dispatch(self, found: Iterable[Told], *, learnt: bool = False) -> None:
+        """To the threads that ask; where a leader is not known, somebody is asked for it first."""
+        by_node: defaultdict[int, list[Told]] = defaultdict(list)
+        alone = len(self._cluster.nodes) < 2
+        for told in found:
+            if told.why == CORRUPT:
+                self._attempt(told)
+            else:
+                first = not learnt and (alone or self._cluster.is_old(told.topic))
+                by_node[_ANY if first else self._node(told)].append(told)
+        for node, some in by_node.items():
+            if node == _ANY:
+                self._errands.start(node, functools.partial(self._learn, some), self._learnt)
+            else:
+                work = functools.partial(self._settle_all, some)
+                self._errands.start(node, work, self._settled)
+
+    def _node(self, told: Told) -> int:
+        """Who is asked about it; _ANY: that is not known."""
+        if told.why == REPLICA:
+            return told.node
+        known = self._cluster.metadata.partition(told.topic, told.partition)
+        return _ANY if known is None else known.leader
+
+    def _learn(self, found: list[Told]) -> list[Told]:
+        """Asks for leaders; those that have one. Where there is one broker alone, it holds nobody
+        up, and all is settled at once."""
+        known = [told for told in found if self._tried(told, self._partition)]
+        if len(self._cluster.nodes) > 1:
+            return known
+        self._settle_all(known)
+        return []
+
+    def _learnt(self, result: Any) -> None:
+        if isinstance(result, Exception):
+            self._settled(result)
+        else:
+            self._dispatch(result, learnt=True)
+
+    def _settle_all(self, found: list[Told]) -> None:
+        """The thread that asks a broker."""
+        self._begin([told for told in found if told.why == POSITION])
+        for told in found:
+            if told.why != POSITION:
+                self._attempt(told)
+
+    def _begin(self, found: list[Told]) -> None:
         """Positions of many: one question a broker, and one request that goes on from there."""
         wanted = {}
         for told in found:
@@ -226,10 +251,15 @@ class Control:
                 self._attempt(told)
         self.moved.set()
 
-    def _attempt(self, told: _Told) -> None:
+    def _attempt(self, told: Told) -> None:
         """Settles it, or has it tried again."""
+        if self._tried(told, self._settle):
+            self.moved.set()
+
+    def _tried(self, told: Told, what: Callable[[Told], object]) -> bool:
+        """False where it failed: it is tried again later, or the user told."""
         try:
-            self._cluster.retry(lambda: self._settle(told), _ONCE_S)
+            self._cluster.retry(lambda: what(told), _ONCE_S)
         except ClosedError:
             raise
         except KafkaError as error:
@@ -241,10 +271,10 @@ class Control:
                 self.fail(told.where, error)
             else:
                 _log.info("%s: %s", told.where, error)
-        else:
-            self.moved.set()
+            return False
+        return True
 
-    def _again(self, told: _Told) -> float:
+    def _again(self, told: Told) -> float:
         """Later; since when it fails (monotonic)."""
         now = time.monotonic()
         failures, since_s = self._failures.get(told.where, (0, now))
@@ -257,7 +287,7 @@ class Control:
         self._errors[where] = error
         self._fetcher.wake()
 
-    def _settle(self, told: _Told) -> None:
+    def _settle(self, told: Told) -> None:
         if told.why == POSITION:
             self._position(told)
         elif told.why == LEADER:
@@ -267,11 +297,11 @@ class Control:
         elif told.why == CORRUPT:
             self.fail(told.where, self._corrupt(told))
             self._loop.drop_link(told.link)
-            self._lost(told.link)
+            self._links.lost(told.link)
             self._again(told._replace(why=LEADER))
         elif told.why == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(told)
-        elif told.why in _MOVED:
+        elif told.why in MOVED:
             self._has_moved(told)
         else:
             error = BrokerError(told.why, f"{told.topic}-{told.partition}")
@@ -281,15 +311,15 @@ class Control:
                 self.fail(told.where, error)
             self._again(told._replace(why=LEADER))
 
-    def _corrupt(self, told: _Told) -> KafkaError:
-        node = next((node for node, link in self._links.items() if link == told.link), -1)
+    def _corrupt(self, told: Told) -> KafkaError:
+        node = self._links.node_of(told.link)
         return CorruptDataError(
             f"broker {node} answered a fetch of {told.topic} with what is no Fetch answer"
         )
 
     # leaders and links
 
-    def _partition(self, told: _Told) -> PartitionInfo:
+    def _partition(self, told: Told) -> PartitionInfo:
         create = self._config.allow_auto_create_topics
         info = self._cluster.topic(told.topic, create=create)
         for part in info.partitions:
@@ -306,13 +336,13 @@ class Control:
             f"the topic has {len(info.partitions)} partitions",
         )
 
-    def _lead(self, told: _Told) -> None:
+    def _lead(self, told: Told) -> None:
         part = self._partition(told)
         self._give(told, part, part.leader)
 
-    def _give(self, told: _Told, part: PartitionInfo, node: int) -> None:
+    def _give(self, told: Told, part: PartitionInfo, node: int) -> None:
         """Reads it from a node, once its epoch is known to end behind the position."""
-        link = self._link(node)
+        link = self._links.to(node)
         state = self._state(told.where)
         if state is None:
             return
@@ -342,7 +372,7 @@ class Control:
         except KeyError:
             return None
 
-    def _validate(self, told: _Told, part: PartitionInfo, offset: int, epoch: int) -> None:
+    def _validate(self, told: Told, part: PartitionInfo, offset: int, epoch: int) -> None:
         """KIP-320: a new leader may lack what was fetched; then the log was truncated."""
         end = end_of_epoch(self._cluster, told.where, part, epoch)
         if end is None or end.offset >= offset:
@@ -356,7 +386,7 @@ class Control:
             end = EpochEnd(self._offsets({told.where: wanted})[told.where], -1)
         self._fetcher.move(*told.where, told.generation, end.offset, end.epoch, truncated=True)
 
-    def _begin_anew(self, told: _Told) -> None:
+    def _begin_anew(self, told: Told) -> None:
         """The topic was deleted and made again: positions of the old one mean nothing."""
         state = self._state(told.where)
         if state is None or state["offset"] < 0:
@@ -365,27 +395,7 @@ class Control:
         wanted = self._reset_to(told.where, "was deleted and made anew")
         self._move(told, -1 if wanted is None else self._offsets({told.where: wanted})[told.where])
 
-    def _link(self, node: int) -> int:
-        found = self._links.get(node)
-        if found is None or self._loop.link_stats(found) is None:  # gone; its event is on the way
-            connection = self._cluster.open(node, wait=False)
-            connection.version_of(ApiKey.FETCH)  # raises where there is none in common
-            found = self._links[node] = connection.hand_over(self._loop)
-            self._renew_s[found] = connection.renew_at
-        return found
-
-    def _lost(self, link: int) -> None:
-        self._renew_s.pop(link, None)
-        self._links = {node: at for node, at in self._links.items() if at != link}
-
-    def _renew(self, now: float) -> None:
-        """Links whose SASL session nears its end are replaced: dropped, and opened when needed."""
-        for link, at in list(self._renew_s.items()):
-            if now >= at:
-                self._lost(link)
-                self._loop.drop_link(link)
-
-    def _follow(self, told: _Told) -> None:
+    def _follow(self, told: Told) -> None:
         """The leader names a replica that is nearer (KIP-392)."""
         part = self._partition(told)
         if told.node not in part.replicas or told.node in part.offline:
@@ -396,7 +406,7 @@ class Control:
             _log.info("%s: no way to the nearer replica: %s", told.where, error)
             self._again(told._replace(why=LEADER))
 
-    def _has_moved(self, told: _Told) -> None:
+    def _has_moved(self, told: Told) -> None:
         """The node does not lead it; the answer may tell who does (KIP-951)."""
         known = self._cluster.metadata.partition(told.topic, told.partition)
         if known is not None and told.node >= 0 and told.epoch > known.leader_epoch:
@@ -427,7 +437,7 @@ class Control:
 
     # positions
 
-    def _position(self, told: _Told) -> None:
+    def _position(self, told: Told) -> None:
         timestamp = None if told.where in self.held else self._beginning(told.where)
         if timestamp is not None:
             self._move(told, self._offsets({told.where: timestamp})[told.where])
@@ -449,7 +459,7 @@ class Control:
             found.update(list_offsets(self._cluster, late, read_committed=committed))
         return {TopicPartition(*where): told.offset for where, told in found.items()}
 
-    def _move(self, told: _Told, offset: int) -> None:
+    def _move(self, told: Told, offset: int) -> None:
         self._failures.pop(told.where, None)
         if self._fetcher.move(told.topic, told.partition, told.generation, offset):
             _log.debug("%s is read from offset %d on", told.where, offset)
@@ -465,7 +475,7 @@ class Control:
             return max(0, int(time.time() * 1000) - duration_ms(policy))
         return EARLIEST if policy == "earliest" else LATEST
 
-    def _out_of_range(self, told: _Told) -> None:
+    def _out_of_range(self, told: Told) -> None:
         part = self._partition(told)
         state = self._state(told.where)
         if state is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +13,10 @@ from kbroker.client.results import Results, ask_each
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
-__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "list_offsets", "offsets_of_each"]
+__all__ = [
+    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "duration_ms", "list_offsets",
+    "offsets_of_each",
+]  # fmt: skip
 
 LATEST = -1
 EARLIEST = -2
@@ -108,3 +112,13 @@ def leader_of(cluster: Cluster, topic: str, partition: int, *, create: bool = Fa
         f"topic {topic!r} has no partition {partition}; it has {len(info.partitions)}"
         f" (0 to {len(info.partitions) - 1})"
     )
+
+
+def duration_ms(text: str) -> int:
+    """Of `by_duration:PnDTnHnMn.nS`, which the configuration has checked."""
+    found = re.fullmatch(
+        r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?", text
+    )
+    assert found is not None
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)

@@ -1,8 +1,9 @@
 """The control thread of a producer: what is rare, in Python.
 
 It waits without the GIL for what the loop and the sender ask (`WISH_*`): leaders of topics, links
-to brokers, a producer id, callbacks of batches whose outcome is known. It holds loop, driver and
-cluster, never the producer, so that a producer that nobody refers to any more can go.
+to brokers, a producer id, callbacks of batches whose outcome is known. Brokers are asked beside it
+(`Errands`): one that does not answer holds up neither the others nor callbacks. It holds loop,
+driver and cluster, never the producer, so that a producer that nobody refers to any more can go.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import functools
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from kbroker.client.cluster import Cluster, TopicInfo
+from kbroker.client.connection import Connection
+from kbroker.client.errands import Errands
 from kbroker.client.errors import AuthenticationError, BrokerError, ClosedError, KafkaError
 from kbroker.client.reach import IdleLinks
 from kbroker.errors import ErrorCode
@@ -23,7 +27,8 @@ from kbroker.protocol import ApiKey
 __all__ = ["Control", "tell_topic"]
 
 WISH_METADATA, WISH_PRODUCER_ID, WISH_CALLBACKS, WISH_LINK, WISH_DROP = 1, 2, 4, 8, 16
-EVENT_CLOSED = 0
+EVENT_CLOSED, EVENT_LINK_DOWN = 0, 1
+_TIMEOUT = -2  # a LinkCode
 _PRODUCE_HIGH = 13  # of ext/client_produce.pxd
 _PRODUCE_LOW = 3
 _IDLE_S = 3600.0
@@ -57,7 +62,9 @@ class Control:
         self.cluster = cluster
         self._max_age_s = max_age_s
         self._max_idle_s = max_idle_s
+        self._errands = Errands(loop.name, loop.tell)
         self._wishes = 0
+        self._nodes: dict[int, int] = {}  # link: node
         self._not_before_s: dict[int, float] = {}
         self._failures: dict[int, int] = {}
         self._renew_at_s: dict[int, float] = {}
@@ -73,25 +80,41 @@ class Control:
             self.driver.run_callbacks()
             if any(event[0] == EVENT_CLOSED for event in events):
                 self.driver.run_callbacks()
+                self._errands.close()
                 return
+            for kind, link, _, code, _ in events:
+                if kind == EVENT_LINK_DOWN:
+                    self._lost(link, code)
             try:
+                self._errands.collect()
                 self._act()
-            except ClosedError:
-                self._wishes = 0
+            except Exception:
+                if not self.loop.closed:
+                    _log.exception("the producer's control thread met an error; it goes on")
 
     def _pause_s(self) -> float:
         now_s = time.monotonic()
-        due = [self._not_before_s.get(w, 0.0) for w in self._steps() if self._wishes & w]
+        due = [self._not_before_s.get(w, 0.0) for w in (WISH_LINK, *self._steps()) if self._open(w)]
         due += [self._refresh_at_s, self._idle_at_s, *self._renew_at_s.values()]
         return max(0.0, min([now_s + _IDLE_S, *due]) - now_s)
 
-    def _steps(self) -> dict[int, Any]:
+    def _steps(self) -> dict[int, Callable[[], None]]:
+        """What is done for a wish, beside this thread."""
         return {
-            WISH_DROP: self._drop_links,
             WISH_METADATA: self._find_leaders,
-            WISH_LINK: self._make_links,
             WISH_PRODUCER_ID: self._get_producer_id,
         }
+
+    def _open(self, wish: int) -> bool:
+        """It is wished for, and nobody is about it."""
+        return bool(self._wishes & wish) and not self._errands.busy(wish)
+
+    def _due(self, wish: int, now_s: float) -> bool:
+        """Open, and its time has come: it is no wish any more."""
+        if not self._open(wish) or self._not_before_s.get(wish, 0.0) > now_s:
+            return False
+        self._wishes &= ~wish
+        return True
 
     def _act(self) -> None:
         now_s = time.monotonic()
@@ -104,21 +127,29 @@ class Control:
             self._idle.drop(self.driver.links().values())
             self.cluster.drop_idle()
         self._renew_links(now_s)
+        if self._due(WISH_DROP, now_s):
+            self._drop_links()
+        if self._due(WISH_LINK, now_s):
+            for node in sorted(self.driver.leaders_wanted() - self.driver.links().keys()):
+                self._make_link(node)
         for wish, step in self._steps().items():
-            if not self._wishes & wish or self._not_before_s.get(wish, 0.0) > now_s:
-                continue
-            self._wishes &= ~wish
-            try:
-                step()
-                self._failures.pop(wish, None)
-                self._not_before_s[wish] = time.monotonic() + self.cluster.pause_s(1)
-            except ClosedError:
-                raise
-            except KafkaError as error:
-                self._failed(wish, error)
-            except Exception as error:
-                _log.exception("the producer's control thread met an error; it goes on")
-                self._failed(wish, KafkaError(str(error)))
+            if self._due(wish, now_s):
+                self._errands.start(wish, step, functools.partial(self._did, wish))
+
+    def _did(self, wish: int, result: Any) -> None:
+        """What came of it: an exception, or else it is done."""
+        if isinstance(result, ClosedError):
+            return
+        if isinstance(result, Exception):
+            if not isinstance(result, KafkaError):
+                _log.error("the producer met an error; it goes on", exc_info=result)
+                result = KafkaError(str(result))
+            self._failed(wish, result)
+            return
+        self._failures.pop(wish, None)
+        self._not_before_s[wish] = time.monotonic() + self.cluster.pause_s(1)
+        if wish == WISH_METADATA:
+            self._wishes |= WISH_LINK
 
     def _failed(self, wish: int, error: KafkaError) -> None:
         """Again later; what no second try can change ends the producer."""
@@ -142,44 +173,53 @@ class Control:
                 tell_topic(self.driver, info)
             else:
                 _log.warning("%s", info)
-        self._wishes |= WISH_LINK
-
-    def _make_links(self) -> None:
-        failure: KafkaError | None = None
-        for node in sorted(self.driver.leaders_wanted() - self.driver.links().keys()):
-            try:
-                self.cluster.retry(functools.partial(self._make_link, node), timeout_s=0.0)
-            except ClosedError:
-                raise
-            except KafkaError as error:
-                failure = error
-        if failure is not None:
-            raise failure
 
     def _make_link(self, node: int) -> None:
-        made = self.cluster.open(node, wait=False)  # other brokers, and callbacks, wait meanwhile
+        """Each node's beside the others."""
+        errand = (WISH_LINK, node)
+        if not self._errands.busy(errand):
+            self._errands.start(
+                errand,
+                lambda: self.cluster.retry(lambda: self.cluster.open(node, wait=False), 0.0),
+                functools.partial(self._linked, node),
+            )
+
+    def _linked(self, node: int, result: Any) -> None:
+        """In the place of the link that there may be, whose session ends; what that one has in
+        flight is sent again."""
+        old = self.driver.links().get(node)
+        if isinstance(result, Connection):
+            try:
+                result = self._take(node, result)
+            except KafkaError as error:
+                result = error
+        self._did(WISH_LINK, result)
+        if old is not None:
+            self.loop.drop_link(old)
+
+    def _take(self, node: int, made: Connection) -> None:
         low, high = made.broker_versions.get(int(ApiKey.PRODUCE), (0, -1))
         version = min(_PRODUCE_HIGH, high)
         if version < max(_PRODUCE_LOW, low):
             made.close()
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"broker {made.address}: Produce")
         link = made.hand_over(self.loop)
+        self._nodes[link] = node
         if made.renew_at < float("inf"):
             self._renew_at_s[node] = made.renew_at
         self.driver.set_link(node, link, version)
 
+    def _lost(self, link: int, code: int) -> None:
+        node = self._nodes.pop(link, None)
+        if node is not None and code == _TIMEOUT:
+            self.cluster.doubt(node)
+
     def _renew_links(self, now_s: float) -> None:
-        """Sessions that end: another link first, then the old one goes; what it had in flight is
-        sent again."""
+        """Sessions that end: another link first, then the old one goes."""
         for node in [node for node, at_s in self._renew_at_s.items() if at_s <= now_s]:
             del self._renew_at_s[node]
-            old = self.driver.links().get(node)
-            if old is not None:
-                try:
-                    self._make_link(node)
-                except KafkaError as error:
-                    self._failed(WISH_LINK, error)
-                self.loop.drop_link(old)
+            if node in self.driver.links():
+                self._make_link(node)
 
     def _drop_links(self) -> None:
         for link in self.driver.lying_links():

@@ -1,8 +1,9 @@
 """How brokers are reached: limits, pauses and names, and the log of attempts at each address.
 
-`Reach` keeps for each address how often in a row it could not be connected to. The pause before
-the next attempt and the limit for connecting grow with that number, by a random fifth more or
-less, as Kafka's clients do. Thread-safe: one lock, held for a few lines, never while waiting.
+`Reach` keeps for each address how often in a row it could not be connected to or did not answer in
+time. The pause before the next attempt and the limit for connecting grow with that number, by a
+random fifth more or less, as Kafka's clients do. Thread-safe: one lock, held for a few lines,
+never while waiting.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class _Attempts(NamedTuple):
 
 
 class Reach:
-    """The attempts at each address."""
+    """The attempts at each address, and connecting."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
@@ -162,16 +163,50 @@ class Reach:
             known = self._attempts.get(address)
         return max(known.not_before_s - time.monotonic(), 0.0) if known else 0.0
 
-    def setup_timeout_s(self, address: Address) -> float:
-        """The limit for connecting."""
+    def connect(self, address: Address, born: Callable[[Connection], None]) -> Connection:
+        """An authenticated connection. born: see Connection. All of it within the limit for
+        connecting, so that a node which takes connections and says nothing is found out."""
+        settings, limit_s = self._settings, self.setup_timeout_s(address)
+        try:
+            made = Connection(
+                address,
+                tls=settings.tls,
+                client_id=settings.client_id,
+                timeout_s=min(settings.timeout_s, limit_s),
+                connect_timeout_s=limit_s,
+                send_buffer_bytes=settings.send_buffer_bytes,
+                receive_buffer_bytes=settings.receive_buffer_bytes,
+                born=born,
+            )
+            if settings.login is not None:
+                try:
+                    settings.login(made)
+                except BaseException:
+                    made.close()
+                    raise
+        except KafkaError:
+            self.failed(address)
+            raise
+        self.reached(address)
+        made.timeout_s = settings.timeout_s
+        made.on_silence = self.failed
+        return made
+
+    def failures(self, address: Address) -> int:
+        """Attempts and answers that failed since a connection stood."""
         with self._lock:
             known = self._attempts.get(address)
+        return known.failures if known else 0
+
+    def setup_timeout_s(self, address: Address) -> float:
+        """The limit for connecting."""
         settings = self._settings
-        failures = known.failures + 1 if known else 1
-        return growing(settings.setup_timeout_s, settings.setup_timeout_max_s, failures)
+        return growing(
+            settings.setup_timeout_s, settings.setup_timeout_max_s, self.failures(address) + 1
+        )
 
     def failed(self, address: Address) -> None:
-        """The address could not be reached."""
+        """The address could not be reached, or did not answer in time."""
         settings = self._settings
         with self._lock:
             known = self._attempts.get(address)

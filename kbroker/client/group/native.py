@@ -35,6 +35,7 @@ class LoopChannel:
         self._address = connection.address
         self._version_of = connection.version_of
         self._timeout_s = connection.timeout_s
+        self._on_silence = connection.on_silence
         self._loop = loop
         self.link = connection.hand_over(loop)
 
@@ -62,6 +63,8 @@ class LoopChannel:
                 self.link, int(api), version, body, limit_s, flexible=flexible
             )
         except TimeoutError as error:
+            if self._on_silence is not None:
+                self._on_silence(self._address)
             raise RequestTimeoutError(
                 f"broker {self._address} did not answer {api.name} within {limit_s:g} s"
             ) from error
