@@ -53,8 +53,8 @@ class Errands:
             jobs = self._queues.get(key)
             if jobs is None:
                 jobs = queue.SimpleQueue()
-                told = {"name": f"{self._name}-ask", "args": (key, jobs), "daemon": True}
-                threading.Thread(target=self._serve, **told).start()
+                name, args = f"{self._name}-ask", (key, jobs)
+                threading.Thread(target=self._serve, name=name, args=args, daemon=True).start()
                 self._queues[key] = jobs
             jobs.put((work, then))
         self._left[key] = self._left.get(key, 0) + 1

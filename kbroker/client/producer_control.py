@@ -190,7 +190,7 @@ class Control:
         old = self.driver.links().get(node)
         if isinstance(result, Connection):
             try:
-                result = self._take(node, result)
+                self._take(node, result)
             except KafkaError as error:
                 result = error
         self._did(WISH_LINK, result)
