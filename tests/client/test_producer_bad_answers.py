@@ -131,7 +131,7 @@ def test_nothing_is_lost_doubled_or_out_of_order(between: Any, topic: str) -> No
     middle, broker = between(change)
     wire.create_topic(broker.port, topic, 2)
     with Producer(
-        bootstrap_servers=f"127.0.0.1:{middle.port}", batch_size=500, linger_ms=0,
+        bootstrap_servers=f"127.0.0.1:{middle.port}", batch_size=250, linger_ms=0,
         request_timeout_ms=700, retry_backoff_ms=10, reconnect_backoff_ms=10,
     ) as producer:  # fmt: skip
         sent = [producer.send(topic, b"%d" % i, partition=i % 2) for i in range(RECORDS)]
