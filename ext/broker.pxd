@@ -24,6 +24,9 @@ ctypedef struct Broker:
     Journal* journal                # NULL: durability=page-cache
     SessionCache sessions
     PulseTable* pulses              # of the groups' members
+    # transaction.partition.verification.enable; atomic. Of clients that do not add partitions by
+    # their Produce; the others' are always verified.
+    int32_t verify_transactions
     int32_t node_id
     # What clients may still append before the disk's limits are looked at again; atomic. Whoever
     # finds too little stalls until then. From disk_unlimited() on nobody counts. Topics of the

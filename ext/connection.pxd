@@ -157,6 +157,12 @@ cdef struct Op:
 
 # ---- requests ----------------------------------------------------------------------------------
 
+# On a partition of a Produce that opens a transaction: what the coordinator said, and the guard
+# that was drawn before it was asked (producers.pxd).
+cdef struct Verdict:
+    int64_t guard
+    int16_t error
+
 cdef struct Request:
     Net* net
     NetThread* thread               # NULL in the I/O pool
@@ -177,6 +183,7 @@ cdef struct Request:
     int64_t weight                  # of its times, see Times
     int64_t wall_ms                 # wall clock of this loop turn
     void** auth                     # the connection's authorisation cache slot; NULL in the pool
+    const Verdict* verdicts         # by partition; NULL: the coordinator was not asked
     int32_t listener
     const char* reason              # for H_CLOSE: why, for the log
     Reply reply
@@ -204,6 +211,7 @@ cdef struct Job:
     int32_t outcome                 # of the handler in the I/O pool
     int64_t received_ns
     uint64_t connection_id
+    Verdict* verdicts               # owned; see Request
     const char* reason
     char peer[46]                   # as text
 

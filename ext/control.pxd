@@ -13,6 +13,8 @@ cdef class Request:
     cdef readonly tuple peer
     cdef readonly object connection_id
     cdef readonly object received_ns
+    cdef list places                # of partitions that open a transaction
+    cdef list opened
 
 # Takes over the job.
 cdef Request request_from_job(Job* job, object owner)

@@ -7,15 +7,18 @@ client could not tell its answers apart any more.
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy
 
+from kbroker.ext.broker cimport broker_of
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport H_CLOSE, H_DONE
 from kbroker.ext.control_wait cimport job_finish_when
 from kbroker.ext.log cimport Log
-from kbroker.ext.queue cimport job_finish, job_free_frame
+from kbroker.ext.produce_verify cimport verification_begin
+from kbroker.ext.queue cimport job_finish, job_free_frame, queue_pass_on
 from kbroker.ext.response cimport reply_begin, reply_end
 
 cdef enum:
     RESPONSE_BYTES_MAX = 0x7fffff00
+    PRODUCE = 0
 
 
 cdef class Request:
@@ -69,6 +72,30 @@ cdef class Request:
         if job != NULL and job.op.times.done == 0:
             job.op.times.done = monotonic_ns()
 
+    def transaction(self) -> tuple:
+        """What a Produce would begin a transaction on: (transactional id, producer id, epoch,
+        [(topic, partition)]). Once, before `proceed`."""
+        cdef Job* job = self.job
+        if job == NULL or job.frame == NULL or job.verdicts != NULL:
+            raise RuntimeError("no Produce that waits for its verdicts")
+        self.places = []
+        found = verification_begin(broker_of(job.net), job, self.places)
+        self.opened = found[3]
+        return found
+
+    def proceed(self, errors: dict) -> None:
+        """Have a Produce appended but for the partitions that have an error here, by (topic,
+        partition), which are answered with it."""
+        cdef Job* job = self.job
+        if job == NULL or self.places is None:
+            raise RuntimeError("no Produce that waits for its verdicts")
+        for place, opened in zip(self.places, self.opened):
+            job.verdicts[<int> place].error = errors.get(opened, 0)
+        self.job = NULL
+        if not queue_pass_on(&job.net.io, job):
+            job.reason = "the broker stops"
+            job_finish(job, H_CLOSE)
+
     def close(self) -> None:
         """Close the connection instead of answering; after an answer this does nothing."""
         cdef Job* job = self.job
@@ -103,9 +130,10 @@ cdef Request request_from_job(Job* job, object owner):
     request.received_ns = job.received_ns
     request.peer = ((<bytes> job.peer).decode("ascii"), job.peer_port)
     request.listener = (<bytes> job.net.listeners[job.listener].name).decode("utf-8")
-    request.body = frame[job.body:job.length]
+    request.body = b"" if job.api_key == PRODUCE else frame[job.body:job.length]
     if job.client_id >= 0:
         client_id = frame[job.client_id:job.client_id + job.client_id_length]
         request.client_id = client_id.decode("utf-8", "replace")
-    job_free_frame(job)
+    if job.api_key != PRODUCE:
+        job_free_frame(job)
     return request

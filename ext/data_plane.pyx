@@ -19,7 +19,7 @@ from kbroker.ext.atomics cimport (
     atomic_store_i64,
 )
 from kbroker.ext.broker cimport disk_unlimited
-from kbroker.ext.connection cimport Net
+from kbroker.ext.connection cimport JobQueue, Net
 from kbroker.ext.counters cimport histogram_told
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.fetch cimport handle_fetch
@@ -42,7 +42,8 @@ from kbroker.ext.log_state cimport log_offline, log_ref, log_unref
 from kbroker.ext.network cimport net_install, net_synchronize, network_unstall
 from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.produce cimport handle_produce
-from kbroker.ext.purgatory cimport log_wake
+from kbroker.ext.purgatory cimport log_mark, log_wake
+from kbroker.ext.queue cimport queue_wake
 from kbroker.ext.registry cimport (
     registry_destroy,
     registry_disk_bytes,
@@ -95,6 +96,10 @@ cdef int sync_log(void* context) noexcept nogil:
     return EIO
 
 
+cdef void wake_control(void* queue) noexcept nogil:
+    queue_wake(<JobQueue*>queue)
+
+
 cdef void synchronize(void* net) noexcept nogil:
     net_synchronize(<Net*>net)
 
@@ -112,6 +117,7 @@ cdef class DataPlane:
         sessions_init(&self.broker.sessions, fetch_sessions_max)
         self.broker.node_id = node_id
         self.broker.disk_room = disk_unlimited()
+        self.broker.verify_transactions = True
         self.broker.fetch_bytes_max = fetch_bytes_max
         self.engine = Engine(settings)
         self.engine.net.broker = self.broker
@@ -266,6 +272,20 @@ cdef class DataPlane:
     def wake(self, Log log not None):
         """After a watermark moved by other hands than the data plane's, or the log went away."""
         log_wake(log.core)
+
+    # transactions
+
+    def verify_transactions(self, bint verify):
+        """transaction.partition.verification.enable."""
+        atomic_store_i32(&self.broker.verify_transactions, verify)
+
+    def tell_control(self, Log log not None, int64_t offset):
+        """End the control thread's wait for requests once when the high watermark is at `offset`
+        or above, or the log offline or closed; the journal is asked to write now. True: that is so
+        already. The last call for a log counts."""
+        log.core.mark_argument = &self.engine.net.control
+        log.core.on_mark = wake_control
+        return log_mark(log.core, offset)
 
     # disk
 

@@ -47,7 +47,7 @@ from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_rea
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.log_state cimport LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref
 from kbroker.ext.posix cimport pread, pthread_mutex_lock, pthread_mutex_unlock
-from kbroker.ext.purgatory cimport WATCH_DATA, unwatch, watch
+from kbroker.ext.purgatory cimport WATCH_DATA, WATCH_STABLE, unwatch, watch
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
 from kbroker.ext.response cimport (
     op_deadline,
@@ -394,6 +394,13 @@ cdef void stop_watching(Fetch* fetch) noexcept nogil:
             fetch.partitions[i].watching = False
 
 
+cdef bint watch_partition(Fetch* fetch, FetchPartition* partition, Op* op) noexcept nogil:
+    if fetch.head.isolation == 1:
+        return watch(&partition.watch, WATCH_STABLE, partition.log, op,
+                     partition.last_stable_offset)
+    return watch(&partition.watch, WATCH_DATA, partition.log, op, partition.high_watermark)
+
+
 cdef bint watch_all(Fetch* fetch, Op* op) noexcept nogil:
     """False: a watermark has moved since it was read; evaluate again."""
     cdef FetchPartition* partition
@@ -401,7 +408,7 @@ cdef bint watch_all(Fetch* fetch, Op* op) noexcept nogil:
     for i in range(fetch.count):
         partition = &fetch.partitions[i]
         partition_drop_read(partition)
-        if not watch(&partition.watch, WATCH_DATA, partition.log, op, partition.high_watermark):
+        if not watch_partition(fetch, partition, op):
             stop_watching(fetch)
             return False
         partition.watching = True

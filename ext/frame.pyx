@@ -115,6 +115,7 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.wall_ms = thread.wall_ms
     request.auth = &connection.auth
     request.listener = connection.listener
+    request.verdicts = NULL
     request.reason = NULL
     request.reply.thread = thread
     request.reply.request = request
@@ -182,6 +183,7 @@ cdef int job_handle(Job* job) noexcept nogil:
     request.received_ns = job.received_ns
     request.wall_ms = realtime_ms()
     request.listener = job.listener
+    request.verdicts = job.verdicts
     request.reply = job.op.reply
     request.reply.request = &request
     request.begun_ns = job.op.times.begun = monotonic_ns()

@@ -16,7 +16,7 @@ from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_cond_wait, pthread_create, pthread_join, pthread_mutex_lock,
     pthread_mutex_unlock, snprintf,
 )
-from kbroker.ext.queue cimport job_finish, queue_close, queue_pop, queue_push
+from kbroker.ext.queue cimport job_finish, queue_close, queue_pass_on, queue_pop
 from kbroker.ext.sockets cimport THREAD_NAME_BYTES, thread_name
 
 
@@ -52,12 +52,10 @@ cdef void settle(Net* net, Job* job, int outcome) noexcept nogil:
     if outcome == H_STALL:
         return
     if outcome == H_CONTROL:
-        # Above the queue's bound by at most one for each worker.
-        pthread_mutex_lock(&net.control.lock)
-        net.control.length += 1
-        pthread_mutex_unlock(&net.control.lock)
-        queue_push(&net.control, job)
-        return
+        if queue_pass_on(&net.control, job):
+            return
+        job.reason = "the broker stops"
+        outcome = H_CLOSE
     if outcome == H_IO:
         job.reason = "a handler asked for the I/O pool in the I/O pool"
         outcome = H_CLOSE

@@ -17,13 +17,14 @@ from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_crc_ok, batch_parse
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.epochs cimport epochs_assign, epochs_latest
 from kbroker.ext.journal cimport JOURNAL_STALL, journal_wait_room_until
-from kbroker.ext.log_append cimport AppendResult, log_append_from
+from kbroker.ext.log_append cimport AppendResult, log_append_on
 from kbroker.ext.log_find cimport (
     TimestampOffset,
     log_offset_for_timestamp,
     log_offset_of_max_timestamp,
 )
 from kbroker.ext.log_flush cimport log_flush, log_flush_due
+from kbroker.ext.log_producers cimport log_in_txn, log_producers
 from kbroker.ext.log_read cimport ReadSlice, log_end_offset_for_epoch, log_read
 from kbroker.ext.log_recovery cimport OpenArgs, OpenReport, log_close, log_open
 from kbroker.ext.log_retention cimport (
@@ -58,7 +59,7 @@ from kbroker.ext.log_state cimport (
     log_unref,
 )
 from kbroker.ext.posix cimport EIO, ENOSPC, pthread_mutex_lock, pthread_mutex_unlock
-from kbroker.ext.producers cimport ORIGIN_COORDINATOR, PRODUCER_BATCHES, Producer
+from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_COORDINATOR, Terms
 from kbroker.ext.segment cimport segment_load_times, segment_unref
 from kbroker.ext.walk cimport read_fully
 
@@ -131,12 +132,12 @@ cdef int check(LogStruct* log, int code) except -1:
     return 0
 
 
-cdef int append_one(LogStruct* log, uint8_t* p, const BatchInfo* info, AppendResult* result,
-                    int64_t deadline_ns) noexcept nogil:
+cdef int append_one(LogStruct* log, const Terms* terms, uint8_t* p, const BatchInfo* info,
+                    AppendResult* result, int64_t deadline_ns) noexcept nogil:
     """A journal without room is waited for, until the deadline where there is one."""
     cdef int code
     while True:
-        code = log_append_from(log, ORIGIN_COORDINATOR, p, info, realtime_ms(), result)
+        code = log_append_on(log, terms, p, info, realtime_ms(), result)
         if code != LOG_STALL or journal_wait_room_until(log.journal, deadline_ns) == JOURNAL_STALL:
             return code
 
@@ -247,8 +248,10 @@ cdef class Log:
 
     # ---- append and read
 
-    def append(self, bytes batches not None, *, int32_t leader_epoch, int64_t room_wait_ms=-1):
-        """Append whole batches as the leader of `leader_epoch`: first and last offset given.
+    def append(self, bytes batches not None, *, int32_t leader_epoch, int64_t room_wait_ms=-1,
+               int transaction_version=0):
+        """Append whole batches as the leader of `leader_epoch`: first and last offset given. An end
+        marker is judged by the version of its transaction.
 
         While the disk hangs, the journal has no room: REQUEST_TIMED_OUT after room_wait_ms of that
         (-1: never), for a batch of which nothing is written then."""
@@ -258,8 +261,12 @@ cdef class Log:
         cdef uint8_t* end = p + len(own)
         cdef BatchInfo info
         cdef AppendResult result
+        cdef Terms terms
         cdef int64_t first = -1
         cdef int code
+        terms.origin = ORIGIN_COORDINATOR
+        terms.guard = NOT_GUARDED
+        terms.transaction_version = transaction_version
         if p == end:
             raise ClientError(ErrorCode.INVALID_RECORD)
         while p < end:
@@ -273,7 +280,7 @@ cdef class Log:
         while p < end:
             batch_parse(p, end, &info)
             with nogil:
-                code = append_one(self.core, p, &info, &result, deadline_ns)
+                code = append_one(self.core, &terms, p, &info, &result, deadline_ns)
             if code == LOG_STALL:
                 raise ClientError(ErrorCode.REQUEST_TIMED_OUT)
             check(self.core, code)
@@ -364,23 +371,11 @@ cdef class Log:
     def producers(self):
         """(producer id, epoch, last sequence, last timestamp, coordinator epoch, first offset of
         its transaction or -1) of each producer, by id."""
-        cdef int32_t i
-        cdef Producer* p
-        cdef list found = []
-        pthread_mutex_lock(&self.core.lock)
-        try:
-            for i in range(self.core.producers.capacity if self.core.producers != NULL else 0):
-                p = self.core.producers.slots[i]
-                if p == NULL or p.epoch < 0:
-                    continue
-                last = -1
-                if p.count:
-                    last = p.batches[(p.first + p.count - 1) % PRODUCER_BATCHES].last_sequence
-                found.append((p.id, p.epoch, last, p.last_timestamp, p.coordinator_epoch,
-                              p.txn_first_offset))
-        finally:
-            pthread_mutex_unlock(&self.core.lock)
-        return sorted(found)
+        return log_producers(self.core)
+
+    def in_transaction(self, int64_t producer_id, int epoch):
+        """Whether the producer has an open transaction here, in this epoch."""
+        return log_in_txn(self.core, producer_id, epoch)
 
     # ---- upkeep
 

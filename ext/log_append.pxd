@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kbroker.ext.batch cimport BatchInfo
 from kbroker.ext.log_state cimport Log
+from kbroker.ext.producers cimport Terms
 from kbroker.ext.segment cimport Segment
 
 ctypedef struct AppendResult:
@@ -19,10 +20,10 @@ ctypedef struct AppendResult:
 # LOG_DUPLICATE (with the offsets of that time), or an error; only LOG_OK has changed anything.
 cdef int log_append(Log* log, uint8_t* batch, const BatchInfo* info, int64_t now_ms,
                     AppendResult* out) noexcept nogil
-# The same for what the broker's own coordinators write (ORIGIN_COORDINATOR: no sequences, control
-# batches pass).
-cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* info,
-                         int64_t now_ms, AppendResult* out) noexcept nogil
+# The same on other terms: of what the broker's own coordinators write (ORIGIN_COORDINATOR: no
+# sequences, control batches pass), or of a client's batch that opens a transaction.
+cdef int log_append_on(Log* log, const Terms* terms, uint8_t* batch, const BatchInfo* info,
+                       int64_t now_ms, AppendResult* out) noexcept nogil
 # Append a batch that has its offsets and leader epoch (journal replay, replication); it is durable
 # already, so the high watermark follows. Below leo: skipped, LOG_OK. Beyond: out of range.
 cdef int log_append_as_is(Log* log, const uint8_t* batch, const BatchInfo* info,

@@ -10,7 +10,6 @@ from libc.stdlib cimport realloc
 
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i64
 from kbroker.ext.batch cimport (
-    NO_PRODUCER_ID,
     batch_set_base_offset,
     batch_set_leader_epoch,
     batch_set_timestamps,
@@ -26,16 +25,12 @@ from kbroker.ext.journal cimport (
     journal_reserve,
 )
 from kbroker.ext.log_flush cimport log_flush
+from kbroker.ext.log_producers cimport log_apply_producer, log_check_producer
 from kbroker.ext.log_state cimport (
-    LOG_COORDINATOR_FENCED,
-    LOG_CORRUPT,
     LOG_DUPLICATE,
-    LOG_INVALID_PRODUCER_EPOCH,
-    LOG_INVALID_TXN_STATE,
     LOG_NO_MEMORY,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
-    LOG_OUT_OF_ORDER_SEQUENCE,
     LOG_STALL,
     LOG_TOO_LARGE,
     Position,
@@ -53,20 +48,11 @@ from kbroker.ext.log_state cimport (
 )
 from kbroker.ext.posix cimport EIO, ftruncate, pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.producers cimport (
+    NOT_GUARDED,
     ORIGIN_CLIENT,
     ORIGIN_REPLAY,
-    PRODUCER_BAD_MARKER,
-    PRODUCER_COORDINATOR_FENCED,
-    PRODUCER_DUPLICATE,
-    PRODUCER_FENCED,
-    PRODUCER_OK,
-    PRODUCER_OUT_OF_ORDER,
-    PRODUCER_TXN_STATE,
-    EndedTxn,
     ProducerBatch,
-    producers_apply,
-    producers_check,
-    producers_new,
+    Terms,
 )
 from kbroker.ext.segment cimport (
     IndexLimits,
@@ -82,68 +68,11 @@ from kbroker.ext.segment cimport (
     segment_unref,
 )
 from kbroker.ext.snapshots cimport snapshot_write
-from kbroker.ext.txn_index cimport txn_index_append, txn_index_truncate
+from kbroker.ext.txn_index cimport txn_index_truncate
 
 cdef enum:
     PENDING_MIN = 16
     PENDING_MAX = 4096
-
-
-# ---- producers
-
-cdef int log_code(int verdict) noexcept nogil:
-    if verdict == PRODUCER_OK:
-        return LOG_OK
-    if verdict == PRODUCER_DUPLICATE:
-        return LOG_DUPLICATE
-    if verdict == PRODUCER_OUT_OF_ORDER:
-        return LOG_OUT_OF_ORDER_SEQUENCE
-    if verdict == PRODUCER_FENCED:
-        return LOG_INVALID_PRODUCER_EPOCH
-    if verdict == PRODUCER_TXN_STATE:
-        return LOG_INVALID_TXN_STATE
-    if verdict == PRODUCER_COORDINATOR_FENCED:
-        return LOG_COORDINATOR_FENCED
-    if verdict == PRODUCER_BAD_MARKER:
-        return LOG_CORRUPT
-    return LOG_NO_MEMORY
-
-
-cdef int check_producer(Log* log, int origin, const uint8_t* batch, const BatchInfo* info,
-                        AppendResult* out) noexcept nogil:
-    cdef ProducerBatch before
-    cdef int verdict
-    if info.producer_id == NO_PRODUCER_ID:
-        return LOG_OK
-    if log.producers == NULL:
-        log.producers = producers_new()
-        if log.producers == NULL:
-            return LOG_NO_MEMORY
-    verdict = producers_check(log.producers, origin, batch, info, &before)
-    if verdict == PRODUCER_DUPLICATE:
-        out.last_offset = before.last_offset
-        out.base_offset = before.last_offset - before.offset_delta
-        out.end_offset = before.last_offset + 1
-        out.log_append_time = before.timestamp
-    return log_code(verdict)
-
-
-cdef void apply_producer(Log* log, const uint8_t* batch, const BatchInfo* info,
-                         int64_t base_offset) noexcept nogil:
-    """producers_check has made room, so this cannot fail; the transaction index can.
-
-    As the batch is in the log by then, an entry that cannot be written takes the log offline:
-    recovery writes it from the marker.
-    """
-    cdef EndedTxn ended
-    cdef int error
-    if info.producer_id == NO_PRODUCER_ID:
-        return
-    producers_apply(log.producers, batch, info, base_offset, &ended)
-    if ended.first_offset >= 0 and ended.aborted:
-        error = txn_index_append(log_active(log), &ended)
-        if error:
-            log_offline(log, error)
 
 
 # ---- roll
@@ -286,7 +215,7 @@ cdef int write_batch(Log* log, const uint8_t* batch, const BatchInfo* info, int6
     log.last_append_ms = now_ms
     log.bytes_since_snapshot += info.length
     atomic_store_i64(&s.size, position + info.length)
-    apply_producer(log, batch, info, base_offset)
+    log_apply_producer(log, batch, info, base_offset)
     if info.leader_epoch > epochs_latest(&log.epochs):
         epochs_assign(&log.epochs, info.leader_epoch, base_offset)
     atomic_store_i64(&log.leo, last_offset + 1)
@@ -330,15 +259,25 @@ cdef void after_append(Log* log, AppendResult* out, Reservation* place, const ui
     out.leo = log.leo
 
 
-cdef int append_locked(Log* log, int origin, uint8_t* batch, const BatchInfo* info,
+cdef void tell_duplicate(const ProducerBatch* before, AppendResult* out) noexcept nogil:
+    out.last_offset = before.last_offset
+    out.base_offset = before.last_offset - before.offset_delta
+    out.end_offset = before.last_offset + 1
+    out.log_append_time = before.timestamp
+
+
+cdef int append_locked(Log* log, const Terms* terms, uint8_t* batch, const BatchInfo* info,
                        int64_t now_ms, AppendResult* out) noexcept nogil:
     cdef Reservation place
+    cdef ProducerBatch before
     cdef BatchInfo stored = info[0]
     cdef int code = log_usable(log)
     if code == LOG_OK and info.length > log.cfg.segment_bytes:
         code = LOG_TOO_LARGE
     if code == LOG_OK:
-        code = check_producer(log, origin, batch, info, out)
+        code = log_check_producer(log, terms, batch, info, &before)
+        if code == LOG_DUPLICATE:
+            tell_duplicate(&before, out)
     if code != LOG_OK:
         return code
     if log.journal != NULL:
@@ -365,8 +304,8 @@ cdef int append_locked(Log* log, int origin, uint8_t* batch, const BatchInfo* in
     return LOG_OK
 
 
-cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* info,
-                         int64_t now_ms, AppendResult* out) noexcept nogil:
+cdef int log_append_on(Log* log, const Terms* terms, uint8_t* batch, const BatchInfo* info,
+                       int64_t now_ms, AppendResult* out) noexcept nogil:
     cdef int64_t ignored
     cdef bint flush
     cdef int code
@@ -377,7 +316,7 @@ cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* 
     out.hw_advanced = 0
     pthread_mutex_lock(&log.lock)
     out.leo = log.leo
-    code = append_locked(log, origin, batch, info, now_ms, out)
+    code = append_locked(log, terms, batch, info, now_ms, out)
     if code == LOG_OK:
         log.counts.records_in += info.count
         log.counts.bytes_in += info.length
@@ -392,7 +331,11 @@ cdef int log_append_from(Log* log, int origin, uint8_t* batch, const BatchInfo* 
 
 cdef int log_append(Log* log, uint8_t* batch, const BatchInfo* info, int64_t now_ms,
                     AppendResult* out) noexcept nogil:
-    return log_append_from(log, ORIGIN_CLIENT, batch, info, now_ms, out)
+    cdef Terms terms
+    terms.origin = ORIGIN_CLIENT
+    terms.guard = 0
+    terms.transaction_version = 0
+    return log_append_on(log, &terms, batch, info, now_ms, out)
 
 
 cdef int begin_at(Log* log, int64_t offset, int64_t now_ms) noexcept nogil:
@@ -413,9 +356,13 @@ cdef int begin_at(Log* log, int64_t offset, int64_t now_ms) noexcept nogil:
 
 cdef int as_is_locked(Log* log, const uint8_t* batch, const BatchInfo* info,
                       int64_t now_ms) noexcept nogil:
-    cdef AppendResult ignored
+    cdef ProducerBatch ignored
+    cdef Terms terms
     cdef Position end
     cdef int code = log_usable(log)
+    terms.origin = ORIGIN_REPLAY
+    terms.guard = NOT_GUARDED
+    terms.transaction_version = 0
     if code != LOG_OK:
         return code
     if info.base_offset + info.last_offset_delta < log.leo:
@@ -425,7 +372,7 @@ cdef int as_is_locked(Log* log, const uint8_t* batch, const BatchInfo* info,
     elif info.base_offset != log.leo:
         return LOG_OFFSET_OUT_OF_RANGE
     if code == LOG_OK:
-        code = check_producer(log, ORIGIN_REPLAY, batch, info, &ignored)
+        code = log_check_producer(log, &terms, batch, info, &ignored)
     if code == LOG_OK:
         code = write_batch(log, batch, info, info.base_offset, now_ms)
     if code == LOG_OK:

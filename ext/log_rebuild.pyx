@@ -24,6 +24,7 @@ from kbroker.ext.producers cimport (
     ORIGIN_REPLAY,
     EndedTxn,
     ProducerBatch,
+    Terms,
     producers_apply,
     producers_check,
     producers_clear,
@@ -68,6 +69,7 @@ cdef int fold_producer(Log* log, Segment* s, Walk* w, bint index_aborted) noexce
     """A batch from the log into the producer state; an aborted transaction into .txnindex."""
     cdef ProducerBatch ignored
     cdef EndedTxn ended
+    cdef Terms terms
     cdef const uint8_t* bytes = NULL
     cdef int error
     if w.info.producer_id == NO_PRODUCER_ID:
@@ -78,8 +80,9 @@ cdef int fold_producer(Log* log, Segment* s, Walk* w, bint index_aborted) noexce
             return LOG_STORAGE_ERROR
     if log.producers == NULL:
         log.producers = producers_new()
+    terms.origin = ORIGIN_REPLAY
     if log.producers == NULL \
-            or producers_check(log.producers, ORIGIN_REPLAY, bytes, &w.info, &ignored) != 0:
+            or producers_check(log.producers, &terms, bytes, &w.info, &ignored) != 0:
         return LOG_NO_MEMORY
     producers_apply(log.producers, bytes, &w.info, w.info.base_offset, &ended)
     if index_aborted and ended.first_offset >= 0 and ended.aborted:

@@ -123,6 +123,9 @@ ctypedef struct Log:
     JournalOwner journal_owner          # the journal's; context is this log
     void* watchers                      # purgatory's
     pthread_mutex_t watch_lock          # purgatory's
+    int64_t mark                        # purgatory's: see log_mark; atomic
+    void (*on_mark)(void* argument) noexcept nogil
+    void* mark_argument
     Position recent[RECENT_READS]       # ends of recent reads: a reader in sequence skips the index
     uint32_t recent_next
     Position* pending                   # ring: ends of appends above hw: hw_at needs no search

@@ -1,5 +1,5 @@
 """The log of one partition: its parts and their upkeep (see log_state.pxd)."""
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, strcpy, strlen
 
@@ -74,6 +74,7 @@ cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
     log.partition = partition
     log.cfg = cfg[0]
     log.snapshot_offset = NO_SNAPSHOT
+    log.mark = INT64_MAX
     log.random = seed(log)
     memcpy(log.topic_id, topic_id, 16)
     epochs_init(&log.epochs)

@@ -15,43 +15,27 @@ producer over a shortage that may pass in a second.
 
 What must decompress or recompress goes to the I/O pool, where the same code runs.
 
-Not done: transactional batches are refused with INVALID_TXN_STATE; quotas.
+Transactions: a request with a batch that opens one in its log goes to the control thread first, and
+comes back with verdicts (produce_verify.pxd). All others pass with one look at the log's producers.
+
+Not done: quotas.
 """
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
-from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
+from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i32, atomic_load_i64
 from kbroker.ext.batch cimport (
-    ATTRIBUTES_OFFSET,
-    BATCH_BAD_CRC,
-    BATCH_BAD_LENGTH,
-    BATCH_BAD_MAGIC,
-    BATCH_BAD_TIMESTAMP,
-    BATCH_EMPTY,
-    BATCH_NO_CODEC,
-    BATCH_NO_KEY,
-    BATCH_OK,
-    BATCH_OLD_MAGIC,
-    BATCH_TOO_LARGE,
-    BATCH_TRAILING,
-    BATCH_ZSTD_TOO_EARLY,
-    CODEC_MASK,
-    LENGTH_OFFSET,
-    MAGIC_OFFSET,
-    RECORDS_OFFSET,
-    TRANSACTIONAL_BIT,
-    BatchInfo,
-    BatchRules,
-    batch_error_code,
-    batch_error_message,
-    batch_parse,
-    batch_validate,
+    ATTRIBUTES_OFFSET, BATCH_BAD_CRC, BATCH_BAD_LENGTH, BATCH_BAD_MAGIC, BATCH_BAD_TIMESTAMP,
+    BATCH_EMPTY, BATCH_NO_CODEC, BATCH_NO_KEY, BATCH_OK, BATCH_OLD_MAGIC, BATCH_TOO_LARGE,
+    BATCH_TRAILING, BATCH_ZSTD_TOO_EARLY, CODEC_MASK, LENGTH_OFFSET, RECORDS_OFFSET, BatchInfo,
+    BatchRules, batch_error_code, batch_error_message, batch_parse, batch_validate,
 )
 from kbroker.ext.broker cimport DISK_FULL, DISK_LATER, Broker, broker_of, disk_take
 from kbroker.ext.compression cimport codec_available
 from kbroker.ext.connection cimport (
     H_CLOSE,
+    H_CONTROL,
     H_DONE,
     H_IO,
     H_NONE,
@@ -60,11 +44,13 @@ from kbroker.ext.connection cimport (
     Op,
     Reply,
     Request,
+    Verdict,
 )
 from kbroker.ext.endian cimport load_i32
 from kbroker.ext.error_codes cimport (
     INVALID_RECORD,
     INVALID_REQUIRED_ACKS,
+    INVALID_PRODUCER_ID_MAPPING,
     INVALID_TOPIC_EXCEPTION,
     INVALID_TXN_STATE,
     KAFKA_STORAGE_ERROR,
@@ -81,7 +67,7 @@ from kbroker.ext.journal cimport (
     journal_has_room,
     journal_wait_room,
 )
-from kbroker.ext.log_append cimport AppendResult, log_append
+from kbroker.ext.log_append cimport AppendResult, log_append_on
 from kbroker.ext.log_state cimport (
     LOG_DUPLICATE,
     LOG_OK,
@@ -91,9 +77,20 @@ from kbroker.ext.log_state cimport (
 )
 from kbroker.ext.produce_codec cimport (
     Rewritten,
+    must_decompress,
     rewrite_batch,
     rewritten_free,
     tell_missing_codec,
+)
+from kbroker.ext.produce_verify cimport (
+    FIRST_THAT_ADDS,
+    OPENS_FOR_SEVERAL,
+    OPENS_NONE,
+    OPENS_SOME,
+    Openings,
+    find_topic,
+    is_transactional,
+    produce_openings,
 )
 from kbroker.ext.produce_wait cimport (
     durable_park,
@@ -113,8 +110,9 @@ from kbroker.ext.produce_wire cimport (
     response_bytes_max,
     write_response,
 )
+from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_CLIENT, Terms
 from kbroker.ext.purgatory cimport log_has_readers, log_wake
-from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
+from kbroker.ext.registry cimport Topic, topic_log
 from kbroker.ext.response cimport op_deadline, reply_begin, reply_end
 from kbroker.ext.wire cimport (
     REQUEST_PARTITIONS_MAX,
@@ -135,6 +133,7 @@ cdef enum:
 cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
 cdef const char* NO_ROOM = b"The broker's disk has reached the limit that is set for it"
 cdef const char* REJECTED = b"One or more records have been rejected"
+cdef const char* NOT_IN_TXN = b"The partition is not part of the producer's transaction"
 
 
 # One request while it is handled; on the stack of handle_produce.
@@ -152,31 +151,13 @@ ctypedef struct Produce:
     int32_t waiting                 # partitions whose batch must become durable
     int32_t bad_left                # bad records that may still be listed
     bint transactional
+    bint verifies                   # batches that open a transaction want a verdict
+    Openings openings
+    Terms terms                     # of the batch at hand
     PartitionResult* results
 
 
 # -- reading --------------------------------------------------------------------------------
-
-cdef inline Topic* find_topic(Broker* broker, const ProduceTopic* topic) noexcept nogil:
-    if topic.id != NULL:
-        return registry_by_id(&broker.registry, topic.id)
-    return registry_by_name(&broker.registry, topic.name.p, topic.name.n)
-
-
-cdef inline bint must_decompress(Log* log, const Slice* records) noexcept nogil:
-    """Does the topic want a look into the batch, or another codec than it has?"""
-    cdef int32_t codec
-    if log == NULL or records.n < RECORDS_OFFSET:
-        return False
-    codec = records.p[ATTRIBUTES_OFFSET + 1] & CODEC_MASK
-    if log.cfg.compression_type >= 0 and log.cfg.compression_type != codec:
-        return True
-    return codec != 0 and log.cfg.cleanup_compact
-
-
-cdef inline bint is_transactional(const Slice* records) noexcept nogil:
-    return records.p[MAGIC_OFFSET] == 2 and records.p[ATTRIBUTES_OFFSET + 1] & TRANSACTIONAL_BIT
-
 
 cdef bint survey(Produce* produce) noexcept nogil:
     """Walk the whole request once. False: it is malformed."""
@@ -271,11 +252,11 @@ cdef void refuse_batch(Produce* produce, PartitionResult* result, int code) noex
 cdef int append_or_wait(Produce* produce, Log* log, uint8_t* batch, const BatchInfo* info,
                         AppendResult* out) noexcept nogil:
     """log_append; room was seen for the whole request, so a stall here is rare and short."""
-    cdef int code = log_append(log, batch, info, produce.request.wall_ms, out)
+    cdef int code = log_append_on(log, &produce.terms, batch, info, produce.request.wall_ms, out)
     while code == LOG_STALL:
         if journal_wait_room(produce.broker.journal) != JOURNAL_OK:
             return LOG_STORAGE_ERROR
-        code = log_append(log, batch, info, produce.request.wall_ms, out)
+        code = log_append_on(log, &produce.terms, batch, info, produce.request.wall_ms, out)
     return code
 
 
@@ -314,9 +295,6 @@ cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept 
     if code != BATCH_OK:
         refuse_batch(produce, result, code)
         return
-    if info.transactional:
-        result.error = INVALID_TXN_STATE
-        return
     if not must_decompress(result.log, records):
         append_batch(produce, result, <uint8_t*>records.p, &info)
         return
@@ -340,6 +318,8 @@ cdef void find_log(Produce* produce, Topic* topic, bint by_id,
     """Sets result.log, or result.error when the partition takes no records."""
     if produce.transactional and produce.head.transactional_id.n < 0:
         result.error = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif produce.openings == OPENS_FOR_SEVERAL:
+        result.error = INVALID_PRODUCER_ID_MAPPING
     elif topic == NULL:
         result.error = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
     elif result.partition < 0 or result.partition >= topic.partitions_count:
@@ -357,6 +337,20 @@ cdef void find_log(Produce* produce, Topic* topic, bint by_id,
         result.log = topic_log(topic, result.partition)
         if result.log == NULL:
             result.error = KAFKA_STORAGE_ERROR
+
+
+cdef bint may_append(Produce* produce, PartitionResult* result,
+                     uint32_t number) noexcept nogil:
+    """Sets the terms of the append; False: the coordinator refused, or it may not be asked."""
+    cdef const Verdict* verdict = NULL
+    produce.terms.guard = 0 if produce.verifies else NOT_GUARDED
+    if produce.request.verdicts != NULL:
+        verdict = &produce.request.verdicts[number]
+        produce.terms.guard = verdict.guard
+        result.error = verdict.error
+    if result.error == INVALID_TXN_STATE:
+        result.message = NOT_IN_TXN
+    return result.error == NONE
 
 
 cdef void execute(Produce* produce) noexcept nogil:
@@ -379,7 +373,8 @@ cdef void execute(Produce* produce) noexcept nogil:
             result.log_start = result.end_offset = -1
             read_partition(&c, request.api_version, &result.partition, &result.records)
             find_log(produce, found, topic.id != NULL, result)
-            if result.log != NULL:
+            if result.log != NULL and may_append(
+                    produce, result, <uint32_t>(result - produce.results)):
                 produce_partition(produce, result)
                 atomic_add_relaxed_i64(&result.log.counts.produces, 1)
                 if result.error != NONE:
@@ -467,6 +462,19 @@ cdef int run(Produce* produce) noexcept nogil:
     return outcome
 
 
+cdef bint must_verify(Produce* produce) noexcept nogil:
+    """Does a batch open a transaction that the coordinator has not been asked about?"""
+    cdef Request* request = produce.request
+    produce.terms.origin = ORIGIN_CLIENT
+    produce.openings = OPENS_NONE
+    produce.verifies = request.api_version >= FIRST_THAT_ADDS \
+        or atomic_load_i32(&produce.broker.verify_transactions) != 0
+    if not produce.transactional or produce.head.transactional_id.n < 0:
+        return False
+    produce.openings = produce_openings(produce.broker, request)
+    return produce.openings == OPENS_SOME and produce.verifies and request.verdicts == NULL
+
+
 cdef int handle_produce(Request* request) noexcept nogil:
     cdef Produce produce
     cdef int room
@@ -477,6 +485,8 @@ cdef int handle_produce(Request* request) noexcept nogil:
     if not survey(&produce):
         request.reason = b"malformed Produce request"
         return H_CLOSE
+    if must_verify(&produce):
+        return H_CONTROL
     if produce.heavy and not request.on_io:
         return H_IO
     if produce.broker.journal != NULL and produce.count and not journal_has_room(

@@ -1,11 +1,29 @@
 """A batch that must be decompressed before the append; runs in the I/O pool."""
 from libc.stdint cimport int32_t, uint8_t
 
-from kbroker.ext.batch cimport BatchInfo, BatchRules
+from kbroker.ext.batch cimport (
+    ATTRIBUTES_OFFSET,
+    CODEC_MASK,
+    RECORDS_OFFSET,
+    BatchInfo,
+    BatchRules,
+)
 from kbroker.ext.compression cimport Buffer
 from kbroker.ext.connection cimport Net
 from kbroker.ext.log_state cimport Log
 from kbroker.ext.produce_wire cimport BadRecords
+from kbroker.ext.wire cimport Slice
+
+cdef inline bint must_decompress(Log* log, const Slice* records) noexcept nogil:
+    """Does the topic want a look into the batch, or another codec than it has?"""
+    cdef int32_t codec
+    if log == NULL or records.n < RECORDS_OFFSET:
+        return False
+    codec = records.p[ATTRIBUTES_OFFSET + 1] & CODEC_MASK
+    if log.cfg.compression_type >= 0 and log.cfg.compression_type != codec:
+        return True
+    return codec != 0 and log.cfg.cleanup_compact
+
 
 # Owned; all zero when there is nothing to free.
 ctypedef struct Rewritten:

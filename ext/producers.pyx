@@ -1,5 +1,5 @@
 """Producer state of a partition (see producers.pxd)."""
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT16_MAX, INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove
 
@@ -35,10 +35,16 @@ cdef Producers* producers_new() noexcept nogil:
     return ps
 
 
+cdef void producer_free(Producer* p) noexcept nogil:
+    if p != NULL:
+        free(p.verification)
+        free(p)
+
+
 cdef void producers_clear(Producers* ps) noexcept nogil:
     cdef int32_t i
     for i in range(ps.capacity):
-        free(ps.slots[i])
+        producer_free(ps.slots[i])
         ps.slots[i] = NULL
     ps.count = 0
     ps.txn_count = 0
@@ -88,6 +94,16 @@ cdef bint rehash(Producers* ps, int32_t capacity) noexcept nogil:
     return True
 
 
+cdef void producer_forget(Producer* p) noexcept nogil:
+    """What an entry says that has had no batch."""
+    p.epoch = NO_PRODUCER_EPOCH
+    p.coordinator_epoch = -1
+    p.last_timestamp = -1
+    p.txn_first_offset = -1
+    p.first = 0
+    p.count = 0
+
+
 cdef Producer* producers_take(Producers* ps, int64_t id) noexcept nogil:
     cdef Producer* p = producers_find(ps, id)
     if p != NULL:
@@ -98,13 +114,14 @@ cdef Producer* producers_take(Producers* ps, int64_t id) noexcept nogil:
     if p == NULL:
         return NULL
     p.id = id
-    p.epoch = NO_PRODUCER_EPOCH
-    p.coordinator_epoch = -1
-    p.last_timestamp = -1
-    p.txn_first_offset = -1
+    producer_forget(p)
     place(ps.slots, ps.capacity, p)
     ps.count += 1
     return p
+
+
+cdef bint still_verifies(Producer* p, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
+    return p.verification != NULL and now_ms - p.verification.since_ms < expiration_ms
 
 
 cdef int producers_expire(Producers* ps, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
@@ -113,10 +130,14 @@ cdef int producers_expire(Producers* ps, int64_t now_ms, int64_t expiration_ms) 
     cdef int gone = 0
     for i in range(ps.capacity):
         p = ps.slots[i]
-        if p != NULL and p.txn_first_offset < 0 and now_ms - p.last_timestamp >= expiration_ms:
-            free(p)
-            ps.slots[i] = NULL
-            gone += 1
+        if p == NULL or p.txn_first_offset >= 0 or now_ms - p.last_timestamp < expiration_ms:
+            continue
+        if still_verifies(p, now_ms, expiration_ms):
+            producer_forget(p)
+            continue
+        producer_free(p)
+        ps.slots[i] = NULL
+        gone += 1
     # Holes would cut the chains of those that stay: the table is laid out again, in place of the
     # old one where there is no memory for another.
     if gone:
@@ -237,36 +258,107 @@ cdef bint reserve_txn(Producers* ps) noexcept nogil:
     return True
 
 
-cdef int check_marker(Producer* p, const uint8_t* batch, const BatchInfo* info) noexcept nogil:
+cdef bint marker_is_late(const Producer* p, const BatchInfo* info, int version) noexcept nogil:
+    """From version 2 on each transaction ends in a new epoch; the same one again is a marker that is
+    written a second time (KAFKA-19999), where it ends nothing. An epoch at its limit
+    cannot be a new one: it is let through, so that such a producer can be brought to an end."""
+    if version < 2 or info.producer_epoch != p.epoch:
+        return info.producer_epoch < p.epoch
+    return p.txn_first_offset >= 0 and p.epoch != INT16_MAX
+
+
+cdef int check_marker(Producer* p, const uint8_t* batch, const BatchInfo* info,
+                      int version) noexcept nogil:
     cdef Marker marker
     if not read_marker(batch, info, &marker):
         return PRODUCER_BAD_MARKER
-    if info.producer_epoch < p.epoch:
+    if marker_is_late(p, info, version):
         return PRODUCER_FENCED
     if marker.coordinator_epoch < p.coordinator_epoch:
         return PRODUCER_COORDINATOR_FENCED
     return PRODUCER_OK
 
 
-cdef int producers_check(Producers* ps, int origin, const uint8_t* batch, const BatchInfo* info,
-                         ProducerBatch* duplicate) noexcept nogil:
-    cdef Producer* p = producers_take(ps, info.producer_id)
-    cdef ProducerBatch* before
-    if p == NULL or (info.transactional and not reserve_txn(ps)):
+cdef inline bint in_txn(const Producer* p, int32_t epoch) noexcept nogil:
+    return p.txn_first_offset >= 0 and p.epoch == epoch
+
+
+cdef int producers_verify(Producers* ps, int64_t id, int16_t epoch, int32_t sequence, bint bumps,
+                          int64_t now_ms, int64_t* guard) noexcept nogil:
+    cdef Producer* p = producers_take(ps, id)
+    cdef Verification* v
+    guard[0] = 0
+    if p == NULL:
         return PRODUCER_NO_MEMORY
-    if origin == ORIGIN_REPLAY:
+    if epoch < p.epoch:
+        return PRODUCER_FENCED
+    if in_txn(p, epoch):
         return PRODUCER_OK
-    if info.control:
-        return check_marker(p, batch, info)
-    if origin == ORIGIN_CLIENT:
-        before = find_duplicate(p, info)
-        if before != NULL:
-            duplicate[0] = before[0]
-            return PRODUCER_DUPLICATE
+    v = p.verification
+    if v == NULL:
+        v = p.verification = <Verification*> calloc(1, sizeof(Verification))
+        if v == NULL:
+            return PRODUCER_NO_MEMORY
+        ps.guards += 1
+        v.guard = ps.guards
+        v.since_ms = now_ms
+        v.lowest_sequence = sequence
+        v.epoch = epoch
+        v.bumps = bumps
+    elif epoch > v.epoch or (epoch == v.epoch and sequence < v.lowest_sequence):
+        v.lowest_sequence = sequence
+        v.epoch = epoch
+    guard[0] = v.guard
+    return PRODUCER_OK
+
+
+cdef bint opens_unverified(const Producer* p, const Terms* terms,
+                           const BatchInfo* info) noexcept nogil:
+    if not info.transactional or terms.guard == NOT_GUARDED or in_txn(p, info.producer_epoch):
+        return False
+    return p.verification == NULL or p.verification.guard != terms.guard
+
+
+cdef bint is_too_early(const Producer* p, const BatchInfo* info) noexcept nogil:
+    """A batch before it is still being verified, or is to be the first of its epoch."""
+    cdef const Verification* v = p.verification
+    if v == NULL:
+        return False
+    return (v.bumps and info.base_sequence != 0 and p.count == 0) \
+        or info.base_sequence > v.lowest_sequence
+
+
+cdef int check_client(Producer* p, const Terms* terms, const BatchInfo* info,
+                      ProducerBatch* duplicate) noexcept nogil:
+    cdef ProducerBatch* before = find_duplicate(p, info)
+    if before != NULL:
+        duplicate[0] = before[0]
+        return PRODUCER_DUPLICATE
     if info.producer_epoch < p.epoch:
         return PRODUCER_FENCED
-    if origin == ORIGIN_CLIENT and check_sequence(p, info) != PRODUCER_OK:
+    if opens_unverified(p, terms, info):
+        return PRODUCER_TXN_STATE
+    if is_too_early(p, info):
         return PRODUCER_OUT_OF_ORDER
+    return check_sequence(p, info)
+
+
+cdef int producers_check(Producers* ps, const Terms* terms, const uint8_t* batch,
+                         const BatchInfo* info, ProducerBatch* duplicate) noexcept nogil:
+    cdef int verdict
+    cdef Producer* p = producers_take(ps, info.producer_id)
+    if p == NULL or (info.transactional and not reserve_txn(ps)):
+        return PRODUCER_NO_MEMORY
+    if terms.origin == ORIGIN_REPLAY:
+        return PRODUCER_OK
+    if info.control:
+        return check_marker(p, batch, info, terms.transaction_version)
+    if terms.origin == ORIGIN_CLIENT:
+        verdict = check_client(p, terms, info, duplicate)
+        if verdict != PRODUCER_OK:
+            return verdict
+    elif info.producer_epoch < p.epoch:
+        return PRODUCER_FENCED
     if p.txn_first_offset >= 0 and not info.transactional:
         return PRODUCER_TXN_STATE
     return PRODUCER_OK
@@ -329,6 +421,16 @@ cdef void end_txn(Producers* ps, EndedTxn* ended) noexcept nogil:
             break
 
 
+cdef void verified(Producer* p, const BatchInfo* info) noexcept nogil:
+    """A transaction is open or has ended: who verifies now begins anew. But not for the marker of
+    the epoch that the next transaction is being verified in."""
+    cdef Verification* v = p.verification
+    if v == NULL or (v.bumps and info.control and info.producer_epoch == v.epoch):
+        return
+    free(v)
+    p.verification = NULL
+
+
 cdef int producers_apply(Producers* ps, const uint8_t* batch, const BatchInfo* info,
                          int64_t base_offset, EndedTxn* ended) noexcept nogil:
     cdef Marker marker
@@ -336,6 +438,8 @@ cdef int producers_apply(Producers* ps, const uint8_t* batch, const BatchInfo* i
     ended.first_offset = -1
     if p == NULL:
         return PRODUCER_NO_MEMORY
+    if info.transactional:
+        verified(p, info)
     if not info.control:
         return apply_data(ps, p, info, base_offset)
     if not read_marker(batch, info, &marker):

@@ -20,7 +20,8 @@ from kbroker.ext.log_state cimport Log
 
 cdef enum WatchKind:
     WATCH_DURABLE = 0       # acks=all: until hw >= mark
-    WATCH_DATA = 1          # a fetch: until hw (lso moves with it) > mark
+    WATCH_DATA = 1          # a fetch: until hw > mark
+    WATCH_STABLE = 2        # a fetch of read_committed: until lso > mark
 
 ctypedef struct Watch:
     Watch* next
@@ -45,4 +46,9 @@ cdef void unwatch(Watch* watch) noexcept nogil
 # After a watermark has moved, or the log went offline or away. Never under the log's lock.
 cdef void log_wake(Log* log) noexcept nogil
 cdef bint log_has_readers(Log* log) noexcept nogil
+# log.on_mark(log.mark_argument) is called once, by whoever calls log_wake, when the high mark
+# is at `offset` or above or the log offline or closed; the journal is asked to write. True: that
+# is so already, and nothing is called. One mark a log, the last one set. For the control thread,
+# which has no Op.
+cdef bint log_mark(Log* log, int64_t offset) noexcept nogil
 cdef void watchers_free(Log* log) noexcept nogil

@@ -4,16 +4,20 @@ Most logs are never watched: the list is made with the first watch, and an appen
 waits for costs one load. The store of a watermark and the load of `count` are ordered by a full
 fence on both sides, so either the appender sees the watch or the watcher sees the watermark.
 """
+from libc.stdint cimport INT64_MAX
 from libc.stdlib cimport calloc, free
 
 from kbroker.ext.atomics cimport (
     atomic_add_i64,
+    atomic_exchange_i64,
     atomic_fence,
     atomic_load_i32,
     atomic_load_i64,
     atomic_load_ptr,
+    atomic_store_i64,
     atomic_store_ptr,
 )
+from kbroker.ext.journal cimport journal_demand
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.response cimport op_hold, op_post, op_release
 
@@ -36,6 +40,8 @@ cdef inline bint satisfied(Watch* watch) noexcept nogil:
         return True
     if watch.kind == WATCH_DURABLE:
         return atomic_load_i64(&log.hw) >= watch.mark
+    if watch.kind == WATCH_STABLE:
+        return atomic_load_i64(&log.lso) > watch.mark
     return atomic_load_i64(&log.hw) > watch.mark
 
 
@@ -128,9 +134,33 @@ cdef void wake_readers(WatchList* watchers) noexcept nogil:
         reader = following
 
 
+cdef inline bint is_at(Log* log, int64_t offset) noexcept nogil:
+    return atomic_load_i64(&log.hw) >= offset or atomic_load_i32(&log.offline) \
+        or atomic_load_i32(&log.closed)
+
+
+cdef void ring_mark(Log* log) noexcept nogil:
+    if is_at(log, atomic_load_i64(&log.mark)) \
+            and atomic_exchange_i64(&log.mark, INT64_MAX) != INT64_MAX:
+        log.on_mark(log.mark_argument)
+
+
+cdef bint log_mark(Log* log, int64_t offset) noexcept nogil:
+    atomic_store_i64(&log.mark, offset)
+    atomic_fence()
+    if is_at(log, offset):
+        atomic_store_i64(&log.mark, INT64_MAX)
+        return True
+    if log.journal != NULL:
+        journal_demand(log.journal)
+    return False
+
+
 cdef void log_wake(Log* log) noexcept nogil:
     cdef WatchList* watchers
     atomic_fence()
+    if atomic_load_i64(&log.mark) != INT64_MAX:
+        ring_mark(log)
     watchers = <WatchList*>atomic_load_ptr(&log.watchers)
     if watchers == NULL or atomic_load_i64(&watchers.count) == 0:
         return

@@ -12,6 +12,9 @@ cdef void queue_destroy(JobQueue* queue) noexcept nogil
 cdef bint queue_reserve(JobQueue* queue) noexcept nogil
 cdef void queue_unreserve(JobQueue* queue) noexcept nogil
 cdef void queue_push(JobQueue* queue, Job* job) noexcept nogil
+# Without a place: of a job that had one in another queue. Above the bound by as many as there are
+# threads that do this. False: the queue is closed, and the job still the caller's.
+cdef bint queue_pass_on(JobQueue* queue, Job* job) noexcept nogil
 # The oldest job; NULL after timeout_ms (-1: no timeout), after queue_wake, or when the queue was
 # closed.
 cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogil

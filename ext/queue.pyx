@@ -53,8 +53,13 @@ cdef void queue_unreserve(JobQueue* queue) noexcept nogil:
 
 
 cdef void queue_push(JobQueue* queue, Job* job) noexcept nogil:
-    job.next = NULL
     pthread_mutex_lock(&queue.lock)
+    push_locked(queue, job)
+    pthread_mutex_unlock(&queue.lock)
+
+
+cdef void push_locked(JobQueue* queue, Job* job) noexcept nogil:
+    job.next = NULL
     if queue.tail == NULL:
         queue.head = job
     else:
@@ -62,7 +67,17 @@ cdef void queue_push(JobQueue* queue, Job* job) noexcept nogil:
     queue.tail = job
     if queue.sleepers > 0:
         pthread_cond_signal(&queue.filled)
+
+
+cdef bint queue_pass_on(JobQueue* queue, Job* job) noexcept nogil:
+    cdef bint taken
+    pthread_mutex_lock(&queue.lock)
+    taken = not queue.closed
+    if taken:
+        queue.length += 1
+        push_locked(queue, job)
     pthread_mutex_unlock(&queue.lock)
+    return taken
 
 
 cdef bint sleep_until_filled(JobQueue* queue, int64_t until_ns) noexcept nogil:
@@ -208,5 +223,6 @@ cdef void job_finished(NetThread* thread, Post* post) noexcept nogil:
     elif job.outcome == H_PENDING and op.on_cancel != NULL:
         op.on_cancel(op)
     op_drop(op)
+    free(job.verdicts)
     free(job)
     object_died(OBJECT_REQUEST)

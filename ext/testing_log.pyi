@@ -3,8 +3,17 @@ from typing import final
 from kbroker.ext.log import Log
 
 def append(
-    log: Log, batch: bytes, origin: int, now_ms: int
+    log: Log,
+    batch: bytes,
+    origin: int,
+    now_ms: int,
+    *,
+    guard: int = -1,
+    transaction_version: int = 0,
 ) -> tuple[int, int, int, int, int, bytes]: ...
+def verify(
+    log: Log, producer_id: int, epoch: int, sequence: int, bumps: bool, now_ms: int
+) -> tuple[int, int]: ...
 def append_as_is(log: Log, batch: bytes, now_ms: int) -> int: ...
 def read(
     log: Log, offset: int, max_bytes: int, isolation: int, min_one: bool

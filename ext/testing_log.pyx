@@ -20,32 +20,47 @@ from kbroker.ext.log cimport Log
 from kbroker.ext.log_append cimport (
     AppendResult,
     log_advance_hw,
+    log_append,
     log_append_as_is,
-    log_append_from,
+    log_append_on,
 )
 from kbroker.ext.log_flush cimport log_flush
+from kbroker.ext.log_producers cimport log_verify
 from kbroker.ext.log_read cimport ReadSlice, log_aborted, log_read
 from kbroker.ext.log_recovery cimport log_set_journal
 from kbroker.ext.log_state cimport Log as LogStruct
 from kbroker.ext.log_state cimport LOG_OK, log_ref, log_unref
 from kbroker.ext.posix cimport pwrite
+from kbroker.ext.producers cimport NOT_GUARDED, Terms
 from kbroker.ext.segment cimport segment_unref
 from kbroker.ext.txn_index cimport AbortedTxn
 
 
-def append(Log log, bytes batch, int origin, int64_t now_ms):
-    """log_append_from: (code, base offset, last offset, append time, hw advanced, stored bytes)."""
+def append(Log log, bytes batch, int origin, int64_t now_ms, *, int64_t guard=NOT_GUARDED,
+           int transaction_version=0):
+    """log_append_on: (code, base offset, last offset, append time, hw advanced, stored bytes)."""
     cdef bytearray own = bytearray(batch)
     cdef uint8_t* p = own
     cdef BatchInfo info
     cdef AppendResult result
+    cdef Terms terms
     cdef int code
+    terms.origin = origin
+    terms.guard = guard
+    terms.transaction_version = transaction_version
     if batch_parse(p, p + len(own), &info) != BATCH_OK:
         raise ValueError("no batch")
     with nogil:
-        code = log_append_from(log.core, origin, p, &info, now_ms, &result)
+        code = log_append_on(log.core, &terms, p, &info, now_ms, &result)
     return (code, result.base_offset, result.last_offset, result.log_append_time,
             result.hw_advanced, bytes(own))
+
+
+def verify(Log log, int64_t producer_id, int epoch, int sequence, bint bumps, int64_t now_ms):
+    """log_verify: (code, guard)."""
+    cdef int64_t guard = 0
+    cdef int code = log_verify(log.core, producer_id, epoch, sequence, bumps, now_ms, &guard)
+    return code, guard
 
 
 def append_as_is(Log log, bytes batch, int64_t now_ms):
@@ -158,7 +173,7 @@ def append_ns(Log log, bytes batch, int64_t count):
     with nogil:
         begun = monotonic_ns()
         for _i in range(count):
-            code = log_append_from(log.core, 0, p, &info, 1000, &result)
+            code = log_append(log.core, p, &info, 1000, &result)
             if code != LOG_OK:
                 break
         begun = monotonic_ns() - begun

@@ -334,3 +334,106 @@ class TestTransactions:
         self.end(log, 1, commit=False)
         assert log.last_stable_offset == log.high_watermark
         assert testing_log.read(log, 0, 1 << 20, 1, True)[5] == [(1, 3)]
+
+
+class TestVerification:
+    """KIP-890: a client's batch opens a transaction only with the guard that was drawn for it."""
+
+    def opens(self, log, guard, *, epoch=0, sequence=0, **header):
+        data = batch(producer_id=1, producer_epoch=epoch, base_sequence=sequence,
+                     transactional=True, **header)  # fmt: skip
+        return testing_log.append(log, data, CLIENT, 0, guard=guard)[0]
+
+    def test_only_with_its_guard(self, folder):
+        log = open_log(folder)
+        assert self.opens(log, 0) == TXN_STATE
+        code, guard = testing_log.verify(log, 1, 0, 0, True, 0)
+        assert code == OK
+        assert guard > 0
+        assert testing_log.verify(log, 1, 0, 0, True, 0) == (OK, guard)
+        assert self.opens(log, guard + 1) == TXN_STATE
+        assert self.opens(log, guard) == OK
+        assert testing_log.verify(log, 1, 0, 1, True, 0) == (OK, 0)
+        assert self.opens(log, 0, sequence=1) == OK
+        assert log.in_transaction(1, 0)
+
+    def test_an_end_takes_the_guard_away(self, folder):
+        """The coordinator's answer comes after it has aborted: it opens nothing."""
+        log = open_log(folder)
+        _, guard = testing_log.verify(log, 1, 0, 0, False, 0)
+        log.append(marker(1, 0, commit=False), leader_epoch=0)
+        assert self.opens(log, guard) == TXN_STATE
+        _, later = testing_log.verify(log, 1, 0, 0, False, 0)
+        assert later != guard
+        assert self.opens(log, later) == OK
+
+    def test_but_not_that_of_the_next_epoch(self, folder):
+        log = open_log(folder)
+        _, guard = testing_log.verify(log, 1, 1, 0, True, 0)
+        log.append(marker(1, 1, commit=True), leader_epoch=0, transaction_version=2)
+        assert self.opens(log, guard, epoch=1) == OK
+
+    def test_an_old_epoch_is_fenced_before(self, folder):
+        log = open_log(folder)
+        log.append(marker(1, 3, commit=True), leader_epoch=0)
+        assert testing_log.verify(log, 1, 2, 0, True, 0)[0] == EPOCH
+        assert self.opens(log, 0, epoch=2) == EPOCH
+
+    def test_nothing_above_the_lowest_sequence_comes_first(self, folder):
+        log = open_log(folder)
+        _, guard = testing_log.verify(log, 1, 0, 4, False, 0)
+        assert testing_log.verify(log, 1, 0, 2, False, 0) == (OK, guard)
+        assert self.opens(log, guard, sequence=4) == SEQUENCE
+        assert self.opens(log, guard, sequence=2) == OK
+
+    def test_an_epoch_of_its_own_begins_at_zero(self, folder):
+        log = open_log(folder)
+        _, guard = testing_log.verify(log, 1, 0, 3, True, 0)
+        assert self.opens(log, guard, sequence=3) == SEQUENCE
+
+    def test_verifying_is_forgotten_after_a_while(self, folder):
+        log = open_log(folder, producer_id_expiration_ms=100)
+        _, guard = testing_log.verify(log, 1, 0, 0, True, 1_000)
+        log.expire_producers(1_050)
+        assert testing_log.verify(log, 1, 0, 0, True, 1_060) == (OK, guard)
+        log.expire_producers(1_200)
+        assert self.opens(log, guard) == TXN_STATE
+        assert log.producers() == []
+
+    def test_it_is_in_no_snapshot(self, folder):
+        log = open_log(folder)
+        testing_log.verify(log, 1, 0, 0, True, 0)
+        send(log, 2, 0, 0)
+        log.close()
+        assert [one[0] for one in open_log(folder).producers()] == [2]
+
+
+class TestMarkersOfVersion2:
+    """KIP-1228: the epoch of a marker is a new one, or the marker is written a second time."""
+
+    def end(self, log, epoch, **settings):
+        data = marker(1, epoch, commit=True)
+        return testing_log.append(log, data, COORDINATOR, 0, transaction_version=2, **settings)[0]
+
+    def test_epochs(self, folder):
+        log = open_log(folder)
+        send(log, 1, 4, 0, transactional=True)
+        assert self.end(log, 3) == EPOCH
+        assert self.end(log, 4) == EPOCH
+        assert self.end(log, 5) == OK
+        assert self.end(log, 5) == OK
+        assert self.end(log, 4) == EPOCH
+        assert log.last_stable_offset == log.log_end_offset
+
+    def test_the_next_transaction_is_not_ended_by_the_last(self, folder):
+        log = open_log(folder)
+        send(log, 1, 4, 0, transactional=True)
+        assert self.end(log, 5) == OK
+        send(log, 1, 5, 0, transactional=True)
+        assert self.end(log, 5) == EPOCH
+        assert log.last_stable_offset < log.log_end_offset
+
+    def test_at_the_limit(self, folder):
+        log = open_log(folder)
+        send(log, 1, 32767, 0, transactional=True)
+        assert self.end(log, 32767) == OK
