@@ -64,6 +64,18 @@ class Commit(NamedTuple):
     retention_ms: int = NO_RETENTION
 
 
+class TxnCommit(NamedTuple):
+    """TxnOffsetCommit: `producer` is (id, epoch), `generation` as in Commit."""
+
+    group_id: str
+    topics: Sequence[TopicCommit]
+    version: int
+    producer: tuple[int, int]
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
 class Fetch(NamedTuple):
     """OffsetFetch of one group; `topics` are (name, topic id, partitions), None for all."""
 
@@ -94,9 +106,32 @@ class Offsets:
     def commit(self, request: Commit, reply: Reply, now: Now) -> Outcome:
         """OffsetCommit. Raises ClientError where the request fails as a whole."""
         check = self._check_member(request, now)
-        limit = self._shard.settings.offset_metadata_max_bytes
         expires = request.retention_ms != NO_RETENTION
         expire_ms = _as_int64(now.wall_ms + request.retention_ms) if expires else -1
+        version = _VERSION_WITH_EXPIRY if expires else _VERSION
+        return self._store(request, check, now, expire_ms, version)
+
+    def commit_in_transaction(self, request: TxnCommit, reply: Reply, now: Now) -> Outcome:
+        """TxnOffsetCommit: pending until the transaction ends. Raises ClientError where the request
+        fails as a whole; a member that is behind its group is told so by the generation."""
+        try:
+            check = self._check_txn_member(request)
+            outcome = self._store(request, check, now, -1, _VERSION)
+        except ClientError as error:
+            if error.code == ErrorCode.STALE_MEMBER_EPOCH:
+                raise ClientError(ErrorCode.ILLEGAL_GENERATION) from None
+            raise
+        return outcome._replace(producer=request.producer)
+
+    def _store(
+        self,
+        request: Commit | TxnCommit,
+        check: CommitCheck | None,
+        now: Now,
+        expire_ms: int,
+        version: int,
+    ) -> Outcome:
+        limit = self._shard.settings.offset_metadata_max_bytes
         records: list[CoordinatorRecord] = []
         answers = []
         for topic in request.topics:
@@ -111,15 +146,24 @@ class Offsets:
                 value = OffsetCommitValue(
                     offset, epoch, metadata or "", now.wall_ms, expire_ms, topic.topic_id
                 )
-                records.append(
-                    CoordinatorRecord(
-                        OffsetCommitKey(request.group_id, topic.name, index),
-                        value,
-                        _VERSION_WITH_EXPIRY if expires else _VERSION,
-                    )
-                )
+                key = OffsetCommitKey(request.group_id, topic.name, index)
+                records.append(CoordinatorRecord(key, value, version))
             answers.append(_topic(topic.name, topic.topic_id, results))
         return Outcome(records, {"topics": answers})
+
+    def _check_txn_member(self, request: TxnCommit) -> CommitCheck | None:
+        group = self._shard.groups.get(request.group_id)
+        if group is None:
+            if request.generation < 0:
+                return None
+            raise ClientError(ErrorCode.ILLEGAL_GENERATION)
+        return group.validate_offset_commit(
+            request.member_id,
+            request.instance_id,
+            request.generation,
+            transactional=True,
+            version=request.version,
+        )
 
     def _check_member(self, request: Commit, now: Now) -> CommitCheck | None:
         group = self._shard.groups.get(request.group_id)
@@ -308,6 +352,16 @@ class Offsets:
         self._replay(
             CoordinatorRecord(OffsetCommitKey(key.group, key.topic, key.partition), newer)
         )
+
+    def replay_pending(self, producer_id: int, record: CoordinatorRecord) -> None:
+        """A record that a transaction appended."""
+        if not isinstance(record.key, OffsetCommitKey) or record.value is None:
+            self._shard.replay(record)
+            return
+        key = record.key
+        value = cast(OffsetCommitValue, record.value)
+        packed = pack(_committed(value))
+        self.put_pending(producer_id, (key.group, key.topic, key.partition), packed)
 
     def put_pending(self, producer_id: int, key: Key, data: bytes | None) -> None:
         """A commit of a transaction that is open; None where a later one overrules it."""

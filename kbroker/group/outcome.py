@@ -65,6 +65,8 @@ class Outcome(NamedTuple):
     """What an operation wants done.
 
     records:  appended as one batch, then replayed in order.
+    producer: (id, epoch) of the transaction that the records belong to: they take effect with its
+              end.
     response: for the request's own reply, once the records are durable; None where the reply was
               kept to be called later, or was called already.
     then:     called once, after the append and the replay with NONE, or with the error that kept
@@ -77,6 +79,7 @@ class Outcome(NamedTuple):
     records: Sequence[CoordinatorRecord] = ()
     response: Response | None = None
     then: Callable[[ErrorCode], Outcome | None] | None = None
+    producer: tuple[int, int] | None = None
 
 
 NOTHING: Final = Outcome()

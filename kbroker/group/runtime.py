@@ -23,7 +23,6 @@ from kbroker.group.loading import Load, Loader, Loading
 from kbroker.group.outcome import (
     DEFERRED,
     Answer,
-    CoordinatorRecord,
     Now,
     Outcome,
     Reply,
@@ -311,6 +310,36 @@ class GroupCoordinator:
             last.send(answer, finish(parts))
         return DEFERRED
 
+    # ---- transactions
+
+    @property
+    def partitions(self) -> int:
+        """Partitions that hold groups; 0 where there are none."""
+        return len(self._slots)
+
+    def in_transaction(self, group_id: str, producer_id: int, epoch: int) -> bool:
+        """Whether the group's partition has an open transaction of the producer. Raises ClientError
+        while its slot cannot serve."""
+        slot = self._slot(group_id)
+        slot.check_active()
+        return slot.log is not None and slot.log.in_transaction(producer_id, epoch)
+
+    def end_transaction(
+        self, partition: int, producer_id: int, committed: bool, append: Callable[[LogPort], None]
+    ) -> LogPort:
+        """Have the marker appended to a partition, and end what is pending of the producer there.
+        Raises ClientError while the partition is loading or lost, and what `append` raises."""
+        slot = self._slots[partition] if partition < len(self._slots) else None
+        log = self._host.log(partition) if slot is None else slot.log
+        if log is None or (slot is not None and slot.state != ACTIVE):
+            raise ClientError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        append(log)
+        if slot is not None:
+            slot.rooms.offsets.end_transaction(producer_id, committed)
+            self._appends += 1
+            slot.appended = self._appends
+        return log
+
     def all_rooms(self) -> list[Rooms]:
         """The rooms of all partitions in order. Raises ClientError while one is loading."""
         for slot in self._slots:
@@ -337,10 +366,9 @@ class GroupCoordinator:
 
     def _carry_out(self, slot: Slot, outcome: Outcome | None, reply: SlotReply | None) -> None:
         while outcome is not None:
-            error = self._append(slot, outcome.records) if outcome.records else ErrorCode.NONE
+            error = self._append(slot, outcome) if outcome.records else ErrorCode.NONE
             if error == ErrorCode.NONE:
-                for record in outcome.records:
-                    slot.shard.replay(record)
+                self._replay(slot, outcome)
             if outcome.response is not None and reply is not None:
                 if error == ErrorCode.NONE:
                     reply(outcome.response)
@@ -351,13 +379,28 @@ class GroupCoordinator:
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._due_ms = due_ms
 
-    def _append(self, slot: Slot, records: Iterable[CoordinatorRecord]) -> ErrorCode:
+    @staticmethod
+    def _replay(slot: Slot, outcome: Outcome) -> None:
+        for record in outcome.records:
+            if outcome.producer is None:
+                slot.shard.replay(record)
+            else:
+                slot.rooms.offsets.replay_pending(outcome.producer[0], record)
+
+    def _append(self, slot: Slot, outcome: Outcome) -> ErrorCode:
         """Write the records as one batch; what kept it from being written."""
         now_ms = self._host.clock.wall_ms()
         log = slot.log
+        producer_id, epoch = outcome.producer or (-1, -1)
         try:
-            pairs = [(now_ms, *slot.records.encode(record)) for record in records]
-            batch = build(pairs, codec=self._host.codec())
+            pairs = [(now_ms, *slot.records.encode(record)) for record in outcome.records]
+            batch = build(
+                pairs,
+                codec=self._host.codec(),
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                transactional=outcome.producer is not None,
+            )
             if len(batch) > self._host.batch_bytes_max():
                 raise ClientError(ErrorCode.MESSAGE_TOO_LARGE)
             if log is None:

@@ -8,7 +8,7 @@ topics that it matches as a whole.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
@@ -33,6 +33,13 @@ def resolve_regexes(patterns: Iterable[str], names: Collection[str]) -> dict[str
         else:
             resolved[pattern] = frozenset(name for name in names if matches(name))
     return resolved
+
+
+def full_match(pattern: str) -> Callable[[str], object]:
+    """What tells whether the expression matches a text as a whole. Refuses what is none with
+    INVALID_REGULAR_EXPRESSION."""
+    matches: Callable[[str], object] = _compile(pattern).fullmatch
+    return matches
 
 
 def _compile(pattern: str) -> Any:

@@ -1,0 +1,489 @@
+"""The coordinator of transactional ids: a slot for each partition of `__transaction_state`.
+
+A step (kbroker.txn.steps) is appended as one record and then folded in; its answer waits in the
+data plane for the disk. What follows from it outside of this log waits, too (`durable`): batches of
+a transaction are appended when the disk knows that it has their partition, markers when it knows
+that the transaction is prepared, and a transaction is complete when its markers are on disk. So
+whatever a crash leaves, a transaction that was prepared is finished by the next start, and any
+other is aborted by its timeout or by its producer's next start.
+
+While a transaction ends, Apache Kafka answers CONCURRENT_TRANSACTIONS to what would begin the next
+one, and has clients or itself ask again each 20 ms; here such requests wait for the end, but no
+longer than Kafka would ask again (add.partitions.to.txn.retry.backoff.max.ms).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Final, Protocol
+
+from kbroker.clock import Clock
+from kbroker.errors import ClientError, DiskError, ErrorCode
+from kbroker.ext.records import build
+from kbroker.group.loading import Load, Loader, Loading
+from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
+from kbroker.group.partition import group_partition
+from kbroker.group.runtime import coordinator_code
+from kbroker.group.timers import Timers
+from kbroker.storage.manager import LogPort
+from kbroker.txn import records, steps
+from kbroker.txn.durable import Durable
+from kbroker.txn.markers import ROOM_WAIT_MS, Groups, Marker, Markers, Partitions
+from kbroker.txn.settings import TransactionSettings
+from kbroker.txn.slot import ACTIVE, FAILED, LOADING, Slot
+from kbroker.txn.steps import Add, End, Producer
+from kbroker.txn.transaction import (
+    AT_REST,
+    BUMPS_EPOCHS,
+    PREPARED,
+    Partition,
+    State,
+    Transaction,
+)
+
+_LOG: Final = logging.getLogger("kbroker.txn")
+
+_AGAIN_MS: Final = 100
+_RECORDS_PER_BATCH: Final = 1_000
+_PASSED_OVER: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+"""Of a marker: the partition is gone, or somebody else has ended the transaction there."""
+
+Operation = Callable[[Slot, int], Response]
+"""(slot, wall ms) -> answer; takes its step by `TransactionCoordinator.put`."""
+
+Failed = Callable[[ErrorCode], Response]
+
+
+class Host(Partitions, Protocol):
+    """What the coordinator is built on; the wiring provides it."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def groups(self) -> Groups: ...
+    def settings(self) -> TransactionSettings: ...
+    def partitions(self) -> int:
+        """How many partitions `__transaction_state` has; 0 where it is not there."""
+
+    def state_log(self, partition: int) -> LogPort | None:
+        """The log of a partition of it, None where the disk denies it."""
+
+    def load(self, log: LogPort) -> Load:
+        """Begin to read a log; called on the loader's thread."""
+
+    def new_producer_id(self) -> int: ...
+    def tell(self, log: LogPort, offset: int) -> bool:
+        """See kbroker.txn.durable.Tell."""
+
+    def post(self, do: Callable[[], None]) -> None:
+        """From any thread: have it done on the control thread, soon."""
+
+
+class TransactionCoordinator:
+    """See the module."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._loader = Loader(host.post)
+        self._markers = Markers(host, host.groups)
+        self._slots: list[Slot] = []
+        self._timers = Timers()
+        self._stopped = False
+        self.durable = Durable(host.tell)
+
+    # ---- the partitions
+
+    def open(self) -> None:
+        """Take over `__transaction_state` where it is there and was not: load its partitions."""
+        if self._slots or self._stopped or not self._host.partitions():
+            return
+        self._slots = [
+            Slot(index, self._host.state_log(index)) for index in range(self._host.partitions())
+        ]
+        self._look_for_overdue(self._now(), first=True)
+        self._look_for_expired(self._now(), first=True)
+        for slot in self._slots:
+            self._load(slot)
+
+    def close(self) -> None:
+        """Give up all partitions: `__transaction_state` was deleted."""
+        slots, self._slots = self._slots, []
+        self._timers.clear()
+        self.durable.clear()
+        for slot in slots:
+            slot.state = FAILED
+            waiting = [again for calls in slot.waiting.values() for again in calls]
+            slot.waiting.clear()
+            for again in waiting:
+                again()
+
+    def stop(self) -> None:
+        """Answer what waits, take nothing more."""
+        self._stopped = True
+        self._loader.stop()
+        self.close()
+
+    def _load(self, slot: Slot) -> None:
+        log = slot.log
+        if log is None:
+            slot.state = FAILED
+        elif log.log_end_offset == log.log_start_offset:
+            self._loaded(slot, None)
+        else:
+            self._loader.load(
+                Loading(
+                    slot.partition,
+                    lambda: self._host.load(log),
+                    slot.take,
+                    lambda error: self._loaded(slot, error),
+                )
+            )
+
+    def _loaded(self, slot: Slot, error: Exception | None) -> None:
+        if slot.state != LOADING:
+            return
+        if error is not None:
+            slot.state = FAILED
+            _LOG.error("the transactions of __transaction_state-%d are lost to sight: %s",
+                       slot.partition, error)  # fmt: skip
+            return
+        slot.state = ACTIVE
+        for transactional_id, found in list(slot.transactions.items()):
+            if found.state in PREPARED:
+                _LOG.info("finishing transaction %s: %s", transactional_id, found.state.label)
+                self._write_markers(slot, transactional_id)
+
+    # ---- requests
+
+    def perform(
+        self,
+        transactional_id: str,
+        operation: Operation,
+        answer: Answer,
+        failed: Failed,
+        *,
+        patient: bool = True,
+    ) -> Response:
+        """Answer a request by an operation on its slot, when what it appended is durable; answers
+        DEFERRED. Where it meets a transaction that ends, it waits for that, if it is patient."""
+        self._attempt(
+            transactional_id,
+            lambda slot, now_ms: self.answer(slot, answer, operation(slot, now_ms)),
+            lambda code: answer.send(failed(code)),
+            patient=patient,
+        )
+        return DEFERRED
+
+    def answer(self, slot: Slot, answer: Answer, response: Response) -> None:
+        """Answer when all that the slot has appended is durable."""
+        log = slot.active_log()
+        if log.high_watermark < log.log_end_offset:
+            timeout_ms = self._host.settings().request_timeout_ms
+            answer.send_when(log, log.log_end_offset, response, timeout_ms)
+        else:
+            answer.send(response)
+
+    def _attempt(
+        self,
+        transactional_id: str,
+        do: Callable[[Slot, int], object],
+        failed: Callable[[ErrorCode], object],
+        *,
+        patient: bool = True,
+    ) -> None:
+        try:
+            slot = self.slot(transactional_id)
+            do(slot, self._host.clock.wall_ms())
+        except ClientError as error:
+            if patient and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+                again = partial(self._attempt, transactional_id, do, failed, patient=False)
+                if self._wait(transactional_id, again):
+                    return
+            failed(error.code)
+        except (DiskError, OSError) as error:
+            failed(coordinator_code(error))
+
+    def _wait(self, transactional_id: str, again: Callable[[], None]) -> bool:
+        """Try again when the transaction at hand has ended, or after a while."""
+        slot = self.slot(transactional_id)
+        now = slot.transactions.get(transactional_id)
+        if now is None or now.state not in PREPARED:
+            return False
+        calls = slot.waiting.setdefault(transactional_id, [])
+        calls.append(again)
+        name = (slot.partition, transactional_id, "patience")
+
+        def give_up(now: Now) -> Outcome:
+            self._try_again(slot, transactional_id)
+            return NOTHING
+
+        if name not in self._timers:
+            patience_ms = self._host.settings().add_partitions_to_txn_retry_backoff_max_ms
+            self._timers.schedule(name, self._now().monotonic_ms + patience_ms, give_up)
+        return True
+
+    def _try_again(self, slot: Slot, transactional_id: str) -> None:
+        self._timers.cancel((slot.partition, transactional_id, "patience"))
+        for again in slot.waiting.pop(transactional_id, ()):
+            again()
+
+    def slot(self, transactional_id: str) -> Slot:
+        """The slot of an id. Raises ClientError while it cannot answer."""
+        if not transactional_id:
+            raise ClientError(ErrorCode.INVALID_REQUEST)
+        if self._stopped:
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not self._slots:
+            raise ClientError(ErrorCode.NOT_COORDINATOR)
+        slot = self._slots[group_partition(transactional_id, len(self._slots))]
+        slot.active_log()
+        return slot
+
+    # ---- steps
+
+    def put(self, slot: Slot, transactional_id: str, value: Transaction) -> None:
+        """Take a step. Raises ClientError where it cannot be written; then it was not taken."""
+        self._append(slot, [(transactional_id, value)])
+        slot.replay(transactional_id, value)
+        if value.state in PREPARED:
+            log = slot.active_log()
+            slot.unmarked[transactional_id] = set(value.partitions)
+            self.durable.when(
+                log,
+                log.log_end_offset,
+                lambda durable: self._write_markers(slot, transactional_id) if durable else None,
+            )
+
+    def _append(self, slot: Slot, changes: Iterable[tuple[str, Transaction | None]]) -> None:
+        log = slot.active_log()
+        version = 1 if self._host.settings().version >= 1 else 0
+        now_ms = self._host.clock.wall_ms()
+        try:
+            batch = build(
+                [(now_ms, *records.encode(name, value, version)) for name, value in changes]
+            )
+            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=ROOM_WAIT_MS)
+        except (ClientError, DiskError, OSError) as error:
+            _LOG.warning("__transaction_state-%d takes no record: %s", slot.partition, error)
+            raise ClientError(coordinator_code(error)) from None
+        except ValueError as error:  # a transactional id over 32,767 bytes
+            raise ClientError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        self._host.appended(log)
+
+    def init(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None
+    ) -> Callable[[Slot, int], Producer]:
+        """InitProducerId: the producer as it goes on. One whose transaction is open has it aborted,
+        and asks again."""
+        if not 0 < timeout_ms <= self._host.settings().transaction_max_timeout_ms:
+            raise ClientError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+
+        def operation(slot: Slot, now_ms: int) -> Producer:
+            now = slot.transactions.get(transactional_id)
+            new_id = self._host.new_producer_id
+            value = steps.init(now, timeout_ms, expected, new_id, now_ms)
+            if value.state is State.ONGOING:
+                self._fence(slot, transactional_id, value, now_ms)
+                return Producer(-1, -1)
+            self.put(slot, transactional_id, value)
+            return Producer(value.producer_id, value.epoch)
+
+        return operation
+
+    def _fence(self, slot: Slot, name: str, now: Transaction, now_ms: int) -> None:
+        version = self._host.settings().version
+        self.put(slot, name, steps.fence(now, version, self._host.new_producer_id, now_ms))
+
+    def add(self, slot: Slot, transactional_id: str, asked: Add, now_ms: int) -> None:
+        """Partitions become part of a transaction. Raises ClientError."""
+        now = slot.transactions.get(transactional_id)
+        value = steps.add(now, asked, now_ms)
+        if value is not now:
+            self.put(slot, transactional_id, value)
+
+    def end(self, slot: Slot, transactional_id: str, asked: End, now_ms: int) -> Producer:
+        """EndTxn: the producer that goes on, -1 below version 2. Raises ClientError."""
+        now = slot.transactions.get(transactional_id)
+        ended = steps.end(now, asked, self._host.new_producer_id, now_ms)
+        if ended.transaction is not now:
+            self.put(slot, transactional_id, ended.transaction)
+        return ended.producer
+
+    def begin_on(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[Partition],
+        *,
+        adds: bool,
+        then: Callable[[Mapping[Partition, ErrorCode]], object],
+    ) -> None:
+        """A batch that opens the transaction on these partitions is to be appended: add them to it,
+        or see whether they were. `then` is called with what was refused, when what was not is on
+        disk."""
+
+        def do(slot: Slot, now_ms: int) -> None:
+            refused: Mapping[Partition, ErrorCode] = {}
+            if adds:
+                self.add(slot, transactional_id, Add(producer, partitions, BUMPS_EPOCHS), now_ms)
+            else:
+                now = slot.transactions.get(transactional_id)
+                found = steps.verify(now, producer, partitions)
+                refused = {one: code for one, code in found.items() if code}
+            log = slot.active_log()
+            lost = dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR)
+            self.durable.when(
+                log, log.log_end_offset, lambda durable: then(refused if durable else lost)
+            )
+
+        self._attempt(
+            transactional_id,
+            do,
+            lambda code: then(dict.fromkeys(partitions, code)),
+            patient=adds,
+        )
+
+    # ---- ends
+
+    def _write_markers(self, slot: Slot, name: str) -> None:
+        """The transaction is prepared, and the disk knows."""
+        now = slot.transactions.get(name)
+        if now is None or now.state not in PREPARED or slot.state != ACTIVE:
+            return
+        log = slot.active_log()
+        commit = now.state is State.PREPARE_COMMIT
+        marker = Marker(now.producer_id, now.epoch, commit, log.leader_epoch, now.version)
+        left = slot.unmarked.setdefault(name, set(now.partitions))
+        for partition in sorted(left):
+            try:
+                now_ms = self._host.clock.wall_ms()
+                slot.marked[name] = self._markers.write(partition, marker, now_ms)
+            except (ClientError, DiskError, OSError) as error:
+                if not self._is_passed_over(name, partition, error):
+                    continue
+            left.discard(partition)
+        again = partial(self._write_markers, slot, name)
+        if left:
+            self._later(slot, name, again)
+        else:
+            self.durable.when(
+                *slot.marked.get(name, (log, log.log_end_offset)),
+                lambda durable: self._complete(slot, name)
+                if durable
+                else self._rewrite_later(slot, name),
+            )
+
+    @staticmethod
+    def _is_passed_over(name: str, partition: Partition, error: Exception) -> bool:
+        if not isinstance(error, ClientError) or error.code not in _PASSED_OVER:
+            return False
+        _LOG.info("no marker of transaction %s in %s-%d: %s", name, *partition, error.code.name)
+        return True
+
+    def _later(self, slot: Slot, name: str, do: Callable[[], None]) -> None:
+        def due(now: Now) -> Outcome:
+            do()
+            return NOTHING
+
+        at_ms = self._now().monotonic_ms + _AGAIN_MS
+        self._timers.schedule((slot.partition, name, "end"), at_ms, due)
+
+    def _rewrite_later(self, slot: Slot, name: str) -> None:
+        """A log with a marker went offline: all are written again, where that is possible."""
+        slot.unmarked.pop(name, None)
+        slot.marked.pop(name, None)
+        self._later(slot, name, partial(self._write_markers, slot, name))
+
+    def _complete(self, slot: Slot, name: str) -> None:
+        now = slot.transactions.get(name)
+        if now is None or now.state not in PREPARED or slot.state != ACTIVE:
+            return
+        try:
+            self.put(slot, name, steps.complete(now, self._host.clock.wall_ms()))
+        except ClientError:
+            self._later(slot, name, partial(self._complete, slot, name))
+            return
+        slot.unmarked.pop(name, None)
+        slot.marked.pop(name, None)
+        self._try_again(slot, name)
+
+    # ---- what happens by itself
+
+    def _look_for_overdue(self, now: Now, *, first: bool = False) -> Outcome:
+        settings = self._host.settings()
+        interval_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._timers.schedule("overdue", now.monotonic_ms + interval_ms, self._look_for_overdue)
+        for slot in () if first else self._slots:
+            for name in list(slot.ongoing):
+                found = slot.transactions[name]
+                if slot.state == ACTIVE and steps.is_overdue(found, now.wall_ms):
+                    _LOG.info("transaction %s is open for more than %d ms: aborting it",
+                              name, found.timeout_ms)  # fmt: skip
+                    try:
+                        self._fence(slot, name, found, now.wall_ms)
+                    except (ClientError, DiskError) as error:
+                        _LOG.warning("transaction %s stays open: %s", name, error)
+        return NOTHING
+
+    def _look_for_expired(self, now: Now, *, first: bool = False) -> Outcome:
+        settings = self._host.settings()
+        interval_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._timers.schedule("expired", now.monotonic_ms + interval_ms, self._look_for_expired)
+        before_ms = now.wall_ms - settings.transactional_id_expiration_ms
+        for slot in () if first else self._slots:
+            if slot.state != ACTIVE:
+                continue
+            gone = [
+                name
+                for name, found in slot.transactions.items()
+                if found.state in AT_REST and found.updated_ms <= before_ms
+            ]
+            try:
+                for at in range(0, len(gone), _RECORDS_PER_BATCH):
+                    names = gone[at : at + _RECORDS_PER_BATCH]
+                    self._append(slot, [(name, None) for name in names])
+                    for name in names:
+                        slot.replay(name, None)
+            except ClientError as error:
+                _LOG.warning("expired transactional ids stay: %s", error)
+        return NOTHING
+
+    # ---- looking
+
+    def all_transactions(self) -> list[tuple[str, Transaction]]:
+        """Every transactional id. Raises ClientError while a partition is loading."""
+        if self._stopped:
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if any(slot.state == LOADING for slot in self._slots):
+            raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return [one for slot in self._slots for one in slot.transactions.items()]
+
+    def write_marker(self, partition: Partition, marker: Marker) -> tuple[LogPort, int]:
+        """WriteTxnMarkers on one partition: see Markers.write."""
+        return self._markers.write(partition, marker, self._host.clock.wall_ms())
+
+    # ---- timers
+
+    def _now(self) -> Now:
+        return Now(self._host.clock.wall_ms(), self._host.clock.monotonic_ms())
+
+    def next_due_ms(self) -> int | None:
+        """When `run_due` has something to do (monotonic ms)."""
+        return self._timers.next_ms()
+
+    def run_due(self, now_ms: int) -> None:
+        """Do what is on disk by now, and what is due."""
+        self.durable.run()
+        while (action := self._timers.pop_due(now_ms)) is not None:
+            try:
+                action(self._now())
+            except Exception:
+                _LOG.exception("a timer of the transactions failed")
