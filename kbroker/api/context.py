@@ -35,7 +35,13 @@ from typing import Any, Final, NamedTuple, Protocol
 from kbroker.api.answer import RequestAnswer
 from kbroker.api.coordinators import GroupHost
 from kbroker.api.hosts import Hosts
-from kbroker.api.topic_names import CONSUMER_OFFSETS, has_collision_chars, unified
+from kbroker.api.topic_names import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    has_collision_chars,
+    unified,
+)
+from kbroker.api.transactions import TransactionHost
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import ClientError, ErrorCode
@@ -48,6 +54,7 @@ from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
+from kbroker.txn.coordinator import TransactionCoordinator
 
 ZERO_UUID: Final = bytes(16)
 
@@ -97,6 +104,8 @@ class DataPlanePort(Protocol):
     ) -> None: ...
     def remove_topic(self, name: str) -> bool: ...
     def wake(self, log: Any) -> None: ...
+    def verify_transactions(self, verify: bool) -> None: ...
+    def tell_control(self, log: Any, offset: int) -> bool: ...
     def resize_threads(self, network_threads: int, io_threads: int) -> None: ...
     def limit_connections(
         self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]
@@ -127,6 +136,7 @@ class Services:
         self.hosts = Hosts(post)
         self._group_host = GroupHost(self)
         self.groups = GroupCoordinator(self._group_host)
+        self.transactions = TransactionCoordinator(TransactionHost(self))
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
         self.partitions_about = 1  # their number rounded up, see publish.adapt_segments
@@ -143,15 +153,18 @@ class Services:
         return replica_of(self.store.image, self.config.node_id, self.store.directory_id)
 
     def topics_changed(self) -> None:
-        """Topics or partitions have come; the coordinators take over a new `__consumer_offsets`."""
+        """Topics or partitions have come; the coordinators take over a new topic of theirs."""
         self._group_host.topics.changed()
         self.groups.open()
+        self.transactions.open()
 
     def topics_deleted(self, names: Sequence[str]) -> None:
         """Topics have gone, and with them the offsets that groups committed."""
         self._group_host.topics.changed()
         if CONSUMER_OFFSETS in names:
             self.groups.close()
+        if TRANSACTION_STATE in names:
+            self.transactions.close()
         self.groups.topics_deleted(names)
 
     def note_topic(self, name: str) -> None:
@@ -186,6 +199,11 @@ class Context(NamedTuple):
     def groups(self) -> GroupCoordinator:
         """The coordinators of groups."""
         return self.services.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of transactions."""
+        return self.services.transactions
 
     @property
     def image(self) -> Image:

@@ -39,6 +39,9 @@ class Dispatcher:
         """Answer a request, close its connection, or see it answered later."""
         key, version = request.api_key, request.api_version
         entry = self._table.get(key)  # type: ignore[call-overload]  # an IntEnum is its number
+        if entry is not None and entry.left is not None:
+            self._take_over(entry, request)
+            return
         if entry is None or entry.handler is None or not entry.low <= version <= entry.high:
             _LOG.warning(
                 "closing %s:%d: API key %d version %d is not served", *request.peer, key, version
@@ -56,6 +59,15 @@ class Dispatcher:
             self._services, version, request.listener, request.client_id, request.peer, answer
         )
         self._handle(entry, entity, context, answer)
+
+    def _take_over(self, entry: Registration, request: RequestPort) -> None:
+        """A request of the data plane, which leaves something of it to the control plane."""
+        assert entry.left is not None
+        try:
+            entry.left(request, self._services)
+        except Exception:
+            _LOG.exception("%s v%d failed", entry.key.name, request.api_version)
+            request.close()
 
     def _handle(
         self, entry: Registration, request: Any, context: Context, answer: RequestAnswer

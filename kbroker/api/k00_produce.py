@@ -1,17 +1,18 @@
 """Produce: append record batches.
 
-Behavior: answered by the data plane (kbroker.ext.produce).
+Behavior: answered by the data plane (kbroker.ext.produce). What opens a transaction in a log comes
+by here first, for the transaction coordinator to know of it.
 
 Version notes:
   3-13 are served. 0-13 are advertised: librdkafka takes a broker without Produce 0 for one that
   cannot talk to it (KAFKA-18659); requests of 0-2 get UNSUPPORTED_VERSION.
-
-Not done: transactional batches.
+  v11: TRANSACTION_ABORTABLE. v12: adds its partitions to the transaction.
 """
 
 from __future__ import annotations
 
 from kbroker.api.registry import register_data_plane
+from kbroker.api.transactions import verify_produce
 from kbroker.protocol import ApiKey
 
-register_data_plane(ApiKey.PRODUCE, 3, 13, advertised_low=0)
+register_data_plane(ApiKey.PRODUCE, 3, 13, advertised_low=0, left=verify_produce)

@@ -125,7 +125,8 @@ def _look_up(log: LogPort, timestamp: int, limit: int) -> Found:
         found = log.offset_of_max_timestamp()
     else:
         found = log.offset_for_timestamp(timestamp)
-    if found is None or (found[0] >= limit and timestamp != MAX_TIMESTAMP):
+    hidden = timestamp != MAX_TIMESTAMP or limit < log.high_watermark
+    if found is None or (found[0] >= limit and hidden):
         return _NOTHING
     return found
 

@@ -1,29 +1,31 @@
-"""InitProducerId: a producer id for an idempotent producer.
+"""InitProducerId: a producer id and an epoch, for an idempotent or a transactional producer.
 
-Behavior: ids come from blocks of 1000 that the metadata log records before the first one is given
-out, so that none is given out twice, whatever happens. Without a transactional id every request
-gets a fresh id with epoch 0, whatever id the producer had before.
+Behavior: without a transactional id every request gets a fresh id with epoch 0, whatever id the
+producer had before. With one it gets the id's producer in a new epoch, which fences who had it
+before; a transaction that is open is aborted first, and the client asks again
+(CONCURRENT_TRANSACTIONS).
 
 Version notes:
-  v2: flexible. v3: the producer may tell its id and epoch. v4: PRODUCER_FENCED. v5: KIP-890.
-
-Not done: transactional ids, which get UNSUPPORTED_VERSION (fatal to every client, and told as
-such) until there is a transaction coordinator.
+  v2: flexible. v3: the producer may tell its id and epoch (KIP-360). v4: PRODUCER_FENCED, which
+  older clients know as INVALID_PRODUCER_EPOCH. v5: KIP-890.
 """
 
 from __future__ import annotations
 
-import logging
+from datetime import timedelta
 from typing import Any, Final
 
 from kbroker.api.context import Context
+from kbroker.api.producer_ids import next_producer_id
 from kbroker.api.registry import Response, register
+from kbroker.api.transactions import older_code
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.metadata import builders
 from kbroker.protocol import ApiKey
+from kbroker.txn.steps import Producer
 
-_LOG: Final = logging.getLogger("kbroker.api")
-_NONE = -1
+_NONE: Final = -1
+_FIRST_FENCED: Final = 4
+_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -37,23 +39,25 @@ def init_producer_id(request: Any, context: Context) -> Response:
     known_epoch = getattr(request, "producer_epoch", _NONE)
     if (known_id == _NONE) != (known_epoch == _NONE):
         raise ClientError(ErrorCode.INVALID_REQUEST, "Producer id and epoch belong together.")
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise ClientError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
-        _LOG.warning(
-            "client %s asks for transactional id %s: transactions are not supported",
-            context.client_id,
-            request.transactional_id,
-        )
-        raise ClientError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not supported.")
-    return {"producer_id": _next_id(context), "producer_epoch": 0}
+    name = request.transactional_id
+    if name is None:
+        return {"producer_id": next_producer_id(context.services), "producer_epoch": 0}
+    if not name:
+        raise ClientError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
+    expected = None if known_id == _NONE else Producer(known_id, known_epoch)
+    timeout = request.transaction_timeout
+    init = context.transactions.init(name, timeout // _MILLISECOND, expected)
 
+    def operation(slot: Any, now_ms: int) -> Response:
+        producer = init(slot, now_ms)
+        code = ErrorCode.NONE if producer.id >= 0 else ErrorCode.CONCURRENT_TRANSACTIONS
+        return {
+            "error_code": code,
+            "producer_id": producer.id,
+            "producer_epoch": producer.epoch,
+        }
 
-def _next_id(context: Context) -> int:
-    services = context.services
-    if not services.producer_ids:
-        records, block = builders.allocate_producer_ids(services.image, context.node_id)
-        services.store.append(records)
-        services.producer_ids = range(block.first, block.first + block.size)
-    given, services.producer_ids = services.producer_ids[0], services.producer_ids[1:]
-    return given
+    def failed(code: ErrorCode) -> Response:
+        return _failed(request, older_code(code, context.version, _FIRST_FENCED), "")
+
+    return context.transactions.perform(name, operation, context.answer, failed)

@@ -113,6 +113,7 @@ def reload_broker_settings(services: Services) -> None:
     limit_disk(services)
     configure_topics(services, list(image.topics))
     services.groups.reconfigure()
+    verify_transactions(services)
     if services.logs.cleaner is not None:
         services.logs.cleaner.reconfigure()
 
@@ -125,6 +126,12 @@ def resize_threads(services: Services) -> None:
         services.data_plane.resize_threads(*wanted)
     except OSError as error:
         _LOG.error("no more threads: %s", error.strerror)
+
+
+def verify_transactions(services: Services) -> None:
+    """Whether batches are verified of clients that add partitions to transactions by themselves."""
+    wanted = services.config.value("transaction.partition.verification.enable")
+    services.data_plane.verify_transactions(bool(wanted))
 
 
 def limit_disk(services: Services) -> None:

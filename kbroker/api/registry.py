@@ -29,7 +29,8 @@ class Registration(NamedTuple):
 
     `handler` is None where the data plane answers by itself. `failed` makes the answer to a
     request whose handler raised: (request, error code, message) -> response. `parks`: the answer
-    may be long in coming, so that such requests are bounded in number.
+    may be long in coming, so that such requests are bounded in number. `left` takes what the data
+    plane leaves to the control thread: (request, services).
     """
 
     key: ApiKey
@@ -39,6 +40,7 @@ class Registration(NamedTuple):
     handler: Handler | None
     failed: Failure = top_level_error
     parks: bool = False
+    left: Callable[[Any, Any], None] | None = None
 
 
 Table = Mapping[ApiKey, Registration]
@@ -59,10 +61,17 @@ def register(
 
 
 def register_data_plane(
-    key: ApiKey, low: int, high: int, *, advertised_low: int | None = None
+    key: ApiKey,
+    low: int,
+    high: int,
+    *,
+    advertised_low: int | None = None,
+    left: Callable[[Any, Any], None] | None = None,
 ) -> None:
-    """The data plane answers this key; its requests never reach the control thread."""
-    _add(Registration(key, low, high, low if advertised_low is None else advertised_low, None))
+    """The data plane answers this key; only what it leaves for `left` comes to the control thread.
+    """
+    lowest = low if advertised_low is None else advertised_low
+    _add(Registration(key, low, high, lowest, None, left=left))
 
 
 def _add(entry: Registration) -> None:

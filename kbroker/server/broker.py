@@ -171,10 +171,12 @@ class Broker:
         for topic in store.image.topics.values():
             publish.offer_topic(services, topic)
         services.groups.open()
+        services.transactions.open()
         table = registry.table()
         publish.limit_connections(services)
         publish.limit_disk(services)
         publish.tell_versions(services)
+        publish.verify_transactions(services)
         dispatcher = Dispatcher(services, table)
         slow = SlowRequests(data_plane.engine, self.config)
         slow.tick()
@@ -183,7 +185,7 @@ class Broker:
             dispatcher,
             self._clock,
             mailbox,
-            services.groups,
+            (services.groups, services.transactions),
             (slow.tick, store.snapshot_when_due),
         )
         limits = services.disk_limits
@@ -371,6 +373,7 @@ class Broker:
         engine = self._data_plane.engine
         engine.stop_accepting()
         if self._mailbox is not None and self._services is not None:
+            self._mailbox.post(self._services.transactions.stop)
             self._mailbox.post(self._services.groups.stop)
         engine.stop(_DRAIN_MS)
         if self._control is not None:
@@ -405,6 +408,7 @@ class Broker:
         self._http.stop()
         if self._data_plane is not None:
             if self._services is not None:
+                self._services.transactions.stop()
                 self._services.groups.stop()
             self._data_plane.engine.stop(0)
             self._data_plane.stop_journal()

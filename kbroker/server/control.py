@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kbroker.api.dispatch import Dispatcher
@@ -32,7 +32,7 @@ _POSTED_MS: Final = 5
 
 
 class Timed(Protocol):
-    """Something with timers (kbroker.group.runtime.GroupCoordinator)."""
+    """Something with timers, or that waits for the disk: the coordinators."""
 
     def next_due_ms(self) -> int | None:
         """When it wants to be run (monotonic ms)."""
@@ -79,7 +79,7 @@ class ControlThread:
         dispatcher: Dispatcher,
         clock: Clock,
         mailbox: Mailbox,
-        timed: Timed,
+        timed: Sequence[Timed],
         chores: Iterable[Callable[[], object]],
     ) -> None:
         """`chores` are done about once a second, between requests."""
@@ -138,17 +138,19 @@ class ControlThread:
         """How long there is nothing to do but requests."""
         if self._mailbox:
             return 0
-        due_ms = self._timed.next_due_ms()
-        until_ms = next_tick_ms if due_ms is None else min(due_ms, next_tick_ms)
+        due = (timed.next_due_ms() for timed in self._timed)
+        until_ms = min((due_ms for due_ms in due if due_ms is not None), default=next_tick_ms)
+        until_ms = min(until_ms, next_tick_ms)
         return max(until_ms - self._clock.monotonic_ms(), 0)
 
     def _run_timers(self, caught_up_ms: int) -> None:
         """What was due when the last request that was served came in: after a long one, the
         heartbeats that stand in the queue count before sessions end."""
-        try:
-            self._timed.run_due(caught_up_ms)
-        except Exception:
-            _LOG.exception("the timers of the groups failed")
+        for timed in self._timed:
+            try:
+                timed.run_due(caught_up_ms)
+            except Exception:
+                _LOG.exception("the timers of a coordinator failed")
 
     def _do_chores(self) -> None:
         try:

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.reference.crafted_batches import Batch, Record, parse_batches
+from tests.reference.crafted_batches import CONTROL, Batch, Record, parse_batches
 from tests.support import wire
 from tests.support.messages import ZERO_UUID
 from tests.support.processes import BrokerProcess
@@ -274,6 +274,9 @@ def _records(value: Any, naming: Naming) -> Any:
     for parsed in batches:
         if parsed.get("attributes", 0) & 0x08:
             parsed["max_timestamp"] = "(now)"
+        if parsed.get("attributes", 0) & CONTROL:
+            parsed["base_timestamp"] = parsed["max_timestamp"] = "(now)"
+            parsed.pop("crc_is_right", None)
         if "producer_id" in parsed:
             parsed["producer_id"] = _producer_id(parsed["producer_id"], naming)
     return batches

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext import records
 from kbroker.ext.pulses import Pulses
@@ -108,6 +110,12 @@ class FakeEngine:
 
 class FakeDataPlane:
     """The table of topics as the data plane was told."""
+
+    def verify_transactions(self, verify: bool) -> None:
+        pass
+
+    def tell_control(self, log: Any, offset: int) -> bool:
+        return True
 
     def __init__(self) -> None:
         self.engine = FakeEngine()

@@ -137,9 +137,11 @@ def test_producer_ids_are_given_out_once(control, control_with, version):
     assert later["producer_id"] == 2000
 
 
-def test_transactions_are_refused_and_so_are_half_told_producers(control):
+def test_ids_without_a_coordinator_and_half_told_producers_are_refused(control):
     call = control.call
-    assert call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="t")["error_code"] == 35
+    asked = {"transactional_id": "t", "transaction_timeout": 1000}
+    assert call(ApiKey.INIT_PRODUCER_ID, 4, **asked)["error_code"] == 16
+    assert call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="t")["error_code"] == 50
     assert call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id="")["error_code"] == 42
     half = call(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, producer_id=7)
     assert (half["error_code"], half["producer_id"], half["producer_epoch"]) == (42, -1, -1)

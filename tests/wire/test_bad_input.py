@@ -15,6 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,7 @@ StartBroker = Callable[..., BrokerProcess]
 GROWTH_MAX_KIB = 64 * 1024
 IDLE_MS = 8000
 SEED = 20260903
+ADD_PARTITIONS_TO_TXN = 24
 
 
 class HealthyClient(threading.Thread):
@@ -88,7 +90,10 @@ def send_and_leave(port: int, data: bytes, timeout_s: float = 0.5) -> None:
 @pytest.fixture
 def broker(start_kbroker: StartBroker) -> Iterator[BrokerProcess]:
     """A broker that drops silent connections; in a debug build no object may outlive its stop."""
-    started = start_kbroker({"connections.max.idle.ms": str(IDLE_MS)}, hooks=True)
+    overdue_every = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    started = start_kbroker(
+        {"connections.max.idle.ms": str(IDLE_MS), overdue_every: "100"}, hooks=True
+    )
     yield started
     assert started.stop() == 0
     assert "test hook: live objects {}" in started.log_text()
@@ -281,14 +286,34 @@ def test_each_connection_that_is_closed_is_told_with_its_reason(broker: BrokerPr
     wait_for("all is told", lambda: all(reason in broker.log_text() for reason in told), 60)
 
 
+def leave_transaction_open(port: int, transactional_id: str) -> None:
+    """Begin a transaction that may last for a millisecond."""
+    body = {"key_type": 1, "coordinator_keys": [transactional_id]}
+    wire.call_once(port, wire.FIND_COORDINATOR, 4, body)
+    body = {"transactional_id": transactional_id, "transaction_timeout": 1}
+
+    def ask() -> dict[str, Any] | None:
+        answer = wire.call_once(port, wire.INIT_PRODUCER_ID, 4, body)
+        return None if answer["error_code"] in (14, 15, 16) else answer
+
+    given = wait_for("a producer id", ask, 30)
+    who = {"transactional_id": transactional_id, "producer_id": given["producer_id"],
+           "producer_epoch": given["producer_epoch"],
+           "topics": [{"name": "victim", "partitions": [0]}]}  # fmt: skip
+    fields = {f"v3_and_below_{name}": value for name, value in who.items()}
+    answer = wire.call_once(port, ADD_PARTITIONS_TO_TXN, 3, fields)
+    (topic,) = answer["results_by_topic_v3_and_below"]
+    assert topic["results_by_partition"][0]["partition_error_code"] == 0
+
+
 def test_clients_write_no_lines_of_their_own_into_the_log(broker: BrokerProcess) -> None:
+    wire.create_topic(broker.port, "victim")
     for text in ("mine\n2026-01-01 00:00:00,000 ERROR kbroker: forged\x1b[2J", "x" * 30_000):
-        body = {"transactional_id": text, "transaction_timeout": 1000}
-        send_and_leave(broker.port, frame(wire.INIT_PRODUCER_ID, 4, body))
-    asked = "asks for transactional id "
-    wait_for("both are told", lambda: broker.log_text().count(asked) == 2, 60)
-    lines = [line for line in broker.log_text().splitlines() if asked in line]
-    first, second = (json.loads(line)["msg"] for line in lines)
+        leave_transaction_open(broker.port, text)
+    told = '"kbroker.txn"'
+    wait_for("both are told", lambda: broker.log_text().count(told) == 2, 60)
+    lines = [line for line in broker.log_text().splitlines() if told in line]
+    first, second = sorted((json.loads(line)["msg"] for line in lines), key=len)
     assert r"mine\n2026-01-01 00:00:00,000 ERROR kbroker: forged\x1b[2J" in first
     assert len(second) < 2_200 and "characters)" in second
 

@@ -1,0 +1,117 @@
+"""AddPartitionsToTxn: partitions become part of a transaction, the first of which begins it.
+
+Behavior: where a partition is not there, none is added, and the others are answered with
+OPERATION_NOT_ATTEMPTED.
+
+Version notes:
+  v2: PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH. v3: flexible. v4: from
+  brokers, several transactions at a time, and whether partitions are only to be verified (KIP-890).
+  v5: TRANSACTION_ABORTABLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.api.transactions import older_code, producer_of
+from kbroker.errors import ClientError, DiskError, ErrorCode
+from kbroker.group.outcome import DEFERRED
+from kbroker.group.runtime import coordinator_code
+from kbroker.protocol import ApiKey
+from kbroker.txn import steps
+from kbroker.txn.slot import Slot
+from kbroker.txn.steps import Add, Producer
+from kbroker.txn.transaction import Partition
+
+_FIRST_BATCHED: Final = 4
+_FIRST_FENCED: Final = 2
+_CLIENTS, _BROKERS = 0, 2
+"""Transaction versions: a client that sends this by itself does not know version 2."""
+
+
+def _results(partitions: Mapping[Partition, int]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, index), code in partitions.items():
+        one = {"partition_index": index, "partition_error_code": code}
+        topics.setdefault(topic, []).append(one)
+    return [{"name": name, "results_by_partition": found} for name, found in topics.items()]
+
+
+def _partitions(topics: Iterable[Any]) -> list[Partition]:
+    return list(dict.fromkeys((one.name, index) for one in topics for index in one.partitions))
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    if not hasattr(request, "transactions"):
+        wanted = _partitions(request.v3_and_below_topics)
+        return {"results_by_topic_v3_and_below": _results(dict.fromkeys(wanted, code))}
+    return {"error_code": code}
+
+
+@register(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, failed=_failed)
+def add_partitions_to_txn(request: Any, context: Context) -> Response:
+    """Answer an AddPartitionsToTxn request."""
+    if context.version >= _FIRST_BATCHED:
+        return _of_brokers(request, context)
+    wanted = _partitions(request.v3_and_below_topics)
+    refused = _unknown(context, wanted)
+    if refused:
+        return {"results_by_topic_v3_and_below": _results(refused)}
+    name = request.v3_and_below_transactional_id
+    producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+
+    def operation(slot: Slot, now_ms: int) -> Response:
+        context.transactions.add(slot, name, Add(producer, wanted, _CLIENTS), now_ms)
+        return {"results_by_topic_v3_and_below": _results(dict.fromkeys(wanted, 0))}
+
+    def failed(code: ErrorCode) -> Response:
+        return _failed(request, older_code(code, context.version, _FIRST_FENCED), "")
+
+    return context.transactions.perform(name, operation, context.answer, failed)
+
+
+def _unknown(context: Context, wanted: list[Partition]) -> Mapping[Partition, int]:
+    """The results where a partition is not there; empty where all are."""
+    gone = {one for one in wanted if context.image.partition(*one) is None}
+    if not gone:
+        return {}
+    there, not_there = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return {one: not_there if one in gone else there for one in wanted}
+
+
+def _of_brokers(request: Any, context: Context) -> Response:
+    """Transaction by transaction; the answer waits for the one that was appended last."""
+    results = []
+    last: Slot | None = None
+    for asked in {one.transactional_id: one for one in request.transactions}.values():
+        wanted = _partitions(asked.topics)
+        found: Mapping[Partition, int] = _unknown(context, wanted)
+        if not found:
+            try:
+                found, last = _one(context, asked, wanted, last)
+            except (ClientError, DiskError, OSError) as error:
+                found = dict.fromkeys(wanted, coordinator_code(error))
+        results.append(
+            {"transactional_id": asked.transactional_id, "topic_results": _results(found)}
+        )
+    response = {"results_by_transaction": results}
+    if last is None:
+        return response
+    context.transactions.answer(last, context.answer, response)
+    return DEFERRED
+
+
+def _one(
+    context: Context, asked: Any, wanted: list[Partition], last: Slot | None
+) -> tuple[Mapping[Partition, int], Slot | None]:
+    """Results, and the slot that was appended to last."""
+    name, producer = asked.transactional_id, producer_of(asked)
+    slot = context.transactions.slot(name)
+    if asked.verify_only:
+        return steps.verify(slot.transactions.get(name), producer, wanted), last
+    now_ms = context.services.clock.wall_ms()
+    context.transactions.add(slot, name, Add(producer, wanted, _BROKERS), now_ms)
+    return dict.fromkeys(wanted, 0), slot

@@ -1,0 +1,89 @@
+"""WriteTxnMarkers: end transactions in partitions, as a coordinator decided, or an administrator.
+
+Behavior: one control batch for each partition; the answer waits for the last. The markers of one
+producer are answered together.
+
+Version notes:
+  v1: flexible. v2: the transaction's version (KIP-1228).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
+from kbroker.group.outcome import DEFERRED
+from kbroker.protocol import ApiKey
+from kbroker.storage.manager import LogPort
+from kbroker.txn.markers import Marker
+from kbroker.txn.transaction import Partition
+
+Results = dict[int, dict[Partition, int]]
+
+_NOT_READY: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def _answer(results: Results) -> Response:
+    markers = []
+    for producer_id, found in results.items():
+        topics: dict[str, list[dict[str, int]]] = {}
+        for (topic, index), code in found.items():
+            one = {"partition_index": index, "error_code": code}
+            topics.setdefault(topic, []).append(one)
+        told = [{"name": name, "partitions": indexes} for name, indexes in topics.items()]
+        markers.append({"producer_id": producer_id, "topics": told})
+    return {"markers": markers}
+
+
+def _wanted(marker: Any) -> list[Partition]:
+    return [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    results: Results = {}
+    for marker in request.markers:
+        found = results.setdefault(marker.producer_id, {})
+        found.update(dict.fromkeys(_wanted(marker), code))
+    return _answer(results)
+
+
+@register(ApiKey.WRITE_TXN_MARKERS, 1, 2, failed=_failed)
+def write_txn_markers(request: Any, context: Context) -> Response:
+    """Answer a WriteTxnMarkers request."""
+    results: Results = {}
+    last: tuple[LogPort, int] | None = None
+    for asked in request.markers:
+        marker = Marker(
+            asked.producer_id,
+            asked.producer_epoch,
+            asked.transaction_result,
+            asked.coordinator_epoch,
+            getattr(asked, "transaction_version", 0),
+        )
+        found = results.setdefault(asked.producer_id, {})
+        for partition in dict.fromkeys(_wanted(asked)):
+            if marker.epoch < 0:
+                found[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+                continue
+            try:
+                last = context.transactions.write_marker(partition, marker)
+                found[partition] = ErrorCode.NONE
+            except (ClientError, DiskError, OSError) as error:
+                code = code_of(error)
+                found[partition] = (
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code
+                )
+    response = _answer(results)
+    if last is None or last[0].high_watermark >= last[1]:
+        return response
+    timeout_ms = context.config.integer("request.timeout.ms")
+    context.answer.send_when(*last, response, timeout_ms)
+    return DEFERRED

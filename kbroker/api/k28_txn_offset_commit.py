@@ -1,0 +1,145 @@
+"""TxnOffsetCommit: offsets that take effect with the end of a transaction (KIP-447).
+
+Behavior: as OffsetCommit; in the group's partition of `__consumer_offsets` they are batches of the
+transaction, which must have that partition.
+
+Version notes:
+  v2: leader epoch. v3: flexible, group metadata, by which members of an older generation are
+  refused. v4: TRANSACTION_ABORTABLE. v5: adds the partition to the transaction (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kbroker.api.context import Context
+from kbroker.api.partition_results import PartitionResults
+from kbroker.api.registry import Response, register
+from kbroker.api.transactions import offsets_partition, producer_of, verified_code
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.offsets import PartitionCommit, TopicCommit, TxnCommit
+from kbroker.group.outcome import DEFERRED
+from kbroker.protocol import ApiKey
+from kbroker.txn.transaction import Partition
+
+_FIRST_LOADING: Final = 2
+_FIRST_ABORTABLE: Final = 4
+_FIRST_THAT_ADDS: Final = 5
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": one.partition_index, "error_code": code}
+                    for one in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+@register(ApiKey.TXN_OFFSET_COMMIT, 0, 5, failed=_failed)
+def txn_offset_commit(request: Any, context: Context) -> Response:
+    """Answer a TxnOffsetCommit request."""
+    wrong = PartitionResults("name")
+    topics = _sorted_out(request, context, wrong)
+    if not topics:
+        return wrong.merged(())
+    producer = producer_of(request)
+    commit = TxnCommit(
+        request.group_id,
+        topics,
+        context.version,
+        producer,
+        getattr(request, "member_id", ""),
+        getattr(request, "group_instance_id", None),
+        getattr(request, "generation_id", -1),
+    )
+
+    def failing(code: ErrorCode, message: str) -> Response:
+        if context.version < _FIRST_LOADING and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return wrong.merged(_refused(topics, code))
+
+    context.answer.failing(failing)
+
+    def store() -> Response:
+        return context.groups.handle(
+            request.group_id,
+            context.answer,
+            lambda rooms, reply, now: wrong.merge_into(
+                rooms.offsets.commit_in_transaction(commit, reply, now)
+            ),
+        )
+
+    if not request.group_id:
+        raise ClientError(ErrorCode.INVALID_GROUP_ID)
+    adds = context.version >= _FIRST_THAT_ADDS
+    if context.groups.in_transaction(request.group_id, *producer) or not (
+        adds or context.config.value("transaction.partition.verification.enable")
+    ):
+        return store()
+    partition = offsets_partition(context, request.group_id)
+    context.transactions.begin_on(
+        request.transactional_id,
+        producer,
+        [partition],
+        adds=adds,
+        then=lambda refused: _go_on(context, refused, store),
+    )
+    return DEFERRED
+
+
+def _go_on(
+    context: Context, refused: Mapping[Partition, ErrorCode], store: Callable[[], Response]
+) -> None:
+    """The coordinator has answered."""
+    for code in refused.values():
+        abortable = context.version >= _FIRST_ABORTABLE
+        context.answer.fail(verified_code(code, abortable=abortable))
+        return
+    try:
+        store()
+    except ClientError as error:
+        context.answer.fail(error.code)
+
+
+def _sorted_out(request: Any, context: Context, wrong: PartitionResults) -> list[TopicCommit]:
+    """What is there; what is not goes to `wrong`."""
+    topics = []
+    for asked in request.topics:
+        topic = context.image.topics.get(asked.name)
+        there = () if topic is None else topic.partitions
+        gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]
+        if gone or topic is None:
+            wrong.add(asked.name, bytes(16), gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        here = [_commit(one) for one in asked.partitions if one.partition_index in there]
+        if here and topic is not None:
+            topics.append(TopicCommit(asked.name, topic.id, here))
+    return topics
+
+
+def _commit(asked: Any) -> PartitionCommit:
+    return PartitionCommit(
+        asked.partition_index,
+        asked.committed_offset,
+        getattr(asked, "committed_leader_epoch", -1),
+        asked.committed_metadata,
+    )
+
+
+def _refused(topics: list[TopicCommit], code: ErrorCode) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": one.partition, "error_code": code} for one in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,50 @@
+"""DescribeTransactions: the state of transactional ids.
+
+Behavior: an id that is named again is answered once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.protocol import ApiKey
+
+
+def _error(transactional_id: str, code: int) -> dict[str, Any]:
+    return {"transactional_id": transactional_id, "error_code": code, "topics": []}
+
+
+def _failed(request: Any, code: int, message: str) -> Response:
+    return {"transaction_states": [_error(one, code) for one in request.transactional_ids]}
+
+
+@register(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, failed=_failed)
+def describe_transactions(request: Any, context: Context) -> Response:
+    """Answer a DescribeTransactions request."""
+    names = dict.fromkeys(request.transactional_ids)
+    return {"transaction_states": [_described(context, name) for name in names]}
+
+
+def _described(context: Context, name: str) -> dict[str, Any]:
+    try:
+        slot = context.transactions.slot(name)
+    except ClientError as error:
+        return _error(name, error.code)
+    found = slot.transactions.get(name)
+    if found is None:
+        return _error(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(slot.unmarked.get(name, found.partitions)):
+        topics.setdefault(topic, []).append(index)
+    return {
+        "transactional_id": name,
+        "transaction_state": found.state.label,
+        "transaction_timeout": found.timeout_ms,
+        "transaction_start_time": found.started_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.epoch,
+        "topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()],
+    }
