@@ -22,6 +22,7 @@ ROOT: Commands = {
     "group": ("", "GROUP", "List, describe, reset and delete consumer groups."),
     "produce": ("produce", "produce", "Send records from standard input or a file."),
     "consume": ("consume", "consume", "Print records of a topic."),
+    "txn": ("", "TXN", "List, describe, find and abort transactions."),
     "cluster": ("", "CLUSTER", "Show brokers, health, APIs, log directories, features, quorum."),
     "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
     "log": ("", "LOG", "Read, check and mend the segment files of a data directory."),
@@ -55,6 +56,12 @@ GROUP: Commands = {
     "reset": ("group_reset", "reset", "Move a group's committed offsets (also: seek)."),
     "delete": ("group_delete", "delete", "Delete groups with their offsets."),
     "offset-delete": ("group_delete", "offset_delete", "Delete some offsets of a group."),
+}
+TXN: Commands = {
+    "list": ("txn", "list_all", "List transactional ids."),
+    "describe": ("txn", "describe", "Show a transaction's producer, state and partitions."),
+    "find-hanging": ("txn", "find_hanging", "Find transactions that nobody will end."),
+    "abort": ("txn", "abort", "End a transaction in a partition."),
 }
 CLUSTER: Commands = {
     "info": ("cluster", "info", "Show the cluster's id and its brokers."),
@@ -103,6 +110,7 @@ PROFILE: Commands = {
 GROUPS = {
     "TOPIC": TOPIC,
     "GROUP": GROUP,
+    "TXN": TXN,
     "CLUSTER": CLUSTER,
     "CONFIG": CONFIG,
     "LOG": LOG,

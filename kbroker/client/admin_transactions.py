@@ -32,6 +32,7 @@ __all__ = [
     "describe_producers",
     "describe_transactions",
     "fence_producers",
+    "hanging_transactions",
     "list_transactions",
     "to_ms",
 ]
@@ -203,6 +204,30 @@ def _transaction(state: Any, node_id: int) -> TransactionDescription:
             )
         ),
     )
+
+
+def hanging_transactions(
+    cluster: Cluster, partitions: Iterable[Partition], before_ms: int
+) -> list[tuple[TopicPartition, ProducerState]]:
+    """Transactions that are open in these partitions, had no record since `before_ms`, and belong
+    to no transactional id whose transaction has that partition."""
+    told = describe_producers(cluster, partitions).checked()
+    quiet = [
+        (where, state)
+        for where, states in told.items()
+        for state in states
+        if state.transaction_start_offset is not None and state.last_timestamp_ms < before_ms
+    ]
+    if not quiet:
+        return []
+    ids = sorted({state.producer_id for _, state in quiet})
+    names = [one.transactional_id for one in list_transactions(cluster, producer_ids=ids)]
+    known = {
+        (found.producer_id, where)
+        for found in describe_transactions(cluster, names).succeeded.values()
+        for where in found.partitions
+    }
+    return [(where, state) for where, state in quiet if (state.producer_id, where) not in known]
 
 
 def abort_transaction(cluster: Cluster, partition: Partition, producer: ProducerState) -> None:
