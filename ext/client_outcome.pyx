@@ -12,7 +12,8 @@ from kbroker.ext.client_batch cimport (
 )
 from kbroker.ext.client_produce cimport produce_fault
 from kbroker.ext.client_peers cimport (
-    NO_PRODUCER_ID, RETRIABLE_CODES, WISH_CALLBACKS, WISH_METADATA, WISH_PRODUCER_ID, sender_wish,
+    NO_PRODUCER_ID, RETRIABLE_CODES, TXN_LOST, WISH_CALLBACKS, WISH_METADATA, WISH_PARTITIONS,
+    WISH_PRODUCER_ID, sender_wish,
 )
 from kbroker.ext.client_topic cimport chance_of
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -107,8 +108,18 @@ cdef void sequence_assign(Sender* s, Part* part, ClientBatch* b) noexcept nogil:
     flight_insert(part, b)
 
 
+cdef bint must_be_added(Sender* s, Part* part) noexcept nogil:
+    """Python is to make the partition part of the transaction first."""
+    if not s.transactional or s.adds_partitions \
+            or atomic_load_i32(&part.txn) == atomic_load_i32(&s.txn):
+        return False
+    atomic_store_i32(&part.txn_wanted, 1)
+    sender_wish(s, WISH_PARTITIONS)
+    return True
+
+
 cdef bint sequence_blocks(Sender* s, Part* part, const ClientBatch* b) noexcept nogil:
-    if s.producer_id == NO_PRODUCER_ID:
+    if s.producer_id == NO_PRODUCER_ID or must_be_added(s, part):
         return True
     if b.base_sequence < 0:
         # Behind batches of another epoch, or of a fate unknown, a new one would leave a gap. What
@@ -136,6 +147,25 @@ cdef bint is_next(const Part* part, int32_t sequence) noexcept nogil:
         if part.last_acked_sequence >= 0 else sequence == 0
 
 
+cdef void rewrite_all(Sender* s) noexcept nogil:
+    cdef Part* part
+    cdef int32_t left = 0
+    cdef int32_t i
+    for i in range(s.active_count):
+        part = s.active[i]
+        if not part.rewrite:
+            continue
+        if s.transactional and not stale_producer(s, part):
+            left += 1               # when its transaction has ended, there is another epoch
+            continue
+        sequences_begin(s, part)
+        part.rewrite = False
+        if part.unresolved_sequence >= 0:
+            part.unresolved_sequence = -1
+            s.unresolved -= 1
+    s.rewrites = left
+
+
 cdef void sequences_settle(Sender* s) noexcept nogil:
     cdef Part* part
     cdef int32_t i
@@ -149,23 +179,18 @@ cdef void sequences_settle(Sender* s) noexcept nogil:
                 s.unresolved -= 1
     if s.bump_wanted:
         s.bump_wanted = False
-        if s.producer_epoch == INT16_MAX:
+        if s.transactional:
+            atomic_store_i32(&s.txn_unsure, 1)
+        elif s.producer_epoch == INT16_MAX:
             s.producer_id = NO_PRODUCER_ID      # epochs are used up: another id
         elif s.producer_id != NO_PRODUCER_ID:
             s.producer_epoch += 1
     if s.producer_id == NO_PRODUCER_ID:
-        sender_wish(s, WISH_PRODUCER_ID)
+        if not s.transactional:
+            sender_wish(s, WISH_PRODUCER_ID)
         return
     if s.rewrites > 0:
-        for i in range(s.active_count):
-            part = s.active[i]
-            if part.rewrite:
-                sequences_begin(s, part)
-                part.rewrite = False
-                if part.unresolved_sequence >= 0:
-                    part.unresolved_sequence = -1
-                    s.unresolved -= 1
-        s.rewrites = 0
+        rewrite_all(s)
 
 
 # ---- outcomes
@@ -212,6 +237,10 @@ cdef void batch_fail(
 ) noexcept nogil:
     b.error_code = code
     b.local_error = local_error
+    if s.transactional:
+        if atomic_load_i32(&s.txn_error) == 0:
+            atomic_store_i32(&s.txn_error, code if local_error == 0 and code != 0 else TXN_LOST)
+        atomic_store_i32(&s.txn_closed, 1)
     atomic_add_relaxed_i64(&s.a.totals.errors, b.builder.count)
     settle(s, b, OUTCOME_FAILED)
 

@@ -13,6 +13,7 @@ cdef enum:
     PEERS_MAX = 1024                # brokers that one producer ever meets
     NO_PRODUCER_ID = -1
     RETRIABLE_CODES = 256           # error codes 0..255 have a word
+    TXN_LOST = -1                   # a batch that no broker had an error for: it came too late
     WISH_AGAIN_NS = 20000000        # Python is reminded of what is missing
 
 cdef enum SenderWish:               # what Python is asked to do, told by EVENT_SENDER
@@ -21,6 +22,7 @@ cdef enum SenderWish:               # what Python is asked to do, told by EVENT_
     WISH_CALLBACKS = 4              # batches with callbacks have their outcome
     WISH_LINK = 8                   # a broker that leads partitions has no link
     WISH_DROP = 16                  # a link whose answers are no answers
+    WISH_PARTITIONS = 32            # partitions that are to become part of the transaction
 
 cdef enum:
     EVENT_SENDER = 16               # the first of a driver's; owner NULL
@@ -55,7 +57,16 @@ cdef struct Sender:
     bint bump_wanted
     int32_t unresolved              # partitions with an unresolved sequence
     int32_t rewrites                # partitions with `rewrite`
+    # Transactions, in whose batches errors are not mended here: the first one is kept, and whoever
+    # ends the transaction sees to the epoch.
     bint transactional
+    bint adds_partitions            # Produce adds them to the transaction (KIP-890)
+    uint8_t* transactional_id       # owned
+    int32_t transactional_id_bytes
+    int32_t txn                     # atomic: the number of the one that is open, or was last
+    int32_t txn_closed              # atomic: none is open, or it has failed: nothing more is taken
+    int32_t txn_error               # atomic: of the first batch that failed in it; TXN_LOST
+    int32_t txn_unsure              # atomic: what was sent may leave a gap in the sequences
     # To and from Python, under the accumulator's lock.
     int64_t told_producer_id
     int16_t told_producer_epoch

@@ -23,6 +23,7 @@ cdef void sender_destroy(Sender* s) noexcept nogil:
     for i in range(s.peers_count):
         free(s.peers[i])
     free(s.active)
+    free(s.transactional_id)
 
 
 cdef void sender_wish(Sender* s, int32_t wish) noexcept nogil:

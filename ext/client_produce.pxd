@@ -58,7 +58,8 @@ cdef ProduceCall* produce_new(int32_t room) noexcept nogil
 cdef void produce_free(ProduceCall* call) noexcept nogil
 # Sorts the batches and writes everything around them; False: no memory.
 cdef bint produce_encode(
-    ProduceCall* call, Loop* loop, int16_t version, int16_t acks, int32_t timeout_ms
+    ProduceCall* call, Loop* loop, int16_t version, int16_t acks, int32_t timeout_ms,
+    Slice transactional_id
 ) noexcept nogil
 # Fills `answers`; False where the answer is none to this request.
 cdef bint produce_decode(ProduceCall* call, const uint8_t* p, size_t n) noexcept nogil

@@ -8,7 +8,7 @@ from kbroker.ext.client_link cimport link_put_header
 from kbroker.ext.wire cimport (
     Cursor, Writer, cursor_init, cursor_left, get_compact_nullable_string, get_compact_string,
     get_count, get_i16, get_i32, get_i64, get_nullable_string, get_string, get_tag_count, get_uuid,
-    get_uvarint, put_compact_array, put_compact_string, put_count, put_i16, put_i32, put_no_tags,
+    get_uvarint, put_compact_string, put_count, put_i16, put_i32, put_no_tags,
     put_raw, put_string, put_uvarint, skip, skip_tags, writer_init,
 )
 
@@ -114,9 +114,10 @@ cdef void put_batches(ProduceCall* call, Writer* w, int16_t version) noexcept no
 
 
 cdef bint produce_encode(
-    ProduceCall* call, Loop* loop, int16_t version, int16_t acks, int32_t timeout_ms
+    ProduceCall* call, Loop* loop, int16_t version, int16_t acks, int32_t timeout_ms,
+    Slice transactional_id
 ) noexcept nogil:
-    cdef size_t room = HEAD_BYTES + loop.client_id_bytes
+    cdef size_t room = HEAD_BYTES + loop.client_id_bytes + max(transactional_id.n, 0)
     cdef int32_t topics = 0
     cdef int32_t i = 0
     cdef Writer w
@@ -136,9 +137,9 @@ cdef bint produce_encode(
     writer_init(&w, call.head, room)
     link_put_header(loop, &w, &call.call)
     if version >= FLEXIBLE:
-        put_compact_array(&w, -1)
+        put_compact_string(&w, transactional_id.p, transactional_id.n)
     else:
-        put_i16(&w, -1)
+        put_string(&w, transactional_id.p, transactional_id.n)
     put_i16(&w, acks)
     put_i32(&w, timeout_ms)
     put_count(&w, version >= FLEXIBLE, topics)

@@ -324,6 +324,8 @@ cdef class ProducerBase:
             raise self._ended(forked)
         if self.driver.s.fatal_code != 0:
             raise self._error(self.driver.s.fatal_code, 0, None, "", -1)
+        if self.driver.s.txn_closed != 0:
+            raise self._outside()
         return 0
 
     cdef Topic* find_topic(self, object name) except NULL:
@@ -383,7 +385,8 @@ cdef class ProducerBase:
         cdef Topic* t
         cdef int32_t at
         cdef HeadersIn room
-        if self.ended or self.generation != fork_generation() or self.driver.s.fatal_code != 0:
+        if self.ended or self.generation != fork_generation() \
+                or self.driver.s.fatal_code != 0 or self.driver.s.txn_closed != 0:
             self.check()
         if topic is self.last_name:
             t = self.last_topic

@@ -33,6 +33,7 @@ from kbroker.ext.client_topic cimport Part, Topic
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.compression cimport CODEC_NONE
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.wire cimport Slice
 
 cdef enum:
     REQUEST_BATCHES_MAX = 4096
@@ -297,6 +298,9 @@ cdef bint names_known(const ProduceCall* call) noexcept nogil:
 
 cdef void send_call(Sender* s, Peer* peer, ProduceCall* call, int64_t now_ns) noexcept nogil:
     cdef int16_t version = peer.version
+    cdef Slice transactional_id
+    transactional_id.p = s.transactional_id
+    transactional_id.n = s.transactional_id_bytes if s.transactional else -1
     call.sender = s
     call.peer = peer
     call.sent_ns = now_ns
@@ -310,7 +314,7 @@ cdef void send_call(Sender* s, Peer* peer, ProduceCall* call, int64_t now_ns) no
     peer.calls = call
     if not produce_encode(
         call, s.driver.loop, version, s.a.settings.acks,
-        <int32_t> (s.a.settings.request_timeout_ns // 1000000),
+        <int32_t> (s.a.settings.request_timeout_ns // 1000000), transactional_id,
     ) or link_submit(s.driver.loop, atomic_load_i32(&peer.link), &call.call) != 0:
         # The link broke before Python could tell of it.
         atomic_store_i32(&peer.link, -1)

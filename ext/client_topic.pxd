@@ -22,6 +22,8 @@ cdef struct Part:
     # Told by Python.
     int32_t leader                  # atomic: node id, -1 for none
     int32_t leader_epoch            # atomic
+    int32_t txn                     # atomic: the last transaction that it was added to
+    int32_t txn_wanted              # atomic: it is to be added to the one that is open
     # sender
     ClientBatch* flight             # by sequence
     int32_t in_flight               # requests

@@ -150,12 +150,13 @@ class Connection:
         self._socket.detach()
         return link
 
-    def version_of(self, api: ApiKey, *, by_id: bool = False) -> int:
+    def version_of(self, api: ApiKey, *, by_id: bool = False, most: int | None = None) -> int:
         """The highest version that both sides speak, or UnsupportedApiError. by_id: the request
-        tells topics' ids, where a version knows them."""
+        tells topics' ids, where a version knows them. most: none above this one."""
         if api not in self.broker_versions:
             raise UnsupportedApiError(f"broker {self.address} does not offer {api.name}")
         low, high = versions_of(api, by_id=by_id)
+        high = high if most is None else min(high, most)
         broker_low, broker_high = self.broker_versions[api]
         version = min(high, broker_high)
         if version < max(low, broker_low):
@@ -172,9 +173,10 @@ class Connection:
         *,
         timeout_s: float | None = None,
         by_id: bool = False,
+        most: int | None = None,
     ) -> Any:
-        """Sends a request and waits for its answer, kio's dataclass. by_id: see version_of."""
-        self._send(api, self.version_of(api, by_id=by_id), values, True)
+        """Sends a request and waits for its answer, kio's dataclass; see version_of."""
+        self._send(api, self.version_of(api, by_id=by_id, most=most), values, True)
         return self.receive(timeout_s)
 
     def send(self, api: ApiKey, values: Mapping[str, Any], *, answered: bool = True) -> int:

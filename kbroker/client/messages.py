@@ -45,6 +45,10 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
     ApiKey.DELETE_TOPICS: (4, 6),
     ApiKey.DELETE_RECORDS: (2, 2),
     ApiKey.INIT_PRODUCER_ID: (3, 5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (2, 3),  # from 4 on it is for brokers
+    ApiKey.ADD_OFFSETS_TO_TXN: (2, 4),
+    ApiKey.END_TXN: (2, 5),
+    ApiKey.TXN_OFFSET_COMMIT: (3, 5),
     ApiKey.WRITE_TXN_MARKERS: (1, 1),
     ApiKey.DESCRIBE_ACLS: (2, 3),
     ApiKey.CREATE_ACLS: (2, 3),

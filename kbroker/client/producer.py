@@ -11,7 +11,8 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kbroker.client.cluster import Cluster
@@ -24,15 +25,18 @@ from kbroker.client.errors import (
     KafkaError,
     RecordTooLargeError,
 )
+from kbroker.client.group.room import GroupMetadata
 from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_errors import delivery_error
 from kbroker.client.serializers import serializer_of
+from kbroker.client.transactions import Offsets, Transactions
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.ext.client_producer import SenderDriver
 from kbroker.ext.client_send_batch import ProducerCore
+from kbroker.ext.client_transactions import TransactionalDriver
 
 __all__ = ["BatchDelivery", "Delivery", "OffsetRange", "Producer", "RecordMetadata"]
 
@@ -54,8 +58,6 @@ class Producer(ProducerCore):
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
         self.config = producer_config(config, more)
-        if self.config.transactional_id is not None:
-            raise KafkaError("transactional.id: this producer has no transactions yet")
         self._key_serializer = serializer_of(self.config.key_serializer, "key.serializer")
         self._value_serializer = serializer_of(self.config.value_serializer, "value.serializer")
         self._interceptors = tuple(self.config.interceptor_classes)
@@ -63,6 +65,11 @@ class Producer(ProducerCore):
         name = f"kbroker-producer-{next(_numbers)}"
         cluster = Cluster.of(self.config)
         driver = _driver(self.config, way)
+        self._transactions: Transactions | None = None
+        if isinstance(driver, TransactionalDriver) and self.config.transactional_id is not None:
+            self._transactions = Transactions(
+                driver, cluster, self.config.transactional_id, self.config.transaction_timeout_ms
+            )
         loop = ClientLoop(driver, client_id=self.config.client_id, name=name)
         control = Control(
             loop,
@@ -70,6 +77,7 @@ class Producer(ProducerCore):
             cluster,
             max_age_s=self.config.metadata_max_age_ms / 1000,
             max_idle_s=self.config.metadata_max_idle_ms / 1000,
+            transactions=self._transactions,
         )
         thread = threading.Thread(target=control.run, name=name, daemon=True)
         plain = way != CALLABLE and not (
@@ -88,6 +96,66 @@ class Producer(ProducerCore):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(exit_timeout(kind))
+
+    # ---- transactions
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Makes the transactional id this producer's: what another one left open is aborted, and it
+        is fenced. Once, before the first transaction."""
+        self._in_transactions().init(timeout)
+
+    def begin(self) -> None:
+        """Opens a transaction: what is sent from now on is seen whole or not at all."""
+        self._in_transactions().begin()
+
+    def send_offsets_to_transaction(
+        self, offsets: Offsets, group: GroupMetadata | str, timeout: float | None = None
+    ) -> None:
+        """Commits offsets of a group with the transaction: (topic, partition) -> the next offset to
+        be read. group: of Consumer.group_metadata(), by which members of an older generation are
+        refused; a name alone lets everybody commit."""
+        told = GroupMetadata(group) if isinstance(group, str) else group
+        self._in_transactions().send_offsets(offsets, told, timeout)
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Delivers what was sent and commits. KafkaError where a record was not delivered: then
+        abort(). TimeoutError: not known yet; call it again."""
+        self._in_transactions().end(True, self.flush, timeout)
+
+    def abort(self, timeout: float | None = None) -> None:
+        """Gives the transaction up; records that wait to be sent fail with PurgedError."""
+        self._in_transactions().end(False, self.flush, timeout)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """`with producer.transaction():` commits at the end, and aborts where an exception leaves
+        the block."""
+        self.begin()
+        try:
+            yield
+        except BaseException:
+            self._abort_quietly()
+            raise
+        try:
+            self.commit()
+        except KafkaError:
+            self._abort_quietly()
+            raise
+
+    def _abort_quietly(self) -> None:
+        """Another error is on its way."""
+        try:
+            self.abort()
+        except (KafkaError, TimeoutError) as error:
+            _log.warning("the transaction was not aborted: %s", error)
+
+    def _in_transactions(self) -> Transactions:
+        if self._transactions is None:
+            raise KafkaError("this producer has no transactional.id")
+        return self._transactions
+
+    def _outside(self) -> Exception:
+        return self._in_transactions().outside()
 
     # ---- for who may not wait
 
@@ -275,7 +343,8 @@ def _driver(config: ProducerConfig, way: int) -> SenderDriver:
         "lz4": config.compression_lz4_level,
         "zstd": config.compression_zstd_level,
     }
-    return SenderDriver(
+    kind = SenderDriver if config.transactional_id is None else TransactionalDriver
+    return kind(
         batch_bytes=config.batch_size,
         buffer_bytes=config.buffer_memory,
         linger_ms=config.linger_ms,

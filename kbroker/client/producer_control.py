@@ -19,18 +19,22 @@ from kbroker.client.connection import Connection
 from kbroker.client.errands import Errands
 from kbroker.client.errors import AuthenticationError, BrokerError, ClosedError, KafkaError
 from kbroker.client.reach import IdleLinks
+from kbroker.client.transactions import Transactions
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.ext.client_producer import SenderDriver
+from kbroker.ext.client_transactions import TransactionalDriver
 from kbroker.protocol import ApiKey
 
 __all__ = ["Control", "tell_topic"]
 
 WISH_METADATA, WISH_PRODUCER_ID, WISH_CALLBACKS, WISH_LINK, WISH_DROP = 1, 2, 4, 8, 16
+WISH_PARTITIONS = 32
 EVENT_CLOSED, EVENT_LINK_DOWN = 0, 1
 _TIMEOUT = -2  # a LinkCode
 _PRODUCE_HIGH = 13  # of ext/client_produce.pxd
 _PRODUCE_LOW = 3
+_PRODUCE_HIGH_V1 = 11  # of who adds partitions to transactions by himself
 _IDLE_S = 3600.0
 
 _log = logging.getLogger("kbroker.client.producer")
@@ -56,7 +60,9 @@ class Control:
         *,
         max_age_s: float,
         max_idle_s: float,
+        transactions: Transactions | None = None,
     ) -> None:
+        self._transactions = transactions
         self.loop = loop
         self.driver = driver
         self.cluster = cluster
@@ -103,6 +109,7 @@ class Control:
         return {
             WISH_METADATA: self._find_leaders,
             WISH_PRODUCER_ID: self._get_producer_id,
+            WISH_PARTITIONS: self._add_partitions,
         }
 
     def _open(self, wish: int) -> bool:
@@ -199,7 +206,7 @@ class Control:
 
     def _take(self, node: int, made: Connection) -> None:
         low, high = made.broker_versions.get(int(ApiKey.PRODUCE), (0, -1))
-        version = min(_PRODUCE_HIGH, high)
+        version = min(self._produce_high(), high)
         if version < max(_PRODUCE_LOW, low):
             made.close()
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION, f"broker {made.address}: Produce")
@@ -213,6 +220,15 @@ class Control:
         node = self._nodes.pop(link, None)
         if node is not None and code == _TIMEOUT:
             self.cluster.doubt(node)
+
+    def _produce_high(self) -> int:
+        if isinstance(self.driver, TransactionalDriver) and not self.driver.adds_partitions:
+            return _PRODUCE_HIGH_V1
+        return _PRODUCE_HIGH
+
+    def _add_partitions(self) -> None:
+        if self._transactions is not None:
+            self._transactions.add_wanted()
 
     def _renew_links(self, now_s: float) -> None:
         """Sessions that end: another link first, then the old one goes."""

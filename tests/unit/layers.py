@@ -153,6 +153,7 @@ LAYERS = (
     "kbroker.ext.client_headers",
     "kbroker.ext.client_columns_in",
     "kbroker.ext.client_producer",
+    "kbroker.ext.client_transactions",
     "kbroker.ext.client_send_batch",
     "kbroker.ext.testing",
     "kbroker.ext.testing_client",

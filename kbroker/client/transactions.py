@@ -1,0 +1,290 @@
+"""Transactions of a producer: what its methods ask of the coordinator.
+
+Two protocols: where the cluster's transaction.version is 2 (KIP-890), Produce and TxnOffsetCommit
+add partitions by themselves and every transaction has an epoch of its own; else partitions are
+added first, beside the producer's control thread, and the epoch goes up (KIP-360) after a transaction
+in which records may have been lost. The methods block, and belong to one thread at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from kbroker.client.admin_cluster import describe_features
+from kbroker.client.cluster import Cluster
+from kbroker.client.coordinators import GROUP, TRANSACTION, find_coordinators
+from kbroker.client.errors import BrokerError, ConnectError, KafkaError, check
+from kbroker.client.group.room import GroupMetadata
+from kbroker.client.partitions import OffsetAndMetadata
+from kbroker.errors import ErrorCode
+from kbroker.ext.client_transactions import TransactionalDriver
+from kbroker.protocol import ApiKey
+
+__all__ = ["Offsets", "Transactions"]
+
+Offsets = Mapping[tuple[str, int], OffsetAndMetadata | int]
+
+_FEATURE: Final = "transaction.version"
+_VERSION_2: Final = 2
+# The highest versions that a client may use which does not speak version 2 of the protocol.
+_MOST: Final = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 4,
+    ApiKey.TXN_OFFSET_COMMIT: 4,
+}
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+_FATAL: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+
+
+class State(Enum):
+    """Where a producer stands."""
+
+    NEW = "init_transactions() was not called"
+    READY = "no transaction is open: call begin()"
+    OPEN = "a transaction is open"
+    ENDING = "a transaction is being committed: call commit() again, or abort()"
+    FAILED = "the transaction has failed: call abort()"
+    FENCED = "another producer has this transactional id"
+
+
+class Transactions:
+    """See the module."""
+
+    def __init__(
+        self, driver: TransactionalDriver, cluster: Cluster, name: str, timeout_ms: int
+    ) -> None:
+        self._driver = driver
+        self._cluster = cluster
+        self._name = name
+        self._timeout_ms = timeout_ms
+        self._nodes: dict[int, int] = {}
+        self._producer = (-1, -1)
+        self._batches = 0
+        self._began = False
+        self._fatal = 0
+        self.state = State.NEW
+        driver.set_transactional_id(name.encode())
+
+    # ---- the coordinators
+
+    def _call(
+        self, kind: int, key: str, api: ApiKey, values: Mapping[str, Any], limit_s: float | None
+    ) -> Any:
+        """The answer of a coordinator, asked again while it fails in a way that passes."""
+        most = None if self._driver.adds_partitions else _MOST.get(api)
+
+        def attempt() -> Any:
+            node = self._nodes.get(kind)
+            if node is None:
+                node = self._nodes[kind] = find_coordinators(self._cluster, [key], kind)[key]
+            try:
+                body = self._cluster.connection(node).call(api, values, most=most)
+            except (ConnectError, BrokerError):
+                self._nodes.pop(kind, None)
+                raise
+            for code in _codes(body):
+                if code in _PASSING:
+                    self._nodes.pop(kind, None)
+                if code in _PASSING or code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                    check(code, f"transactional id {self._name!r}")
+            return body
+
+        return self._cluster.retry(attempt, limit_s)
+
+    def _ask(self, api: ApiKey, values: Mapping[str, Any], limit_s: float | None = None) -> Any:
+        """The transaction coordinator's answer; its errors end the transaction or the producer."""
+        body = self._call(TRANSACTION, self._name, api, values, limit_s)
+        self._check(body.error_code)
+        return body
+
+    def _check(self, code: int) -> None:
+        if code == ErrorCode.INVALID_PRODUCER_EPOCH:
+            code = ErrorCode.PRODUCER_FENCED
+        if code in _FATAL:
+            self.state, self._fatal = State.FENCED, int(code)
+            self._driver.set_producer_id(-1, -1, int(code))
+        elif code and self.state in (State.OPEN, State.ENDING):
+            self.state = State.FAILED
+            self._driver.fail_transaction(int(code))
+        check(code, f"transactional id {self._name!r}")
+
+    def _who(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self._name,
+            "producer_id": self._producer[0],
+            "producer_epoch": self._producer[1],
+        }
+
+    def _go_on_as(self, producer_id: int, epoch: int) -> None:
+        if (producer_id, epoch) != self._producer:
+            self._producer = (producer_id, epoch)
+            self._driver.set_producer_id(producer_id, epoch)
+
+    # ---- what the producer does
+
+    def init(self, limit_s: float | None) -> None:
+        """The transactional id is this producer's from now on; what another one left open is
+        aborted."""
+        self._want(State.NEW, State.READY)
+        features = describe_features(self._cluster).features
+        level = features[_FEATURE].level if _FEATURE in features else 0
+        self._driver.adds_partitions = level >= _VERSION_2
+        self._new_epoch(limit_s, *self._producer)
+        self.state = State.READY
+
+    def _new_epoch(self, limit_s: float | None, producer_id: int, epoch: int) -> None:
+        values = {
+            "transactional_id": self._name,
+            "transaction_timeout": self._timeout_ms,
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+        }
+        body = self._ask(ApiKey.INIT_PRODUCER_ID, values, limit_s)
+        self._go_on_as(int(body.producer_id), int(body.producer_epoch))
+
+    def begin(self) -> None:
+        """Records that are sent from now on are part of a transaction."""
+        self._want(State.READY)
+        self._batches = self._driver.totals()["batches"]
+        self._began = False
+        self._driver.begin()
+        self.state = State.OPEN
+
+    def add_wanted(self) -> None:
+        """Beside the control thread: partitions with records become part of the transaction."""
+        wanted = self._driver.partitions_wanted()
+        if not wanted:
+            return
+        topics: dict[str, list[int]] = {}
+        for topic, index in wanted:
+            topics.setdefault(topic, []).append(index)
+        asked = [{"name": name, "partitions": indexes} for name, indexes in topics.items()]
+        who = {f"v3_and_below_{key}": value for key, value in self._who().items()}
+        values = {**who, "v3_and_below_topics": asked}
+        body = self._call(
+            TRANSACTION, self._name, ApiKey.ADD_PARTITIONS_TO_TXN, values, None
+        )
+        failed = next((code for code in _codes(body) if code), 0)
+        if failed:
+            self._driver.fail_transaction(failed)
+            self._driver.purge(True, False)
+        else:
+            self._began = True
+            self._driver.partitions_added(wanted)
+
+    def send_offsets(
+        self, offsets: Offsets, group: GroupMetadata, limit_s: float | None
+    ) -> None:
+        """Offsets that the group has read up to take effect with the transaction."""
+        self._want(State.OPEN)
+        if not offsets:
+            return
+        if not self._driver.adds_partitions:
+            self._ask(
+                ApiKey.ADD_OFFSETS_TO_TXN, {**self._who(), "group_id": group.group_id}, limit_s
+            )
+        self._began = True
+        values = {
+            **self._who(),
+            "group_id": group.group_id,
+            "generation_id": group.generation,
+            "member_id": group.member_id,
+            "group_instance_id": group.instance_id,
+            "topics": _topics(offsets),
+        }
+        body = self._call(GROUP, group.group_id, ApiKey.TXN_OFFSET_COMMIT, values, limit_s)
+        for code in _codes(body):
+            self._check(code)
+
+    def end(
+        self, commit: bool, flush: Callable[[float | None], None], limit_s: float | None
+    ) -> None:
+        """Commit or abort, when every record has its outcome."""
+        if commit:
+            self._want(State.OPEN, State.ENDING)
+        else:
+            self._want(State.OPEN, State.FAILED, State.ENDING)
+        until_s = None if limit_s is None else time.monotonic() + limit_s
+        self._driver.close_transaction()
+        if not commit:
+            self._driver.purge(True, False)
+        flush(limit_s)
+        if commit and self._driver.txn_error:
+            self.state = State.FAILED
+            self._raise_lost()
+        self.state = State.ENDING if commit else self.state
+        left_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
+        if self._began or self._driver.totals()["batches"] > self._batches:
+            body = self._ask(ApiKey.END_TXN, {**self._who(), "committed": commit}, left_s)
+            if self._driver.adds_partitions:
+                self._go_on_as(int(body.producer_id), int(body.producer_epoch))
+        self.state = State.READY
+        if self._driver.take_unsure() and not self._driver.adds_partitions:
+            self._new_epoch(left_s, *self._producer)
+
+    def _raise_lost(self) -> None:
+        code = self._driver.txn_error
+        if code > 0:
+            check(code, f"a record in the transaction of {self._name!r}")
+        raise KafkaError(f"records of transaction {self._name!r} were not delivered: abort()")
+
+    def outside(self) -> KafkaError:
+        """Why no record is taken."""
+        if self.state is State.FENCED:
+            return BrokerError(self._fatal, f"transactional id {self._name!r}")
+        if self.state is State.OPEN and self._driver.txn_error:
+            return KafkaError(State.FAILED.value)
+        return KafkaError(self.state.value)
+
+    def _want(self, *states: State) -> None:
+        if self.state is State.OPEN and self._driver.txn_error:
+            self.state = State.FAILED
+        if self.state not in states:
+            raise self.outside()
+
+
+def _topics(offsets: Offsets) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, index), given in offsets.items():
+        told = OffsetAndMetadata(given) if isinstance(given, int) else given
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": index,
+                "committed_offset": told.offset,
+                "committed_leader_epoch": told.leader_epoch,
+                "committed_metadata": told.metadata,
+            }
+        )
+    return [{"name": name, "partitions": found} for name, found in topics.items()]
+
+
+def _codes(body: Any) -> list[int]:
+    """All error codes of an answer."""
+    if hasattr(body, "error_code"):
+        return [int(body.error_code)]
+    if hasattr(body, "results_by_topic_v3_and_below"):
+        return [
+            int(one.partition_error_code)
+            for topic in body.results_by_topic_v3_and_below
+            for one in topic.results_by_partition
+        ]
+    return [int(one.error_code) for topic in body.topics for one in topic.partitions]

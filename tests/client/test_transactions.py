@@ -1,0 +1,213 @@
+"""The producer's transactions, in both protocols: whole or not at all, offsets included."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import kbroker.client.transactions as room
+from kbroker.client.admin_client import Admin
+from kbroker.client.consumer import Consumer
+from kbroker.client.errors import KafkaError, ProducerFencedError
+from kbroker.client.partitions import OffsetAndMetadata
+from kbroker.client.producer import Producer
+from tests.support import wire
+from tests.support.processes import BrokerProcess
+
+
+@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
+def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The version of the protocol that producers speak."""
+    if request.param == 1:
+        monkeypatch.setattr(room, "_VERSION_2", 99)
+    return int(request.param)
+
+
+def producer_of(broker: BrokerProcess, name: str, **settings: Any) -> Producer:
+    producer = Producer(
+        bootstrap_servers=broker.bootstrap, transactional_id=name, linger_ms=0, **settings
+    )
+    producer.init_transactions(60)
+    return producer
+
+
+def values_of(broker: BrokerProcess, topic: str, isolation: str, partitions: int = 2) -> Counter:
+    """What a reader of this isolation sees up to the end that it has now."""
+    with Consumer(
+        bootstrap_servers=broker.bootstrap, isolation_level=isolation, check_crcs=True
+    ) as consumer:
+        parts = [(topic, n) for n in range(partitions)]
+        consumer.assign(parts)
+        consumer.seek_to_beginning(parts)
+        ends = consumer.end_offsets(parts)
+        found: Counter = Counter()
+        until = time.monotonic() + 30
+        while any(consumer.position(part) < ends[part] for part in parts):
+            assert time.monotonic() < until, "the end was not reached within 30 s"
+            found.update(record.value for record in consumer.poll(0.5))
+        return found
+
+
+@pytest.mark.usefixtures("protocol")
+def test_commit_and_abort(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 2)
+    kept: Counter = Counter()
+    dropped: Counter = Counter()
+    with producer_of(target, topic) as producer:
+        for number in range(9):
+            values = [b"%d-%d" % (number, n) for n in range(20)]
+            producer.begin()
+            for n, value in enumerate(values):
+                producer.send(topic, value, partition=n % 2)
+            if number % 3 == 1:
+                producer.flush(30)
+                producer.abort(60)
+                dropped.update(values)
+            else:
+                producer.commit(60)
+                kept.update(values)
+    assert values_of(target, topic, "read_committed") == kept
+    assert values_of(target, topic, "read_uncommitted") == kept + dropped
+
+
+@pytest.mark.usefixtures("protocol")
+def test_with(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 2)
+    with producer_of(target, topic) as producer:
+        with producer.transaction():
+            producer.send(topic, b"kept", partition=0)
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            producer.send(topic, b"dropped", partition=0).result(30)
+            raise ZeroDivisionError
+        with producer.transaction():
+            pass
+        with producer.transaction():
+            producer.send(topic, b"kept", partition=1)
+    assert values_of(target, topic, "read_committed") == Counter({b"kept": 2})
+
+
+@pytest.mark.usefixtures("protocol")
+def test_who_comes_second_fences(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 2)
+    zombie = producer_of(target, topic)
+    zombie.begin()
+    zombie.send(topic, b"lost", partition=0).result(30)
+    with producer_of(target, topic) as heir, heir.transaction():
+        heir.send(topic, b"kept", partition=0)
+    with pytest.raises(KafkaError) as caught:
+        zombie.send(topic, b"late", partition=0)
+        zombie.commit(60)
+    with pytest.raises(KafkaError):
+        zombie.abort(60)
+    with pytest.raises(ProducerFencedError):
+        zombie.send(topic, b"later", partition=0)
+    zombie.close(0)
+    assert caught.value is not None
+    assert values_of(target, topic, "read_committed") == Counter({b"kept": 1})
+
+
+def test_outside_nothing_is_taken(kbroker: BrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 2)
+    with Producer(bootstrap_servers=kbroker.bootstrap, transactional_id=topic) as producer:
+        with pytest.raises(KafkaError, match="init_transactions"):
+            producer.send(topic, b"x")
+        with pytest.raises(KafkaError, match="init_transactions"):
+            producer.begin()
+        producer.init_transactions(60)
+        for call in (producer.commit, producer.abort, lambda: producer.send(topic, b"x")):
+            with pytest.raises(KafkaError, match="begin"):
+                call()
+        producer.begin()
+        with pytest.raises(KafkaError, match="is open"):
+            producer.begin()
+        producer.send(topic, b"x", partition=0)
+        producer.commit(60)
+        with pytest.raises(KafkaError, match="begin"):
+            producer.send(topic, b"x")
+    with Producer(bootstrap_servers=kbroker.bootstrap) as plain, pytest.raises(KafkaError):
+        plain.begin()
+
+
+@pytest.mark.usefixtures("protocol")
+def test_offsets_go_along(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 2)
+    part = (topic, 1)
+    with (
+        producer_of(target, topic) as producer,
+        Admin(bootstrap_servers=target.bootstrap) as admin,
+    ):
+        for offset, commit in ((3, True), (5, False), (9, True)):
+            producer.begin()
+            producer.send(topic, b"x", partition=0)
+            given = OffsetAndMetadata(offset, "m") if commit else offset
+            producer.send_offsets_to_transaction({part: given}, topic, 60)
+            (producer.commit if commit else producer.abort)(60)
+        found = admin.describe_transactions([topic])[topic]
+    assert found.state in ("PrepareCommit", "CompleteCommit")
+    with Consumer(
+        bootstrap_servers=target.bootstrap, group_id=topic, isolation_level="read_committed"
+    ) as consumer:
+        assert consumer.committed([part])[part] == OffsetAndMetadata(9, "m")
+
+
+@pytest.mark.usefixtures("protocol")
+def test_consume_transform_produce(target: BrokerProcess, topic: str) -> None:
+    """Each record once, though every third turn is given up."""
+    source, sink = f"{topic}-in", f"{topic}-out"
+    wire.create_topic(target.port, source, 2)
+    wire.create_topic(target.port, sink, 2)
+    values = Counter(b"%d" % n for n in range(400))
+    with Producer(bootstrap_servers=target.bootstrap) as plain:
+        for value in values:
+            plain.send(source, value)
+    copied, turn = 0, 0
+    with (
+        producer_of(target, topic) as producer,
+        Consumer(
+            bootstrap_servers=target.bootstrap, group_id=topic, enable_auto_commit=False,
+            auto_offset_reset="earliest", isolation_level="read_committed", max_poll_records=50,
+        ) as consumer,
+    ):  # fmt: skip
+        consumer.subscribe([source])
+        while copied < len(values):
+            records = list(consumer.poll(1.0))
+            if not records:
+                continue
+            turn += 1
+            producer.begin()
+            for record in records:
+                producer.send(sink, record.value)
+            positions = {part: consumer.position(part) for part in consumer.assignment()}
+            producer.send_offsets_to_transaction(positions, consumer.group_metadata(), 60)
+            if turn % 3:
+                producer.commit(60)
+                copied += len(records)
+                continue
+            producer.abort(60)
+            for part, told in consumer.committed(consumer.assignment()).items():
+                consumer.seek(part, told.offset if told else 0)
+    assert values_of(target, sink, "read_committed") == values
+
+
+@pytest.mark.usefixtures("protocol")
+def test_a_record_that_is_refused_fails_the_transaction(
+    kbroker: BrokerProcess, topic: str
+) -> None:
+    """Too large for the topic: commit refuses, abort goes on, the next transaction is well."""
+    wire.create_topic(kbroker.port, topic, 2, {"max.message.bytes": "1000"})
+    with producer_of(kbroker, topic) as producer:
+        producer.begin()
+        producer.send(topic, b"kept?", partition=0)
+        producer.send(topic, b"x" * 5000, partition=1)
+        with pytest.raises(KafkaError):
+            producer.commit(60)
+        with pytest.raises(KafkaError, match="abort"):
+            producer.send(topic, b"more")
+        producer.abort(60)
+        with producer.transaction():
+            producer.send(topic, b"kept", partition=0)
+            producer.send(topic, b"kept", partition=1)
+    assert values_of(kbroker, topic, "read_committed") == Counter({b"kept": 2})
