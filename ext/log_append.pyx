@@ -25,7 +25,11 @@ from kbroker.ext.journal cimport (
     journal_reserve,
 )
 from kbroker.ext.log_flush cimport log_flush
-from kbroker.ext.log_producers cimport log_apply_producer, log_check_producer
+from kbroker.ext.log_producers cimport (
+    log_apply_producer,
+    log_check_producer,
+    log_prepare_abort,
+)
 from kbroker.ext.log_state cimport (
     LOG_DUPLICATE,
     LOG_NO_MEMORY,
@@ -203,6 +207,8 @@ cdef int write_batch(Log* log, const uint8_t* batch, const BatchInfo* info, int6
     cdef int error
     log_index_limits(log, &limits)
     cdef int code = prepare_segment(log, info, &limits, now_ms)
+    if code == LOG_OK:
+        code = log_prepare_abort(log, batch, info)
     if code != LOG_OK:
         return code
     s = log_active(log)

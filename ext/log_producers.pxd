@@ -11,6 +11,9 @@ from kbroker.ext.producers cimport ProducerBatch, Terms
 # an error. Room is made for what log_apply_producer will add.
 cdef int log_check_producer(Log* log, const Terms* terms, const uint8_t* batch,
                             const BatchInfo* info, ProducerBatch* before) noexcept nogil
+# Before it is written: room for the entry that an abort leaves in the transaction index. LOG_OK or
+# an error with nothing changed.
+cdef int log_prepare_abort(Log* log, const uint8_t* batch, const BatchInfo* info) noexcept nogil
 # The batch is in the log. An entry of the transaction index that cannot be written takes the log
 # offline: recovery writes it from the marker.
 cdef void log_apply_producer(Log* log, const uint8_t* batch, const BatchInfo* info,

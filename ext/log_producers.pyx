@@ -10,6 +10,7 @@ from kbroker.ext.log_state cimport (
     LOG_OK,
     LOG_OUT_OF_ORDER_SEQUENCE,
     log_active,
+    log_disk_error,
     log_offline,
     log_usable,
 )
@@ -25,13 +26,14 @@ from kbroker.ext.producers cimport (
     PRODUCER_TXN_STATE,
     EndedTxn,
     Producer,
+    producers_aborts,
     producers_apply,
     producers_check,
     producers_find,
     producers_new,
     producers_verify,
 )
-from kbroker.ext.txn_index cimport txn_index_append
+from kbroker.ext.txn_index cimport txn_index_append, txn_index_reserve
 
 
 cdef int log_code(int verdict) noexcept nogil:
@@ -66,6 +68,15 @@ cdef int log_check_producer(Log* log, const Terms* terms, const uint8_t* batch,
     if not has_producers(log):
         return LOG_NO_MEMORY
     return log_code(producers_check(log.producers, terms, batch, info, before))
+
+
+cdef int log_prepare_abort(Log* log, const uint8_t* batch, const BatchInfo* info) noexcept nogil:
+    cdef int error
+    if not info.control or log.producers == NULL \
+            or not producers_aborts(log.producers, batch, info):
+        return LOG_OK
+    error = txn_index_reserve(log_active(log))
+    return log_disk_error(log, error) if error else LOG_OK
 
 
 cdef void log_apply_producer(Log* log, const uint8_t* batch, const BatchInfo* info,

@@ -101,6 +101,9 @@ cdef Producer* producers_take(Producers* ps, int64_t id) noexcept nogil
 # PRODUCER_DUPLICATE: `duplicate` is the batch of that time.
 cdef int producers_check(Producers* ps, const Terms* terms, const uint8_t* batch,
                          const BatchInfo* info, ProducerBatch* duplicate) noexcept nogil
+# Does this control batch end a transaction that is open by an abort?
+cdef bint producers_aborts(const Producers* ps, const uint8_t* batch,
+                           const BatchInfo* info) noexcept nogil
 # A transactional batch of this producer, epoch and base sequence is to come. PRODUCER_OK with
 # guard 0: its transaction is open here. With another guard: the coordinator is to be asked before.
 # PRODUCER_FENCED, PRODUCER_NO_MEMORY.

@@ -120,8 +120,11 @@ cdef Producer* producers_take(Producers* ps, int64_t id) noexcept nogil:
     return p
 
 
-cdef bint still_verifies(Producer* p, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
-    return p.verification != NULL and now_ms - p.verification.since_ms < expiration_ms
+cdef void stop_verifying(Producer* p, int64_t since_ms) noexcept nogil:
+    """Forget a verification that began then or before: nobody came back with it."""
+    if p.verification != NULL and p.verification.since_ms <= since_ms:
+        free(p.verification)
+        p.verification = NULL
 
 
 cdef int producers_expire(Producers* ps, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
@@ -130,9 +133,12 @@ cdef int producers_expire(Producers* ps, int64_t now_ms, int64_t expiration_ms) 
     cdef int gone = 0
     for i in range(ps.capacity):
         p = ps.slots[i]
-        if p == NULL or p.txn_first_offset >= 0 or now_ms - p.last_timestamp < expiration_ms:
+        if p == NULL:
             continue
-        if still_verifies(p, now_ms, expiration_ms):
+        stop_verifying(p, now_ms - expiration_ms)
+        if p.txn_first_offset >= 0 or now_ms - p.last_timestamp < expiration_ms:
+            continue
+        if p.verification != NULL:
             producer_forget(p)
             continue
         producer_free(p)
@@ -277,6 +283,14 @@ cdef int check_marker(Producer* p, const uint8_t* batch, const BatchInfo* info,
     if marker.coordinator_epoch < p.coordinator_epoch:
         return PRODUCER_COORDINATOR_FENCED
     return PRODUCER_OK
+
+
+cdef bint producers_aborts(const Producers* ps, const uint8_t* batch,
+                           const BatchInfo* info) noexcept nogil:
+    cdef Marker marker
+    cdef Producer* p = producers_find(ps, info.producer_id)
+    return p != NULL and p.txn_first_offset >= 0 and read_marker(batch, info, &marker) \
+        and marker.aborted
 
 
 cdef inline bint in_txn(const Producer* p, int32_t epoch) noexcept nogil:

@@ -27,6 +27,9 @@ ctypedef struct AbortedList:
     int32_t count
     int32_t capacity
 
+# Have room on disk for an entry, so that the next append does not fail for want of it. The file may
+# stay behind empty.
+cdef int txn_index_reserve(Segment* s) noexcept nogil
 cdef int txn_index_append(Segment* s, const EndedTxn* ended) noexcept nogil
 # Add those that touch [offset, upper_bound). *complete: no later segment can hold another.
 cdef int txn_index_collect(const Segment* s, int64_t offset, int64_t upper_bound,

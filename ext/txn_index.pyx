@@ -5,15 +5,18 @@ from libc.stdlib cimport realloc
 
 from kbroker.ext.endian cimport load_i16, load_i64, store_be16, store_be64
 from kbroker.ext.posix cimport (
+    EDQUOT,
     EIO,
     ENOENT,
     ENOMEM,
     ENOSPC,
+    FALLOC_FL_KEEP_SIZE,
     O_CLOEXEC,
     O_CREAT,
     O_RDONLY,
     O_RDWR,
     close,
+    fallocate,
     fdatasync,
     fstat,
     ftruncate,
@@ -35,6 +38,22 @@ cdef int open_index(const Segment* s, int flags) noexcept nogil:
     segment_path(s, ".txnindex", path)
     cdef int fd = open(path, flags | O_CLOEXEC, 0o644)
     return fd if fd >= 0 else -errno
+
+
+cdef int txn_index_reserve(Segment* s) noexcept nogil:
+    """A file system without fallocate only costs the preparation."""
+    cdef stat_t status
+    cdef int error = 0
+    cdef int fd = open_index(s, O_RDWR | O_CREAT)
+    if fd < 0:
+        return -fd
+    if fstat(fd, &status) != 0:
+        error = errno
+    elif fallocate(fd, FALLOC_FL_KEEP_SIZE, status.st_size, TXN_ENTRY_BYTES) != 0 \
+            and (errno == ENOSPC or errno == EDQUOT):
+        error = errno
+    close(fd)
+    return error
 
 
 cdef int txn_index_append(Segment* s, const EndedTxn* ended) noexcept nogil:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from kbroker.clock import Clock
-from kbroker.errors import ClientError, DiskError, ErrorCode
+from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.ext.records import build
 from kbroker.group.loading import Load, Loader, Loading
 from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
@@ -368,6 +368,8 @@ class TransactionCoordinator:
                 slot.marked[name] = self._markers.write(partition, marker, now_ms)
             except (ClientError, DiskError, OSError) as error:
                 if not self._is_passed_over(name, partition, error):
+                    if code_of(error) is ErrorCode.REQUEST_TIMED_OUT:
+                        break  # the disk hangs: each further one would wait as long
                     continue
             left.discard(partition)
         again = partial(self._write_markers, slot, name)

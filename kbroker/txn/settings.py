@@ -5,7 +5,7 @@ Names are Kafka's keys with underscores; `version` is the feature level of trans
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kbroker.config import BrokerConfig
 
@@ -23,11 +23,9 @@ class TransactionSettings(NamedTuple):
     version: int = 2
 
 
+_KEYS: Final = tuple(name.replace("_", ".") for name in TransactionSettings._fields[:-1])
+
+
 def settings_of(config: BrokerConfig, version: int) -> TransactionSettings:
     """What the broker's settings say now."""
-    values = {
-        name: config.value(name.replace("_", "."))
-        for name in TransactionSettings._fields
-        if name != "version"
-    }
-    return TransactionSettings(**values, version=version)  # type: ignore[arg-type]
+    return TransactionSettings(*map(config.value, _KEYS), version)  # type: ignore[arg-type]

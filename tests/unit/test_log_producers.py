@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import crc32c
@@ -21,13 +24,26 @@ from tests.reference.log import (
 from tests.support.logs import batch, marker, open_log
 
 CLIENT, COORDINATOR = 0, 1
-OK, DUPLICATE, SEQUENCE, EPOCH, TXN_STATE, FENCED = 0, 2, -1, -2, -7, -8
+OK, DUPLICATE, SEQUENCE, EPOCH, STORAGE, TXN_STATE, FENCED = 0, 2, -1, -2, -5, -7, -8
 WHY = {"sequence": SEQUENCE, "epoch": EPOCH}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "topic-0"
+
+
+@contextmanager
+def no_descriptor():
+    """Nothing can be opened meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open("/dev/null", os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def send(log, producer_id, epoch, sequence, count=1, *, timestamp=1000, **header):
@@ -308,6 +324,17 @@ class TestTransactions:
         log.append(batch(), leader_epoch=0)
         log.roll()
         self.end(log, 1, commit=False)
+        assert testing_log.read(log, 0, 1 << 20, 1, True)[5] == [(1, 0)]
+
+    def test_an_abort_without_room_for_its_entry_is_refused_and_taken_later(self, folder):
+        log = open_log(folder)
+        self.begin(log, 1, 0)
+        with no_descriptor():
+            assert self.end(log, 1, commit=False) == STORAGE
+            assert self.end(log, 2, commit=False) == OK
+        assert log.last_stable_offset == 0
+        assert self.end(log, 1, commit=False) == OK
+        assert log.last_stable_offset == log.log_end_offset
         assert testing_log.read(log, 0, 1 << 20, 1, True)[5] == [(1, 0)]
 
     def test_what_may_not_be(self, folder):
