@@ -265,9 +265,9 @@ cdef bint reserve_txn(Producers* ps) noexcept nogil:
 
 
 cdef bint marker_is_late(const Producer* p, const BatchInfo* info, int version) noexcept nogil:
-    """From version 2 on each transaction ends in a new epoch; the same one again is a marker that is
-    written a second time (KAFKA-19999), where it ends nothing. An epoch at its limit
-    cannot be a new one: it is let through, so that such a producer can be brought to an end."""
+    """From version 2 on each transaction ends in a new epoch; the same one again is a marker that
+    is written a second time (KAFKA-19999), where it ends nothing. An epoch at its limit cannot be
+    a new one: it is let through, so that such a producer can be brought to an end."""
     if version < 2 or info.producer_epoch != p.epoch:
         return info.producer_epoch < p.epoch
     return p.txn_first_offset >= 0 and p.epoch != INT16_MAX
