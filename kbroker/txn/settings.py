@@ -28,4 +28,4 @@ _KEYS: Final = tuple(name.replace("_", ".") for name in TransactionSettings._fie
 
 def settings_of(config: BrokerConfig, version: int) -> TransactionSettings:
     """What the broker's settings say now."""
-    return TransactionSettings(*map(config.value, _KEYS), version)  # type: ignore[arg-type]
+    return TransactionSettings._make((*map(config.value, _KEYS), version))
