@@ -2,8 +2,9 @@
 
 Two protocols: where the cluster's transaction.version is 2 (KIP-890), Produce and TxnOffsetCommit
 add partitions by themselves and every transaction has an epoch of its own; else partitions are
-added first, beside the producer's control thread, and the epoch goes up (KIP-360) after a transaction
-in which records may have been lost. The methods block, and belong to one thread at a time.
+added first, beside the producer's control thread, and the epoch goes up (KIP-360) after a
+transaction in which records may have been lost. The methods block, and belong to one thread at a
+time.
 """
 
 from __future__ import annotations
