@@ -1,4 +1,4 @@
-"""`kbroker config get` and `config set`: the settings of brokers that run."""
+"""`kbroker config get` and `config set`: the settings of brokers that run, and of groups."""
 
 from __future__ import annotations
 
@@ -33,20 +33,23 @@ _OF_A_LISTENER = "listener.name."  # and its name come before a setting, which i
 @bootstrap_option
 @output_option
 @click.option("--broker", type=click.IntRange(0), help="Of this broker. Default: the first.")
+@click.option("--group", metavar="GROUP", help="Of this group instead.")
 @click.option("--all", "-a", "everything", is_flag=True, help="Settings at their default too.")
 def get_values(
     names: tuple[str, ...],
     bootstrap: str | None,
     output: str,
     broker: int | None,
+    group: str | None,
     everything: bool,
 ) -> None:
-    """Show the settings that a running broker has: those named, or all that were set."""
+    """Show the settings that a running broker or a group has: those named, or all that were set."""
+    _refuse_both(broker, group)
     with open_cluster(bootstrap) as cluster:
         node = known_broker(cluster, broker)
-        entries = _entries(cluster, node)
+        entries = _entries(cluster, node, group)
     if names:
-        _refuse_unknown(names, entries)
+        _refuse_unknown(names, entries, group)
         entries = [entry for entry in entries if entry.name in names]
     elif not everything:
         entries = [entry for entry in entries if not entry.is_default]
@@ -71,34 +74,41 @@ def get_values(
 @bootstrap_option
 @click.option("--delete", "-d", "deleted", multiple=True, metavar="KEY", help="Back to default.")
 @click.option("--broker", type=click.IntRange(0), help="For this broker. Default: for all.")
+@click.option("--group", metavar="GROUP", help="For this group instead.")
 @click.option("--dry-run", is_flag=True, help="Only let the broker check.")
 def set_values(
     pairs: tuple[str, ...],
     bootstrap: str | None,
     deleted: tuple[str, ...],
     broker: int | None,
+    group: str | None,
     dry_run: bool,
 ) -> None:
-    """Change settings of running brokers, at once and for good, where they can be changed so.
+    """Change settings of running brokers, or of a group, at once and for good.
 
-    `kbroker config explain KEY` says whether a setting can: update is per-broker (give --broker),
-    cluster-wide, or read-only (set it in the file, and start anew).
+    `kbroker config explain KEY` says whether a broker's can be changed so: update is per-broker
+    (give --broker), cluster-wide, or read-only (set it in the file, and start anew).
     """
+    _refuse_both(broker, group)
     values = key_values(pairs, "KEY=VALUE")
     if not values and not deleted:
         raise click.UsageError("nothing to change; give KEY=VALUE or --delete KEY")
     with open_cluster(bootstrap) as cluster:
-        from kbroker.client.admin_configs import BROKER, alter_configs
+        from kbroker.client.admin_configs import BROKER, GROUP, alter_configs
 
         first = known_broker(cluster, broker)
-        before = _entries(cluster, first)
-        _refuse_unknown((*values, *deleted), before)
-        whose = "" if broker is None else str(broker)
+        before = _entries(cluster, first, group)
+        _refuse_unknown((*values, *deleted), before, group)
+        kind, whose = BROKER, "" if broker is None else str(broker)
+        if group is not None:
+            kind, whose = GROUP, group
         alter_configs(
-            cluster, BROKER, whose, set_values=values, delete=deleted, validate_only=dry_run
+            cluster, kind, whose, set_values=values, delete=deleted, validate_only=dry_run
         )
-        now = _entries(cluster, first) if broker is None and not dry_run else []
-    where = "all brokers" if broker is None else f"broker {broker}"
+        for_all = broker is None and group is None
+        now = _entries(cluster, first) if for_all and not dry_run else []
+    where = f"broker {broker}" if group is None else f"group {group}"
+    where = "all brokers" if for_all else where
     could = "could be" if dry_run else "is"
     for name, value in values.items():
         shown = "hidden" if _is_secret(name, before) else repr(value)
@@ -120,17 +130,27 @@ def _is_secret(name: str, entries: Sequence[ConfigEntry]) -> bool:
     return any(name == one or name.endswith(f".{one}") for one in secret)
 
 
-def _entries(cluster: Cluster, node: int) -> list[ConfigEntry]:
-    from kbroker.client.admin_configs import BROKER, describe_configs
+def _refuse_both(broker: int | None, group: str | None) -> None:
+    if broker is not None and group is not None:
+        raise click.UsageError("--broker and --group exclude each other")
 
+
+def _entries(cluster: Cluster, node: int, group: str | None = None) -> list[ConfigEntry]:
+    from kbroker.client.admin_configs import BROKER, GROUP, describe_configs
+
+    if group is not None:
+        return describe_configs(cluster, GROUP, group)
     return describe_configs(cluster, BROKER, str(node))
 
 
-def _refuse_unknown(names: Sequence[str], entries: Sequence[ConfigEntry]) -> None:
+def _refuse_unknown(
+    names: Sequence[str], entries: Sequence[ConfigEntry], group: str | None
+) -> None:
     """A broker keeps settings that it does not know, as plugins may have some: a name that was
     mistyped would never be noticed."""
     known = {entry.name for entry in entries}
     for name in names:
         if name not in known and not name.startswith(_OF_A_LISTENER):
             hint = did_you_mean(name, known)
-            raise click.ClickException(f"the broker has no setting {name!r}{hint}")
+            who = "the broker has" if group is None else "groups have"
+            raise click.ClickException(f"{who} no setting {name!r}{hint}")

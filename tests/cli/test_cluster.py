@@ -125,9 +125,26 @@ def test_settings_of_a_running_broker(run: Run) -> None:
     assert told(key)[key][1] == "default"
 
 
+def test_settings_of_a_group(run: Run) -> None:
+    key, group = "consumer.session.timeout.ms", "some-group"
+
+    def told() -> dict[str, Any]:
+        rows = run("config", "get", "--group", group, "-o", "json")
+        return {row["name"]: (row["value"], row["source"]) for row in rows}
+
+    before = told().get(key)
+    says = run("config", "set", f"{key}=46000", "--group", group)
+    assert says == f"{key} is '46000' for group {group}\n"
+    wait_for("the setting to be told", lambda: told().get(key) == ("46000", "group"), 60)
+    run("config", "set", "-d", key, "--group", group)
+    wait_for("the setting to be gone", lambda: told().get(key) == before, 60)
+
+
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
+        (["get", "consumer.session", "--group", "g"], 1, "groups have no setting"),
+        (["set", "a=b", "--group", "g", "--broker", "1"], 2, "exclude each other"),
         (["get", "log.retention.m"], 1, "did you mean 'log.retention.ms'?"),
         (["set", "log.retention.m=1"], 1, "did you mean 'log.retention.ms'?"),
         (["set", "log.dirs=/x"], 1, "INVALID_REQUEST"),

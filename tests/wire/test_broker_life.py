@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import pytest
 from kbroker import runfile
 from kbroker.config import BrokerConfig
 from kbroker.errors import OperatorError
+from kbroker.metadata.store import load_image
 from kbroker.server import Broker
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from tests.reference.crafted_batches import batch, values_of
@@ -272,3 +274,42 @@ def test_a_signal_stops_the_process_with_everything_flushed(
     assert (broker.data_dir / CLEAN_SHUTDOWN).exists()
     assert not list(broker.data_dir.glob(".kbroker-journal*"))
     broker.process = None
+
+
+def test_what_was_set_is_there_after_a_start(tmp_path: Path) -> None:
+    """Settings of one broker, of all, of a topic, a group and a subscription, a feature's level;
+    and a broker that was unregistered stops and starts as any other."""
+    kinds = {"": (4, "log.retention.ms", "77"), "1": (4, "message.max.bytes", "2000"),
+             "t": (2, "retention.ms", "55"), "g": (32, "consumer.session.timeout.ms", "46000"),
+             "m": (16, "interval.ms", "900")}  # fmt: skip
+
+    def told(port: int) -> dict[str, str]:
+        asked = [{"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
+                 for name, (kind, key, _) in kinds.items()]  # fmt: skip
+        answer = wire.call_once(port, wire.DESCRIBE_CONFIGS, 4, {"resources": asked})
+        return {one["resource_name"]: one["configs"][0]["value"] for one in answer["results"]}
+
+    def level(port: int) -> int:
+        names = {"client_software_name": "t", "client_software_version": "1"}
+        rows = wire.call_once(port, wire.API_VERSIONS, 4, names)["finalized_features"]
+        return next((one["max_version_level"] for one in rows if one["name"] == "share.version"), 0)
+
+    with running(tmp_path) as port:
+        wire.create_topic(port, "t")
+        for name, (kind, key, value) in kinds.items():
+            row = {"name": key, "config_operation": 0, "value": value}
+            resource = {"resource_type": kind, "resource_name": name, "configs": [row]}
+            answer = wire.call_once(port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+            assert answer["responses"][0]["error_code"] == 0, answer
+        assert level(port) == 1
+        down = {"feature": "share.version", "max_version_level": 0, "upgrade_type": 2}
+        assert wire.call_once(port, 57, 2, {"feature_updates": [down]})["error_code"] == 0
+        assert level(port) == 0
+        assert wire.call_once(port, 64, 0, {"broker_id": 1})["error_code"] == 0
+        (broker,) = wire.call_once(port, 60, 2, {})["brokers"]
+        assert broker["broker_id"] == 1
+    mark = json.loads((tmp_path / CLEAN_SHUTDOWN).read_text())
+    assert mark["brokerEpoch"] == load_image(tmp_path).brokers[1].broker_epoch
+    wanted = {name: value for name, (_, _, value) in kinds.items()}
+    with running(tmp_path) as port:
+        assert (told(port), level(port)) == (wanted, 0)
