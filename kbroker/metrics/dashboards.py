@@ -128,6 +128,9 @@ _DISK: Final = Row("Disk", (
     Panel("Compaction", "none",
           ((here("kbroker_cleaner_running"), "{{instance}} running"),
            (here("kbroker_cleaner_uncleanable_partitions"), "{{instance}} uncleanable"))),
+    Panel("Compacted", "Bps",
+          ((rate("kbroker_cleaner_read_bytes_total"), "{{instance}} read"),
+           (rate("kbroker_cleaner_written_bytes_total"), "{{instance}} stayed"))),
     Panel("Buffers of requests", "bytes",
           ((here("kbroker_request_buffer_bytes"), "{{instance}} {{state}}"),)),
 ))  # fmt: skip

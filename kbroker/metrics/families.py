@@ -15,6 +15,7 @@ from kbroker.metrics.family import COUNTER, GAUGE, HISTOGRAM, SUMMARY, UNTYPED, 
 _PARTITION: Final = ("topic", "partition")
 _GROUP: Final = ("consumergroup", "topic", "partition")
 _GROUPS_ONLY: Final = "while a group has committed an offset"
+_IN_TIME: Final = "where kbroker_scrape_complete is 1"
 _FSYNC_ONLY: Final = "with kbroker.durability=fsync"
 _LINUX_ONLY: Final = "where the kernel tells the time of threads"
 
@@ -163,6 +164,10 @@ _DISK: Final = (
     Family("kbroker_cleaner_uncleanable_partitions", GAUGE,
            "Compacted partitions that hold what cannot be read."),
     Family("kbroker_cleaner_running", GAUGE, "Partitions that are being compacted now."),
+    Family("kbroker_cleaner_runs_total", COUNTER, "Compactions of a partition that ended well."),
+    Family("kbroker_cleaner_seconds_total", COUNTER, "Time that those took."),
+    Family("kbroker_cleaner_read_bytes_total", COUNTER, "Bytes of segments that those read."),
+    Family("kbroker_cleaner_written_bytes_total", COUNTER, "Bytes of them that stayed."),
 )
 
 _LOGS: Final = (
@@ -197,6 +202,10 @@ _GROUPS: Final = (
            "while there is a group"),
     Family("kbroker_groups", GAUGE, "Groups by protocol and state.", ("protocol", "state"),
            "while there is a group"),
+    Family("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, "Groups.", (),
+           _IN_TIME),
+    Family("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE,
+           "Committed offsets of groups and partitions.", (), _IN_TIME),
     Family("kbroker_group_partitions_loading", GAUGE,
            "Partitions of __consumer_offsets that are still being read."),
 )  # fmt: skip

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _GROUPS_S: Final = 2.0
 _NS: Final = 1_000_000_000
+_MS: Final = 1_000
 _MIN_ISR: Final = "min.insync.replicas"
 
 # What the data plane counts for each log, in the order of kbroker.ext.log_space.survey.
@@ -180,6 +181,11 @@ def _disk(samples: Samples, parts: Parts) -> None:
     running, uncleanable = parts.cleaner.counts()
     samples.add("kbroker_cleaner_running", running)
     samples.add("kbroker_cleaner_uncleanable_partitions", uncleanable)
+    done = parts.cleaner.cleanings
+    samples.add("kbroker_cleaner_runs_total", done.runs)
+    samples.add("kbroker_cleaner_seconds_total", done.ms / _MS)
+    samples.add("kbroker_cleaner_read_bytes_total", done.read_bytes)
+    samples.add("kbroker_cleaner_written_bytes_total", done.written_bytes)
 
 
 def disk_numbers(parts: Parts) -> dict[str, int | None]:
@@ -253,6 +259,11 @@ def _groups(samples: Samples, survey: Survey, watermarks: Watermarks) -> None:
             _offsets(samples, topic, partitions, labels, watermarks)
     for (kind, state), count in sorted(states.items()):
         samples.add("kbroker_groups", count, labels_text(protocol=kind, state=state))
+    if views is not None:
+        name = "kafka_coordinator_group_groupmetadatamanager_num"
+        samples.add(f"{name}groups", len(views))
+        offsets = sum(len(of) for view in views for of in view.offsets.values())
+        samples.add(f"{name}offsets", offsets)
 
 
 def _offsets(

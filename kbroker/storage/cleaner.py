@@ -81,6 +81,15 @@ class Work(NamedTuple):
     cleanable: Cleanable
 
 
+class Cleanings(NamedTuple):
+    """Sums over the cleanings that ended well since the start."""
+
+    runs: int = 0
+    ms: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
 class LogCleaner:
     """See the module."""
 
@@ -98,6 +107,12 @@ class LogCleaner:
         self._retries: dict[Key, tuple[int, int]] = {}
         self._workers: list[_Worker] = []
         self._running = False
+        self._cleanings = Cleanings()
+
+    @property
+    def cleanings(self) -> Cleanings:
+        """What has been cleaned, by all threads."""
+        return self._cleanings
 
     def counts(self) -> tuple[int, int]:
         """Partitions that are being cleaned now, and those that hold what cannot be read."""
@@ -228,7 +243,9 @@ class LogCleaner:
         done: Cleaned | None = None
         try:
             done = cleaner.clean(work.log, work.cleanable, self._clock.wall_ms())
-            _tell(work.key, done, self._clock.monotonic_ms() - began_ms)
+            took_ms = self._clock.monotonic_ms() - began_ms
+            self._count(done, took_ms)
+            _tell(work.key, done, took_ms)
         except CleaningInterruptedError:
             pass
         except (DiskError, MemoryError) as error:
@@ -241,6 +258,13 @@ class LogCleaner:
         finally:
             self._done(work, done)
         return done is not None
+
+    def _count(self, done: Cleaned, took_ms: int) -> None:
+        with self._lock:
+            runs, ms, read, written = self._cleanings
+            self._cleanings = Cleanings(
+                runs + 1, ms + took_ms, read + done.read_bytes, written + done.written_bytes
+            )
 
     def _done(self, work: Work, done: Cleaned | None) -> None:
         with self._lock:

@@ -104,6 +104,8 @@ class TestWhichIsNext:
         assert work.key == ("a", 0)
         assert room.cleaner.take() is None
         room.cleaner.clean(room.cleaner.new_cleaner(), work)
+        done = room.cleaner.cleanings
+        assert done.runs == 1 and done.read_bytes > done.written_bytes > 0
         room.dirty(room.logs.get("a", 0), 9)
         assert room.cleaner.take().key == ("a", 0)
 
