@@ -31,8 +31,8 @@ PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check inst
 REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
     print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
-.PHONY: help venv build test-venv run pipeline stop test test-long faults test-asan pythons wheel deb bench lint \
-	types clean
+.PHONY: help venv build test-venv run pipeline pipeline-needs stop test test-long faults test-asan pythons \
+	wheel deb bench lint types clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -70,6 +70,9 @@ run: venv
 	$(COMPILE)
 	@$(BIN)/python examples/flights.py
 
+pipeline-needs:
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m examples.pipeline.needs $(FORMAT)
+
 $(VENV)/.pipeline-installed: $(VENV)/.installed
 	@echo "installing what the pipeline needs: Spark (450 MB), pandas, matplotlib"
 	@$(PIP) --no-build-isolation -e ".[example,pipeline]"
@@ -79,7 +82,7 @@ FORMAT ?= kbroker
 SPEED ?= 6
 KILLS ?= 0
 
-pipeline: $(VENV)/.pipeline-installed
+pipeline: pipeline-needs $(VENV)/.pipeline-installed
 	$(COMPILE)
 	@$(BIN)/python -m examples.pipeline --format $(FORMAT) --speed $(SPEED) --kills $(KILLS)
 

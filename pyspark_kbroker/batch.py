@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from kbroker.client.offsets import EARLIEST, LATEST
 from kbroker.client.partitions import TopicPartition
 from pyspark_kbroker.driver import Brokers, report_loss
+from pyspark_kbroker.errors import OptionError
 from pyspark_kbroker.fetch import read_range
 from pyspark_kbroker.filters import Pushed
 from pyspark_kbroker.offsets import Offsets
@@ -94,18 +95,28 @@ class BatchReader(DataSourceReader):
         self, brokers: Brokers, kept: list[TopicPartition], starts: Offsets, ends: Offsets
     ) -> None:
         """Offsets that the user named may be none of the log's; then they are lost, and with
-        failOnDataLoss=false what there is is read."""
+        failOnDataLoss=false what there is is read. What would begin behind its end is a mistake."""
         fail = self._options.fail_on_data_loss
-        assert self._options.ending is not None
-        if self._options.starting.offsets is not None:
+        starting, ending = self._options.starting, self._options.ending
+        assert ending is not None
+        if starting.offsets is not None:
             for where, least in brokers.edges(kept, EARLIEST).items():
                 if starts[where] < least:
                     report_loss(fail, f"{where} begins at {least}, not at {starts[where]}")
                     starts[where] = least
-        if self._options.ending.offsets is not None or self._options.starting.offsets is not None:
+        if ending.offsets is not None or starting.offsets is not None:
             for where, most in brokers.edges(kept, LATEST).items():
                 for bounds, begins in ((starts, "to begin"), (ends, "to end")):
                     if bounds[where] > most:
                         told = f"{where} ends at {most}, and was {begins} at {bounds[where]}"
                         report_loss(fail, told)
                         bounds[where] = most
+        for where in kept:
+            begin, end = starts[where], ends[where]
+            if begin > end and starting.edge is not None:
+                report_loss(fail, f"{where} begins at {begin}, after what was to be the end, {end}")
+            elif begin > end and fail:
+                raise OptionError(
+                    f"{where} would be read from {begin} ({starting.option}) to before {end}"
+                    f" ({ending.option})"
+                )

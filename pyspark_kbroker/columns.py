@@ -74,7 +74,7 @@ class Batches:
         if rows < len(columns):
             told = told.slice(0, rows)
         topics, partitions = self._constants(rows)
-        times_us = pc.multiply(told["timestamp"].view(pa.int64()), 1000)
+        times_us = pc.multiply_checked(told["timestamp"].view(pa.int64()), 1000)
         types = pa.Array.from_buffers(
             pa.int32(), len(columns), [None, pa.py_buffer(columns.timestamp_types)]
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kbroker.client.config import (
@@ -66,6 +66,9 @@ _IDLE = (
     "queryName",
     "outputMode",
     "mode",
+    "asyncProgressTrackingEnabled",
+    "asyncProgressTrackingCheckpointIntervalMs",
+    "_asyncProgressTrackingOverrideSinkSupportCheck",
 )
 # Settings of clients that are not the user's to make, and what to do instead.
 _OURS = {
@@ -96,10 +99,11 @@ _UNIT_S = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1, "m": 60, "min": 60, "h": 36
 class ReadOptions:
     """What a read was told. Times in s; None: not told, no limit.
 
-    kafka: settings of clients, without the prefix. ending: None for a stream.
+    kafka: settings of clients, without the prefix; passwords are among them. ending: None for a
+    stream.
     """
 
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
     subscription: Subscription
     starting: Bound
     ending: Bound | None
@@ -125,7 +129,7 @@ class ReadOptions:
 class WriteOptions:
     """What a write was told. topic: for all rows, whatever their column says."""
 
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, str] = field(repr=False)
     topic: str | None
 
 
@@ -195,13 +199,14 @@ def _subscription(told: _Told) -> Subscription:
         if not topics:
             raise OptionError(f"{by}: {value!r} names no topic; write names with commas between")
         return Subscription(by, topics=topics)
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise OptionError(f"{by}: {value!r} is no pattern: {error}") from None
-    if not value.strip():
+    pattern = value.strip()
+    if not pattern:
         raise OptionError(f"{by}: the pattern is empty")
-    return Subscription(by, pattern=value)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise OptionError(f"{by}: {pattern!r} is no pattern: {error}") from None
+    return Subscription(by, pattern=pattern)
 
 
 def _bound(told: _Told, names: tuple[str, str, str], edge: int) -> Bound:
@@ -224,6 +229,22 @@ def _refuse(bound: Bound, edge: int) -> None:
     for where, offset in (bound.offsets or {}).items():
         if offset == edge:
             raise OptionError(f"{bound.option}: {where}: a batch read cannot have {edge} ({word})")
+
+
+def _ordered(starting: Bound, ending: Bound) -> None:
+    """Of what is told twice by the same measure, the end is not before the beginning."""
+    told = f"{starting.option} and {ending.option}"
+    if starting.time_ms is not None and ending.time_ms is not None:
+        if starting.time_ms > ending.time_ms:
+            raise OptionError(f"{told}: {starting.time_ms} is after {ending.time_ms}")
+    for begins, ends in (
+        (starting.offsets, ending.offsets),
+        (starting.times_ms, ending.times_ms),
+    ):
+        for where, begin in (begins or {}).items():
+            end = (ends or {}).get(where, LATEST)
+            if begin > end >= 0:
+                raise OptionError(f"{told}: {where}: {begin} is after {end}")
 
 
 def _strategy(told: _Told) -> bool:
@@ -250,6 +271,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if ending is not None:
         _refuse(starting, LATEST)
         _refuse(ending, EARLIEST)
+        _ordered(starting, ending)
     for name in _ENDING if streaming else ():
         if name in told.given:
             raise OptionError(f"{name}: a stream has no end; it is for batch reads")
@@ -288,8 +310,10 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     """As read_options."""
     told = _Told(options)
     topic = told.given.get("topic")
-    if topic is not None and not topic.strip():
-        raise OptionError("topic: the name is empty")
+    if topic is not None:
+        topic = topic.strip()
+        if not topic:
+            raise OptionError("topic: the name is empty")
     client_settings(told.kafka, "producer")
     return WriteOptions(told.kafka, topic)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from typing import Any
@@ -10,10 +11,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from examples.pipeline import expected, report, results
+from examples.pipeline import connector, expected, needs, report, results
 from examples.pipeline.plan import Plan
-from examples.pipeline.processes import ROOT
-from examples.pipeline.run import Kill, Run
+from examples.pipeline.processes import ROOT, BrokerEndedError
+from examples.pipeline.run import Kill, Run, SparkEndedError
 
 HOME = ROOT / ".run" / "pipeline"
 _NAMES = {
@@ -27,19 +28,28 @@ _NAMES = {
 console = Console(highlight=False)
 
 
+# fmt: off
 @click.command()
 @click.option(
     "--format",
     "name",
-    type=click.Choice(["kbroker", "kafka"]),
+    type=click.Choice(needs.FORMATS),
     default="kbroker",
     help="Spark's data source: kbroker's own, or Spark's connector (needs Maven once).",
 )
-@click.option("--speed", default=6.0, help="Days of 2013 in a second; 0: as fast as it goes.")
-@click.option("--days", default=366, help="Only the first days of the year.")
-@click.option("--kills", default=0, help="So many kill -9 on the way, of Spark and broker in turn.")
+@click.option("--speed", default=6.0, type=click.FloatRange(min=0),
+              help="Days of 2013 in a second; 0: as fast as it goes.")
+@click.option("--days", default=366, type=click.IntRange(min=1),
+              help="Only the first days of the year.")
+@click.option("--kills", default=0, type=click.IntRange(min=0),
+              help="So many kill -9 on the way, of Spark and broker in turn.")
+# fmt: on
 def main(name: str, speed: float, days: int, kills: int) -> None:
     """Flights of 2013 through Spark's Structured Streaming."""
+    for text in needs.missing(name):
+        raise click.ClickException(text)
+    if name == "kafka":
+        fetch_jars()
     began = time.monotonic()
     plan = Plan("", HOME, name, days)
     run = Run(plan, days_per_s=speed, told=lambda *_: None, kills=spread(kills))
@@ -52,11 +62,24 @@ def main(name: str, speed: float, days: int, kills: int) -> None:
             bars.update(tasks[job], completed=at, total=of)
 
         run.told = told
-        run.go()
+        try:
+            run.go()
+        except (BrokerEndedError, SparkEndedError) as error:
+            raise click.ClickException(str(error)) from None
     status = show(run)
     console.print(f"done in {time.monotonic() - began:.0f} s\n")
     show_next_steps(run.plan)
     sys.exit(status)
+
+
+def fetch_jars() -> None:
+    """Those of Spark's connector, before anything is begun that would fail without."""
+    try:
+        connector.jars()
+    except subprocess.CalledProcessError:
+        raise click.ClickException("the jars of Spark's connector did not come; see above") from None
+    except FileNotFoundError as error:
+        raise click.ClickException(f"a jar of Spark's connector is not there: {error}") from None
 
 
 def spread(kills: int) -> list[Kill]:

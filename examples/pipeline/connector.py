@@ -48,18 +48,23 @@ class NoMavenError(Exception):
     """Maven is not here, and neither are the jars."""
 
 
+def folder() -> Path:
+    """Where the jars are, or will be."""
+    told = os.environ.get("KBROKER_SPARK_JARS")
+    return Path(told) if told else Path.home() / ".cache" / "kbroker" / f"spark-{SPARK_VERSION}"
+
+
 @cache
 def jars() -> tuple[Path, ...]:
     """The connector's jars, for the setting `spark.jars`; fetched where they are not there yet."""
-    told = os.environ.get("KBROKER_SPARK_JARS")
-    folder = Path(told) if told else Path.home() / ".cache" / "kbroker" / f"spark-{SPARK_VERSION}"
-    if not told:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / ".spark-lock").open("w") as lock:
+    target = folder()
+    if not os.environ.get("KBROKER_SPARK_JARS"):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with (target.parent / ".spark-lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.exists():
-                _fetch(folder)
-    found = tuple(folder / "{1}-{2}.jar".format(*name.split(":")) for name in ARTIFACTS)
+            if not target.exists():
+                _fetch(target)
+    found = tuple(target / "{1}-{2}.jar".format(*name.split(":")) for name in ARTIFACTS)
     for path in found:
         if not path.exists():
             raise FileNotFoundError(path)
@@ -70,8 +75,8 @@ def _fetch(target: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise NoMavenError('format("kafka") needs jars of Maven Central: install maven')
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        fetched, pom = Path(folder, "jars"), Path(folder, "pom.xml")
+    with tempfile.TemporaryDirectory(dir=target.parent) as home:
+        fetched, pom = Path(home, "jars"), Path(home, "pom.xml")
         items = "".join(_ITEM.format(*name.split(":")) for name in ARTIFACTS)
         pom.write_text(_POM.format(folder=fetched, items=items))
         subprocess.run(

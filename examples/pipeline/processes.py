@@ -17,6 +17,7 @@ from kbroker import runfile
 
 ROOT = Path(__file__).resolve().parents[2]
 _END_S = 60.0
+_LAST_LINES = 15
 
 
 class BrokerEndedError(Exception):
@@ -38,10 +39,10 @@ class Broker:
             command += ["--listen", self.bootstrap]
         else:
             command += ["--listen", "127.0.0.1:0"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
         info = runfile.running(self.data_dir)
         if info is None:
-            raise BrokerEndedError(f"see {self.data_dir / 'kbroker.log'}")
+            raise BrokerEndedError(f"the broker did not start; see {self.data_dir}/kbroker.log")
         self.bootstrap = info.listeners[0].rpartition("://")[2]
 
     def kill(self) -> None:
@@ -97,6 +98,11 @@ class Spark:
         """Its exit status, None while it runs."""
         assert self._process is not None
         return self._process.poll()
+
+    def last_words(self) -> str:
+        """The end of its log, for people."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(["", *lines[-_LAST_LINES:]])
 
     def wait(self) -> int:
         """Returns at its end, with its exit status."""

@@ -124,6 +124,7 @@ class Run:
                 (spark if whom == "spark" else self.broker).start()
             status = spark.poll()
             if status is not None and not spark.done and spark.wait() != 0:
-                raise SparkEndedError(f"exit status {status}; see {spark.log}")
+                text = f"Spark ended with exit status {status}; the end of {spark.log}:"
+                raise SparkEndedError(text + spark.last_words())
             time.sleep(_LOOK_S)
         spark.wait()

@@ -12,7 +12,16 @@ import pytest
 
 from examples.pipeline.connector import NoMavenError, jars
 from tests.support.needs import missing, need_command
+from tests.support.processes import BrokerProcess
 from tests.support.tree import ROOT
+
+
+@pytest.fixture(scope="session", params=["kbroker", pytest.param("kafka", marks=pytest.mark.long)])
+def target(request: pytest.FixtureRequest) -> BrokerProcess:
+    """Each of the session's brokers in turn; starts of Spark's Python processes take long, so
+    Apache Kafka has its turn in `make test-long`."""
+    broker: BrokerProcess = request.getfixturevalue(request.param)
+    return broker
 
 
 @pytest.fixture(scope="session")

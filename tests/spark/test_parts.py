@@ -55,6 +55,13 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
         (False, {**HERE, "subscribe": "a", "startingOffsets": '{"a":{"0":-3}}'}, "below -2"),
         (False, {**HERE, "subscribe": "a", "startingOffsets": '{"a":{"x":1}}'}, "numbers"),
         (False, {**HERE, "subscribe": "a", "startingOffsets": "oldest"}, "neither earliest"),
+        (False, {**HERE, "subscribe": "a", "startingTimestamp": "9", "endingTimestamp": "8"},
+         "startingTimestamp and endingTimestamp: 9 is after 8"),
+        (False, {**HERE, "subscribe": "a", "startingOffsets": '{"a":{"0":7,"1":3}}',
+                 "endingOffsets": '{"a":{"0":-1,"1":2}}'}, "a-1: 3 is after 2"),
+        (False, {**HERE, "subscribe": "a", "startingOffsetsByTimestamp": '{"a":{"0":7}}',
+                 "endingOffsetsByTimestamp": '{"a":{"0":6}}'}, "a-0: 7 is after 6"),
+        (False, {**HERE, "subscribePattern": " "}, "the pattern is empty"),
         (False, {**HERE, "subscribe": "a", "minPartitions": "0"}, "1 is the least"),
         (False, {**HERE, "subscribe": "a", "includeHeaders": "yes"}, "neither true nor false"),
         (False, {**HERE, "subscribe": "a", "startingOffsetsByTimestampStrategy": "next"},
@@ -112,7 +119,15 @@ def test_wrong_options_of_a_write() -> None:
         write_options({**HERE, "kafka.transactional.id": "x"})
     with pytest.raises(OptionError, match="acks"):
         write_options({**HERE, "kafka.acks": "some"})
-    assert write_options({**HERE, "topic": "t", "checkpointLocation": "/c"}).topic == "t"
+    more = {"checkpointLocation": "/c", "asyncProgressTrackingEnabled": "true"}
+    assert write_options({**HERE, "topic": " t ", **more}).topic == "t"
+
+
+def test_passwords_are_not_shown() -> None:
+    secret = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN",
+              "kafka.sasl.jaas.config": 'M required username="u" password="hush";'}  # fmt: skip
+    assert "hush" not in repr(read_options({**HERE, **secret, "subscribe": "a"}, streaming=True))
+    assert "hush" not in repr(write_options({**HERE, **secret}))
 
 
 @given(

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from kbroker.client import Admin
 from tests.spark.records import fill, make, numbered, patient
+from tests.support.fixtures import BrokerFactory
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
@@ -159,3 +160,30 @@ def test_new_topics_and_small_batches(
         query.stop()
     assert rows()[:2] == [5, 7]
     assert stream.values() == [*range(162)]
+
+
+@pytest.mark.long
+def test_a_broker_that_is_away(
+    spark: SparkSession, start_target: BrokerFactory, topic: str, tmp_path: Path
+) -> None:
+    """The stream waits for a broker that was killed: nothing is lost or doubled."""
+    broker = start_target()
+    make(broker.bootstrap, topic, 2)
+    fill(broker.bootstrap, topic, numbered(3000))
+    stream = Stream(
+        spark, tmp_path, broker,
+        subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="300",
+    )  # fmt: skip
+    query = stream.begun()
+    try:
+        for step in range(3):
+            goal = 900 * (step + 1)
+            wait_for("some rows", lambda goal=goal: len(stream.values()) >= goal, 240)
+            broker.kill()
+            broker.start()
+            fill(broker.bootstrap, topic, numbered(100, partition=1, first=3000 + 100 * step))
+        wait_for("all rows", lambda: len(stream.values()) >= 3300, 240)
+        assert query.exception() is None
+    finally:
+        query.stop()
+    assert stream.values() == [*range(3300)]
