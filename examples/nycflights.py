@@ -53,7 +53,7 @@ def plain(name: str, text: str) -> Value:
         return None
     if name in WORDS:
         return text
-    return float(text) if "." in text else int(text)
+    return int(text) if text.removeprefix("-").isdecimal() else float(text)  # 1e3 is among them
 
 
 @cache

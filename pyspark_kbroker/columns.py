@@ -10,20 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from kbroker.ext.client_columns import Columns
 
-__all__ = ["Batches", "spark_schema"]
+__all__ = ["Batches"]
 
 _PLAIN = (
     ("key", pa.binary()),
@@ -36,24 +26,6 @@ _PLAIN = (
 )
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _HEADERS = pa.list_(pa.field("element", _HEADER))
-
-
-def spark_schema(include_headers: bool) -> StructType:
-    """The columns of a read."""
-    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    headers = [StructField("headers", ArrayType(header))] if include_headers else []
-    return StructType(
-        [
-            StructField("key", BinaryType()),
-            StructField("value", BinaryType()),
-            StructField("topic", StringType()),
-            StructField("partition", IntegerType()),
-            StructField("offset", LongType()),
-            StructField("timestamp", TimestampType()),
-            StructField("timestampType", IntegerType()),
-            *headers,
-        ]
-    )
 
 
 class Batches:

@@ -234,9 +234,9 @@ def _refuse(bound: Bound, edge: int) -> None:
 def _ordered(starting: Bound, ending: Bound) -> None:
     """Of what is told twice by the same measure, the end is not before the beginning."""
     told = f"{starting.option} and {ending.option}"
-    if starting.time_ms is not None and ending.time_ms is not None:
-        if starting.time_ms > ending.time_ms:
-            raise OptionError(f"{told}: {starting.time_ms} is after {ending.time_ms}")
+    since, until = starting.time_ms, ending.time_ms
+    if since is not None and until is not None and since > until:
+        raise OptionError(f"{told}: {since} is after {until}")
     for begins, ends in (
         (starting.offsets, ending.offsets),
         (starting.times_ms, ending.times_ms),

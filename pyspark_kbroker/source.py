@@ -1,4 +1,9 @@
-"""DefaultSource: what PySpark makes of format("kbroker")."""
+"""DefaultSource: what PySpark makes of format("kbroker").
+
+Spark imports this module in each of the many short-lived Python processes that it plans with. Those
+that only look for the source, or make it, need neither Arrow nor a client, which together take
+longer to import than all else; hence the imports in methods here and in the readers.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_kbroker.batch import BatchReader
-from pyspark_kbroker.columns import spark_schema
 from pyspark_kbroker.errors import OptionError
 from pyspark_kbroker.options import WriteOptions, read_options, write_options
-from pyspark_kbroker.stream import StreamReader
-from pyspark_kbroker.write import BatchWriter, StreamWriter, check_columns
+from pyspark_kbroker.schema import spark_schema
 
 __all__ = ["DefaultSource"]
 
@@ -35,18 +37,24 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch read."""
+        from pyspark_kbroker.batch import BatchReader
+
         options = read_options(self.options, streaming=False)
         _check_schema(schema, options.include_headers)
         return BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Of a streaming read."""
+        from pyspark_kbroker.stream import StreamReader
+
         options = read_options(self.options, streaming=True)
         _check_schema(schema, options.include_headers)
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of a batch write."""
+        from pyspark_kbroker.write import BatchWriter
+
         if overwrite:
             raise OptionError("a topic cannot be overwritten; write with mode append")
         return BatchWriter(self._write_options(schema))
@@ -56,9 +64,13 @@ class DefaultSource(DataSource):
     ) -> DataSourceStreamWriter:
         """Of a streaming write. In output mode complete, which is what overwrite tells here, each
         micro-batch writes its whole result behind what is there, as the official connector does."""
+        from pyspark_kbroker.write import StreamWriter
+
         return StreamWriter(self._write_options(schema))
 
     def _write_options(self, schema: StructType) -> WriteOptions:
+        from pyspark_kbroker.write import check_columns
+
         options = write_options(self.options)
         check_columns(schema, options)
         return options

@@ -28,7 +28,6 @@ _NAMES = {
 console = Console(highlight=False)
 
 
-# fmt: off
 @click.command()
 @click.option(
     "--format",
@@ -37,13 +36,21 @@ console = Console(highlight=False)
     default="kbroker",
     help="Spark's data source: kbroker's own, or Spark's connector (needs Maven once).",
 )
-@click.option("--speed", default=6.0, type=click.FloatRange(min=0),
-              help="Days of 2013 in a second; 0: as fast as it goes.")
-@click.option("--days", default=366, type=click.IntRange(min=1),
-              help="Only the first days of the year.")
-@click.option("--kills", default=0, type=click.IntRange(min=0),
-              help="So many kill -9 on the way, of Spark and broker in turn.")
-# fmt: on
+@click.option(
+    "--speed",
+    default=6.0,
+    type=click.FloatRange(min=0),
+    help="Days of 2013 in a second; 0: as fast as it goes.",
+)
+@click.option(
+    "--days", default=366, type=click.IntRange(min=1), help="Only the first days of the year."
+)
+@click.option(
+    "--kills",
+    default=0,
+    type=click.IntRange(min=0),
+    help="So many kill -9 on the way, of Spark and broker in turn.",
+)
 def main(name: str, speed: float, days: int, kills: int) -> None:
     """Flights of 2013 through Spark's Structured Streaming."""
     for text in needs.missing(name):
@@ -77,7 +84,7 @@ def fetch_jars() -> None:
     try:
         connector.jars()
     except subprocess.CalledProcessError:
-        raise click.ClickException("the jars of Spark's connector did not come; see above") from None
+        raise click.ClickException("Maven did not fetch the connector's jars; see above") from None
     except FileNotFoundError as error:
         raise click.ClickException(f"a jar of Spark's connector is not there: {error}") from None
 

@@ -111,9 +111,7 @@ def read(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_rows(
-    spark: SparkSession, target: BrokerProcess, filled: Any, case: str
-) -> None:
+def test_the_same_rows(spark: SparkSession, target: BrokerProcess, filled: Any, case: str) -> None:
     told = read(spark, "kafka", target.bootstrap, CASES[case])
     assert told != ERROR
     assert read(spark, "kbroker", target.bootstrap, CASES[case]) == told

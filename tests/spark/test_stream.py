@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from kbroker.client import Admin
+from pyspark_kbroker import behind_latest
 from tests.spark.records import fill, make, numbered, patient
 from tests.support.fixtures import BrokerFactory
 from tests.support.processes import BrokerProcess
@@ -28,6 +29,7 @@ class Stream:
         self.home = home
         self._spark = spark
         self._options = {"kafka.bootstrap.servers": broker.bootstrap, **options}
+        self.progress: list[Any] = []
 
     def start(self, *, to_the_end: bool = False) -> Any:
         frame = self._spark.readStream.format("kbroker").options(**self._options).load()
@@ -44,7 +46,8 @@ class Stream:
     def run(self) -> list[int]:
         """Trigger.AvailableNow to its end: rows of each micro-batch that had any."""
         query = patient(lambda: self._ended(self.start(to_the_end=True)))
-        return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+        self.progress = [told for told in query.recentProgress if told["numInputRows"]]
+        return [told["numInputRows"] for told in self.progress]
 
     @staticmethod
     def _ended(query: Any) -> Any:
@@ -91,6 +94,8 @@ def test_available_now(
     assert stream.run() == [50, 50]
     assert stream.values() == [*range(100)]
     assert stream.offsets() == [{topic: {"0": 30, "1": 20}}, {topic: {"0": 60, "1": 40}}]
+    lags = [behind_latest(told["sources"][0]) for told in stream.progress]
+    assert lags == [{topic: {"0": 30, "1": 20}}, {topic: {"0": 0, "1": 0}}]
     with Admin(bootstrap_servers=target.bootstrap) as admin:
         admin.create_partitions({topic: 3})
         wait_for("the new partition", lambda: _leads(admin, topic, 2), 60)
