@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kbroker.client.admin_client import Admin
-from kbroker.client.errors import KafkaError
+from kbroker.client.errors import ConnectError, KafkaError, RequestTimeoutError
 from kbroker.client.offsets import EARLIEST, LATEST, FoundOffset
 from kbroker.client.partitions import TopicPartition
 from kbroker.client.results import Results
@@ -38,9 +38,10 @@ class Brokers:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._admin: Admin | None = None
+        self._answered = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_admin": None}
+        return {"_options": self._options, "_admin": None, "_answered": False}
 
     def close(self) -> None:
         """Connections end; the next question makes new ones."""
@@ -49,16 +50,20 @@ class Brokers:
             self._admin = None
 
     def _ask(self, question: Callable[[Admin], T]) -> T:
-        """The answer, tried fetchOffset.numRetries times more than once."""
+        """The answer, tried fetchOffset.numRetries times more than once. Brokers that have never
+        answered are not: the client has tried them for default.api.timeout.ms."""
         if self._admin is None:
             self._admin = Admin(client_settings(self._options.kafka, "admin"))
         left = self._options.tries
         while True:
             left -= 1
             try:
-                return question(self._admin)
+                found = question(self._admin)
+                self._answered = True
+                return found
             except KafkaError as error:
-                if left <= 0 or not error.retriable:
+                silent = isinstance(error, ConnectError | RequestTimeoutError)
+                if left <= 0 or not error.retriable or (silent and not self._answered):
                     raise
                 _log.warning("asked again: %s", error)
                 time.sleep(self._options.retry_pause_s)
