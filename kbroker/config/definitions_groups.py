@@ -33,6 +33,7 @@ KEYS: Final = (
         "add.partitions.to.txn.retry.backoff.ms", INT, "20", at_least(1), HIGH, READ_ONLY,
         "First wait before the broker tries again to verify that a partition belongs to a "
         "transaction.",
+        effective=False,
     ),
     ConfigKey(
         "group.consumer.assignment.interval.ms", INT, "1000", at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -455,6 +456,7 @@ KEYS: Final = (
     ConfigKey(
         "transaction.state.log.load.buffer.size", INT, "5242880", at_least(1), HIGH, READ_ONLY,
         "Bytes read at a time while a transaction coordinator loads its partition.",
+        effective=False,
     ),
     ConfigKey(
         "transaction.state.log.min.isr", INT, "2", at_least(1), HIGH, READ_ONLY,
@@ -477,6 +479,7 @@ KEYS: Final = (
     ConfigKey(
         "transaction.two.phase.commit.enable", BOOLEAN, "false", None, LOW, READ_ONLY,
         "Whether producers may take part in a two-phase commit that has no timeout.",
+        effective=False,
     ),
     ConfigKey(
         "transactional.id.expiration.ms", INT, "604800000", at_least(1), HIGH, READ_ONLY,
