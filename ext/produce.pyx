@@ -83,14 +83,8 @@ from kbroker.ext.produce_codec cimport (
     tell_missing_codec,
 )
 from kbroker.ext.produce_verify cimport (
-    FIRST_THAT_ADDS,
-    OPENS_FOR_SEVERAL,
-    OPENS_NONE,
-    OPENS_SOME,
-    Openings,
-    find_topic,
-    is_transactional,
-    produce_openings,
+    FIRST_THAT_ADDS, OPENS_FOR_SEVERAL, OPENS_NONE, OPENS_SOME, Openings, find_topic,
+    is_transactional, produce_openings,
 )
 from kbroker.ext.produce_wait cimport (
     durable_park,
@@ -134,6 +128,7 @@ cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
 cdef const char* NO_ROOM = b"The broker's disk has reached the limit that is set for it"
 cdef const char* REJECTED = b"One or more records have been rejected"
 cdef const char* NOT_IN_TXN = b"The partition is not part of the producer's transaction"
+cdef const char* SEVERAL_PRODUCERS = b"Transactional batches of one request are of one producer"
 
 
 # One request while it is handled; on the stack of handle_produce.
@@ -320,6 +315,7 @@ cdef void find_log(Produce* produce, Topic* topic, bint by_id,
         result.error = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif produce.openings == OPENS_FOR_SEVERAL:
         result.error = INVALID_PRODUCER_ID_MAPPING
+        result.message = SEVERAL_PRODUCERS
     elif topic == NULL:
         result.error = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC_OR_PARTITION
     elif result.partition < 0 or result.partition >= topic.partitions_count:

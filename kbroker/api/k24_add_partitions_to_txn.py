@@ -1,7 +1,7 @@
 """AddPartitionsToTxn: partitions become part of a transaction, the first of which begins it.
 
-Behavior: where a partition is not there, none is added, and the others are answered with
-OPERATION_NOT_ATTEMPTED.
+Behavior: where a partition is not there, or is an internal topic's and a client asks, none is
+added, and the others are answered with OPERATION_NOT_ATTEMPTED.
 
 Version notes:
   v2: PRODUCER_FENCED, which older clients know as INVALID_PRODUCER_EPOCH. v3: flexible. v4: from
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.api.transactions import older_code, producer_of
 from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.group.outcome import DEFERRED
@@ -44,10 +45,22 @@ def _partitions(topics: Iterable[Any]) -> list[Partition]:
     return list(dict.fromkeys((one.name, index) for one in topics for index in one.partitions))
 
 
+def _echoed(topics: Iterable[Any], code: int) -> list[dict[str, Any]]:
+    """The same code for each partition, as they were asked for: repeated ones are repeated."""
+    return [
+        {
+            "name": one.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": code} for index in one.partitions
+            ],
+        }
+        for one in topics
+    ]
+
+
 def _failed(request: Any, code: int, message: str) -> Response:
     if not hasattr(request, "transactions"):
-        wanted = _partitions(request.v3_and_below_topics)
-        return {"results_by_topic_v3_and_below": _results(dict.fromkeys(wanted, code))}
+        return {"results_by_topic_v3_and_below": _echoed(request.v3_and_below_topics, code)}
     return {"error_code": code}
 
 
@@ -57,7 +70,7 @@ def add_partitions_to_txn(request: Any, context: Context) -> Response:
     if context.version >= _FIRST_BATCHED:
         return _of_brokers(request, context)
     wanted = _partitions(request.v3_and_below_topics)
-    refused = _unknown(context, wanted)
+    refused = _refused(context, wanted)
     if refused:
         return {"results_by_topic_v3_and_below": _results(refused)}
     name = request.v3_and_below_transactional_id
@@ -65,7 +78,7 @@ def add_partitions_to_txn(request: Any, context: Context) -> Response:
 
     def operation(slot: Slot, now_ms: int) -> Response:
         context.transactions.add(slot, name, Add(producer, wanted, _CLIENTS), now_ms)
-        return {"results_by_topic_v3_and_below": _results(dict.fromkeys(wanted, 0))}
+        return {"results_by_topic_v3_and_below": _echoed(request.v3_and_below_topics, 0)}
 
     def failed(code: ErrorCode) -> Response:
         return _failed(request, older_code(code, context.version, _FIRST_FENCED), "")
@@ -73,13 +86,18 @@ def add_partitions_to_txn(request: Any, context: Context) -> Response:
     return context.transactions.perform(name, operation, context.answer, failed)
 
 
-def _unknown(context: Context, wanted: list[Partition]) -> Mapping[Partition, int]:
-    """The results where a partition is not there; empty where all are."""
-    gone = {one for one in wanted if context.image.partition(*one) is None}
+def _refused(context: Context, wanted: list[Partition]) -> Mapping[Partition, int]:
+    """The results where a partition cannot be added; empty where all can. The offsets of groups
+    come into a client's transaction by AddOffsetsToTxn alone."""
+    gone: dict[Partition, int] = {}
+    for one in wanted:
+        if one[0] in INTERNAL_TOPICS and context.version < _FIRST_BATCHED:
+            gone[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif context.image.partition(*one) is None:
+            gone[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not gone:
-        return {}
-    there, not_there = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return {one: not_there if one in gone else there for one in wanted}
+        return gone
+    return {one: gone.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted}
 
 
 def _of_brokers(request: Any, context: Context) -> Response:
@@ -88,7 +106,7 @@ def _of_brokers(request: Any, context: Context) -> Response:
     last: Slot | None = None
     for asked in {one.transactional_id: one for one in request.transactions}.values():
         wanted = _partitions(asked.topics)
-        found: Mapping[Partition, int] = _unknown(context, wanted)
+        found: Mapping[Partition, int] = _refused(context, wanted)
         if not found:
             try:
                 found, last = _one(context, asked, wanted, last)
