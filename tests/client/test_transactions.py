@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -193,9 +194,7 @@ def test_consume_transform_produce(target: BrokerProcess, topic: str) -> None:
 
 
 @pytest.mark.usefixtures("protocol")
-def test_a_record_that_is_refused_fails_the_transaction(
-    kbroker: BrokerProcess, topic: str
-) -> None:
+def test_a_record_that_is_refused_fails_the_transaction(kbroker: BrokerProcess, topic: str) -> None:
     """Too large for the topic: commit refuses, abort goes on, the next transaction is well."""
     wire.create_topic(kbroker.port, topic, 2, {"max.message.bytes": "1000"})
     with producer_of(kbroker, topic) as producer:
@@ -211,3 +210,37 @@ def test_a_record_that_is_refused_fails_the_transaction(
             producer.send(topic, b"kept", partition=0)
             producer.send(topic, b"kept", partition=1)
     assert values_of(kbroker, topic, "read_committed") == Counter({b"kept": 2})
+
+
+def test_the_level_of_the_feature_changes(
+    start_kbroker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """transaction.version goes down and up while transactions are open: who has begun goes on, who
+    comes next speaks what holds then, and takes over what another protocol has left open."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic, 1)
+    kept: Counter = Counter()
+    lives: list[Producer] = []
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        for number, level in enumerate((1, 0, 1, 2)):
+            producer = producer_of(broker, f"{topic}-own-{number}")
+            heir = producer_of(broker, topic)
+            lives += [producer, heir]
+            for one, kind in ((producer, "kept"), (heir, "left open")):
+                one.begin()
+                one.send(topic, value=f"{kind} {number}".encode()).result(30)
+            raised = number > 1
+            way = "upgrade" if raised else "safe_downgrade"
+            admin.update_features({"transaction.version": level}, upgrade=way)
+            producer.send(topic, value=f"kept {number}".encode()).result(30)
+            producer.commit()
+            kept[f"kept {number}".encode()] += 2
+        last = producer_of(broker, topic)
+        with last.transaction():
+            last.send(topic, value=b"last")
+        kept[b"last"] += 1
+        broker.kill()
+        broker.start()
+        assert values_of(broker, topic, "read_committed", 1) == kept
+        for one in (*lives, last):
+            one.close(0)
