@@ -164,7 +164,12 @@ class Load:
         self.kill()
 
     def acked_count(self) -> int:
-        return sum(path.read_bytes().count(b"\nacked ") for path in self.files if path.exists())
+        return sum(self._acked_counts())
+
+    def _acked_counts(self) -> list[int]:
+        return [
+            path.read_bytes().count(b"\nacked ") if path.exists() else 0 for path in self.files
+        ]
 
     def wait_for_acks(self, more: int, timeout_s: float = 120) -> None:
         """Waits until so many more records are acknowledged."""
@@ -172,10 +177,11 @@ class Load:
         wait_for(f"{more} more acks", lambda: self.acked_count() >= goal, timeout_s)
 
     def wait_for_each(self, timeout_s: float = 120) -> None:
-        """Waits until every producer was told of a record: all of them are under way."""
+        """Waits until every producer was told of one more record: all of them are under way."""
+        before = self._acked_counts()
 
         def under_way() -> bool:
-            return all(p.exists() and b"\nacked " in p.read_bytes() for p in self.files)
+            return all(now > then for now, then in zip(self._acked_counts(), before, strict=True))
 
         wait_for("every producer is acknowledged", under_way, timeout_s)
 
