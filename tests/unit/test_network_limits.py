@@ -1,5 +1,6 @@
 """Bounds of the network half: memory, queues, slow readers, connections, idleness, stopping."""
 
+import contextlib
 import itertools
 import os
 import resource
@@ -352,6 +353,20 @@ def test_idle_connections_are_closed_and_busy_ones_are_not():
         assert engine.stats()["idle_closed"] >= 2
         for client in (idle, half, busy, parked):
             client.socket.close()
+
+
+def test_who_never_reads_its_answers_is_idle():
+    """Closed here, with all that was to be sent. What the kernel has of it stays with the kernel
+    for some minutes, and the client, whose window is shut, hears nothing of the end."""
+    with (
+        running_engine({"connections.max.idle.ms": 1000}) as engine,
+        Client(engine_port(engine), receive_buffer=4096) as deaf,
+    ):
+        deaf.socket.settimeout(0.2)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                deaf.send(handlers.ECHO, 1, bytes(200_000))
+        wait_for("it is closed", lambda: engine.stats()["idle_closed"] == 1, 60)
 
 
 def test_idle_connections_cost_nothing():
