@@ -26,7 +26,6 @@ PROMISES = {
 #: Come with the issues that bring what they are about.
 LATER = {
     "P4": "transactions", "P5": "transactions", "P13": "security", "F24": "transactions",
-    "F14": "a broker that is stopped for longer than a session: not tried yet",
     "F26": "TLS", "F27": "SASL", "F28": "ACLs",
     "F30": "a virtual machine with its own kernel; F2, F3 and F4 do what it would",
 }  # fmt: skip
@@ -119,6 +118,12 @@ FAULTS = (
         "F13", "kill -9 inside recovery", "SIGKILL at a random moment of the start, five in a row",
         ("P2",), "the last batches cut off", 5, 100,
         _here("test_kill.py::test_kill_while_recovering"),
+    ),
+    Fault(
+        "F14", "processes that stand still", "SIGSTOP of broker and members, up to ten sessions",
+        ("P2", "P14"), "a batch and a commit taken back", 0, 50,
+        _here("test_pauses.py::test_the_broker_stands_still",
+              "test_pauses.py::test_a_member_stands_still"),
     ),
     Fault(
         "F15", "the clock jumps", "the broker's wall clock: 2 h back, a day, 400 days, 30 back",

@@ -256,11 +256,10 @@ class Team:
 
     def check_commits(self) -> dict[int, int]:
         """Looks at what is committed now and holds it against what was seen."""
-        told = committed_offsets(self.cluster, [self.group])[self.group]
-        now = {index: offsets.offset for (_, index), offsets in told.items()}
-        for index, offset in self.committed.items():
-            if (back := now.get(index, -1)) < offset:
-                self._wait_excused(index, back, f"{index}: {offset} went back to {now}")
+        now = self.committed_now()
+        for index, back in self.taken_back(now).items():
+            what = f"{index}: {self.committed[index]} went back to {now}"
+            self._wait_excused(index, back, what)
         self.committed = now
 
         def covered() -> bool:
@@ -270,6 +269,16 @@ class Team:
         # A client may commit between its handing out a record and the line that tells of it.
         wait_for(f"{now} seen, {self.delivered} are", covered, LIMIT_S, PAUSE_S)
         return now
+
+    def committed_now(self) -> dict[int, int]:
+        """Partition to committed offset."""
+        told = committed_offsets(self.cluster, [self.group])[self.group]
+        return {index: offsets.offset for (_, index), offsets in told.items()}
+
+    def taken_back(self, now: dict[int, int]) -> dict[int, int]:
+        """Partition to offset, where it is below the one of the last look; -1: it is gone."""
+        every = {index: now.get(index, -1) for index in self.committed}
+        return {index: offset for index, offset in every.items() if offset < self.committed[index]}
 
     def _wait_excused(self, index: int, offset: int, what: str) -> None:
         """Until a member tells that it took its own commit back: librdkafka sends asynchronous
