@@ -32,6 +32,7 @@ from kbroker.client.admin_configs import ConfigEntry, ConfigOp
 from kbroker.client.admin_replicas import Reassignment
 from kbroker.client.admin_transactions import (
     FencedProducer,
+    OpenTransaction,
     ProducerState,
     TransactionDescription,
     TransactionListing,
@@ -220,10 +221,11 @@ class Admin:
         return _told(Results(gone), partial)
 
     def list_group_offsets(
-        self, names: Collection[str]
+        self, names: Collection[str], *, stable: bool = False
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """All committed offsets of each group; none for a group that does not exist."""
-        found = group_offsets.committed_offsets(self._cluster, names)
+        """All committed offsets of each group; none for a group that does not exist. stable: waits
+        while transactions with offsets are open."""
+        found = group_offsets.committed_offsets(self._cluster, names, stable=stable)
         return {
             name: {
                 TopicPartition(*key): OffsetAndMetadata(at.offset, at.metadata, at.leader_epoch)
@@ -232,9 +234,11 @@ class Admin:
             for name, committed in found.items()
         }
 
-    def alter_group_offsets(self, group: str, to: Mapping[Partition, int]) -> None:
+    def alter_group_offsets(
+        self, group: str, to: Mapping[Partition, int], *, metadata: str = ""
+    ) -> None:
         """Commits offsets for a group without members."""
-        group_offsets.commit_offsets(self._cluster, group, to)
+        group_offsets.commit_offsets(self._cluster, group, to, metadata=metadata)
 
     def delete_group_offsets(
         self, group: str, partitions: Iterable[Partition], *, partial: bool = False
@@ -333,6 +337,10 @@ class Admin:
     ) -> Results[str, TransactionDescription]:
         """Transactional ids as their coordinators know them."""
         return admin_transactions.describe_transactions(self._cluster, transactional_ids)
+
+    def end_transaction(self, transaction: OpenTransaction, *, commit: bool) -> None:
+        """Commits or aborts what Producer.leave_open() left open."""
+        admin_transactions.end_transaction(self._cluster, transaction, commit=commit)
 
     def abort_transaction(self, partition: Partition, producer: ProducerState) -> None:
         """Ends a transaction that hangs in a partition."""

@@ -25,12 +25,14 @@ from kbroker.protocol import ApiKey
 
 __all__ = [
     "FencedProducer",
+    "OpenTransaction",
     "ProducerState",
     "TransactionDescription",
     "TransactionListing",
     "abort_transaction",
     "describe_producers",
     "describe_transactions",
+    "end_transaction",
     "fence_producers",
     "hanging_transactions",
     "list_transactions",
@@ -40,6 +42,7 @@ __all__ = [
 Partition = tuple[str, int]
 
 _FENCING_TIMEOUT_MS = 60_000
+_END_TXN_MOST = 4  # of who does not speak version 2 of the protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,19 @@ class ProducerState:
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that its producer left open for another process to end.
+
+    by_epoch: version 2 of the protocol, in which a transaction has an epoch of its own.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    by_epoch: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,3 +297,27 @@ def fence_producers(
             )
 
     return Results(ask_coordinators(cluster, transactional_ids, ask, TRANSACTION))
+
+
+def end_transaction(cluster: Cluster, transaction: OpenTransaction, *, commit: bool) -> None:
+    """Commits or aborts what a producer left open (Producer.leave_open). A second time does nothing
+    while nobody else uses the transactional id. PRODUCER_FENCED, INVALID_PRODUCER_EPOCH: it is
+    aborted, by its timeout or by who took its transactional id."""
+    name = transaction.transactional_id
+    values = {
+        "transactional_id": name,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "committed": commit,
+    }
+    most = None if transaction.by_epoch else _END_TXN_MOST
+
+    def ask(connection: Connection, _: int, __: list[str]) -> Iterator[tuple[str, int]]:
+        code = connection.call(ApiKey.END_TXN, values, most=most).error_code
+        check_coordinator(name, code, TRANSACTION)
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            check(code, subject_of(name, TRANSACTION))
+        yield name, code
+
+    code = ask_coordinators(cluster, [name], ask, TRANSACTION)[name]
+    check(code, subject_of(name, TRANSACTION))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kbroker.client.cluster import Cluster
@@ -35,23 +36,28 @@ class CommittedOffset:
 
 
 def committed_offsets(
-    cluster: Cluster, groups: Collection[str]
+    cluster: Cluster, groups: Collection[str], *, stable: bool = False
 ) -> dict[str, dict[Partition, CommittedOffset]]:
-    """All committed offsets of each group, by topic and partition; none for unknown groups."""
-    return ask_coordinators(cluster, groups, _committed_at)
+    """All committed offsets of each group, by topic and partition; none for unknown groups.
+
+    stable: waits, within the cluster's time limit, while transactions with offsets are open.
+    """
+    return ask_coordinators(cluster, groups, partial(_committed_at, stable))
 
 
 def _committed_at(
-    connection: Connection, node_id: int, groups: list[str]
+    stable: bool, connection: Connection, node_id: int, groups: list[str]
 ) -> Iterator[tuple[str, dict[Partition, CommittedOffset]]]:
     del node_id
     if connection.version_of(ApiKey.OFFSET_FETCH) >= 8:
         asked = [{"group_id": group, "member_epoch": -1, "topics": None} for group in groups]
-        answers = connection.call(ApiKey.OFFSET_FETCH, {"groups": asked}).groups
+        values = {"groups": asked, "require_stable": stable}
+        answers = connection.call(ApiKey.OFFSET_FETCH, values).groups
         told = [(answer.group_id, answer) for answer in answers]
     else:
+        every: dict[str, Any] = {"topics": None, "require_stable": stable}
         told = [
-            (group, connection.call(ApiKey.OFFSET_FETCH, {"group_id": group, "topics": None}))
+            (group, connection.call(ApiKey.OFFSET_FETCH, every | {"group_id": group}))
             for group in groups
         ]
     for group, answer in told:

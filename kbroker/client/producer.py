@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.cluster import Cluster
 from kbroker.client.config_producer import ProducerConfig, producer_config
 from kbroker.client.errors import (
@@ -125,6 +126,13 @@ class Producer(ProducerCore):
     def abort(self, timeout: float | None = None) -> None:
         """Gives the transaction up; records that wait to be sent fail with PurgedError."""
         self._in_transactions().end(False, self.flush, timeout)
+
+    def leave_open(self, timeout: float | None = None) -> OpenTransaction | None:
+        """Delivers what was sent and leaves the transaction open: whoever has what this returns
+        ends it, in any process, by Admin.end_transaction(); until then, or until
+        transaction.timeout.ms are over, it is open. None where nothing is in it. After that only
+        close() is left to do here."""
+        return self._in_transactions().leave_open(self.flush, timeout)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kbroker.client.admin_cluster import describe_features
+from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.cluster import Cluster
 from kbroker.client.coordinators import GROUP, TRANSACTION, find_coordinators
 from kbroker.client.errors import BrokerError, ConnectError, KafkaError, check
@@ -63,6 +64,7 @@ class State(Enum):
     READY = "no transaction is open: call begin()"
     OPEN = "a transaction is open"
     ENDING = "a transaction is being committed: call commit() again, or abort()"
+    LEFT = "its transaction was left open for another to end"
     FAILED = "the transaction has failed: call abort()"
     FENCED = "another producer has this transactional id"
 
@@ -234,13 +236,32 @@ class Transactions:
             self._raise_lost()
         self.state = State.ENDING if commit else self.state
         left_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
-        if self._began or self._driver.totals()["batches"] > self._batches:
+        if self._has_begun():
             body = self._ask(ApiKey.END_TXN, {**self._who(), "committed": commit}, left_s)
             if self._driver.adds_partitions:
                 self._go_on_as(int(body.producer_id), int(body.producer_epoch))
         self.state = State.READY
         if self._driver.take_unsure() and not self._driver.adds_partitions:
             self._new_epoch(left_s, *self._producer)
+
+    def leave_open(
+        self, flush: Callable[[float | None], None], limit_s: float | None
+    ) -> OpenTransaction | None:
+        """Every record has its outcome; the end of the transaction is another's to decide."""
+        self._want(State.OPEN)
+        self._driver.close_transaction()
+        flush(limit_s)
+        if self._driver.txn_error:
+            self.state = State.FAILED
+            self._raise_lost()
+        self.state = State.LEFT
+        if not self._has_begun():
+            return None
+        return OpenTransaction(self._name, *self._producer, self._driver.adds_partitions)
+
+    def _has_begun(self) -> bool:
+        """Whether the coordinator may know of the transaction."""
+        return self._began or self._driver.totals()["batches"] > self._batches
 
     def _raise_lost(self) -> None:
         code = self._driver.txn_error
