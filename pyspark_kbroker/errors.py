@@ -5,7 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["DataLossError", "FetchTimeoutError", "MissingTopicError", "OptionError", "nearest"]
+__all__ = [
+    "DataLossError",
+    "EpochError",
+    "FetchTimeoutError",
+    "MissingTopicError",
+    "OptionError",
+    "nearest",
+]
 
 
 class OptionError(ValueError):
@@ -18,6 +25,11 @@ class MissingTopicError(LookupError):
 
 class DataLossError(RuntimeError):
     """Offsets that were to be read are gone, and failOnDataLoss is true."""
+
+
+class EpochError(RuntimeError):
+    """An epoch cannot be committed as it was written, or not be written again; nothing of what was
+    written just now will be seen."""
 
 
 class FetchTimeoutError(TimeoutError):

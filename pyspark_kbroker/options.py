@@ -33,7 +33,8 @@ from pyspark_kbroker.offsets import (
     partitions_of_json,
 )
 
-__all__ = ["ReadOptions", "WriteOptions", "client_settings", "read_options", "write_options"]
+__all__ = ["ReadOptions", "WriteOptions", "client_settings", "read_options",
+           "transactional_settings", "write_options"]  # fmt: skip
 
 _STRATEGIES = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
 _STARTING = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
@@ -58,6 +59,7 @@ _KNOWN = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "topic",
+    "kbroker.exactlyOnce",
 )
 # Spark's own, which it hands over with the others.
 _IDLE = (
@@ -80,8 +82,11 @@ _OURS = {
     "enable.auto.commit": "Spark keeps offsets in its checkpoint",
     "interceptor.classes": "they could change what is read",
     "group.instance.id": "a read is no member of a group",
-    "transactional.id": "writes are at-least-once",
+    "transactional.id": "set kbroker.exactlyOnce=true, which makes ids of its own",
 }
+_ONE_ID = {"transactional.id": "any"}
+# The longest that a broker grants unless told otherwise: an epoch may take long.
+_TRANSACTION_TIMEOUT_MS = "900000"
 _KINDS: dict[str, tuple[type[Any], Callable[..., object]]] = {
     "admin": (AdminConfig, admin_config),
     "consumer": (ConsumerConfig, consumer_config),
@@ -131,6 +136,7 @@ class WriteOptions:
 
     kafka: Mapping[str, str] = field(repr=False)
     topic: str | None
+    exactly_once: bool
 
 
 class _Told:
@@ -314,13 +320,19 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         topic = topic.strip()
         if not topic:
             raise OptionError("topic: the name is empty")
-    client_settings(told.kafka, "producer")
-    return WriteOptions(told.kafka, topic)
+    exactly_once = told.boolean("kbroker.exactlyOnce", False)
+    client_settings(told.kafka, "producer", **(_ONE_ID if exactly_once else {}))
+    return WriteOptions(told.kafka, topic, exactly_once)
 
 
-def client_settings(kafka: Mapping[str, str], kind: str) -> dict[str, Any]:
-    """Those of the settings that a kind of client has: admin, consumer or producer. A name that no
-    client has raises OptionError, as does a value that the client refuses."""
+def transactional_settings(kafka: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Those of a producer with that transactional id."""
+    return client_settings(kafka, "producer", **{"transactional.id": name})
+
+
+def client_settings(kafka: Mapping[str, str], kind: str, **more: str) -> dict[str, Any]:
+    """Those of the settings that a kind of client has: admin, consumer or producer, and `more` of
+    ours. A name that no client has raises OptionError, as does a value that the client refuses."""
     every = set().union(*_NAMES.values())
     for name in kafka:
         if name not in every:
@@ -328,6 +340,8 @@ def client_settings(kafka: Mapping[str, str], kind: str) -> dict[str, Any]:
             raise OptionError(f"no client has a setting kafka.{name}{near}")
     settings: dict[str, Any] = {name: kafka[name] for name in kafka if name in _NAMES[kind]}
     settings.pop("group.id", None)  # a read is no member of a group
+    if "transactional.id" in more:
+        settings = {"transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS, **settings, **more}
     if kind == "consumer":
         settings = {
             "isolation.level": "read_committed",

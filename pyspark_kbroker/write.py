@@ -4,17 +4,15 @@ Columns are the official connector's: value, and key, headers, topic, partition 
 there; others are left out. The option `topic` is for all rows, whatever their column says. Each
 task has a producer of its own, idempotent unless told otherwise, and ends when all its records are
 acknowledged. A task that Spark runs again, and a micro-batch after a restart, writes its rows
-again: at-least-once, as the official connector.
+again: at-least-once, as the official connector; streams with kbroker.exactlyOnce write once (see
+epochs).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -29,17 +27,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from kbroker.client.errors import BrokerError
-from kbroker.client.producer import BatchDelivery, Producer
-from kbroker.errors import ErrorCode
-from pyspark_kbroker.errors import MissingTopicError, OptionError, nearest
+from kbroker.client.producer import Producer
+from pyspark_kbroker import epochs
+from pyspark_kbroker.errors import OptionError, nearest
 from pyspark_kbroker.options import WriteOptions, client_settings
+from pyspark_kbroker.sending import send_all
 
 __all__ = ["BatchWriter", "StreamWriter", "check_columns"]
 
-_PENDING_MAX = 64  # batches of Arrow that wait for their acknowledgements
-
-_SENT = ("value", "key", "headers", "partition")
 _BYTES = (StringType, BinaryType)
 _TYPES: dict[str, tuple[type[DataType], ...]] = {
     "topic": (StringType,),
@@ -76,56 +71,20 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Written(WriterCommitMessage):
-    """What a task wrote."""
-
-    records: int
-
-
-def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Written:
-    records = 0
-    pending: deque[BatchDelivery] = deque()
+def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     with Producer(client_settings(options.kafka, "producer")) as producer:
-        for batch in batches:
-            for topic, rows in _by_topic(batch, options.topic):
-                pending.append(_send(producer, topic, rows))
-                records += rows.num_rows
-            while len(pending) > _PENDING_MAX or (pending and pending[0].done()):
-                pending.popleft().result()
-        producer.flush()
-        for delivery in pending:
-            delivery.result()
-    return Written(records)
-
-
-def _by_topic(batch: pa.RecordBatch, topic: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows of each topic, in their order."""
-    if topic is not None:
-        yield topic, batch
-        return
-    topics = batch["topic"]
-    if topics.null_count:
-        raise OptionError("a row has no topic; set the option topic for all of them")
-    names = topics.unique().to_pylist()
-    for name in names:
-        yield name, batch if len(names) == 1 else batch.filter(pc.equal(topics, name))
-
-
-def _send(producer: Producer, topic: str, rows: pa.RecordBatch) -> BatchDelivery:
-    columns = [name for name in _SENT if name in rows.schema.names]
-    try:
-        return producer.send_batch(topic, rows.select(columns))
-    except BrokerError as error:
-        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        raise MissingTopicError(f"there is no topic {topic!r} to write to: {error}") from error
+        return send_all(producer, options.topic, batches)
 
 
 class BatchWriter(DataSourceArrowWriter):
     """Of a batch write."""
 
     def __init__(self, options: WriteOptions) -> None:
+        if options.exactly_once:
+            raise OptionError(
+                "kbroker.exactlyOnce is for streams: a batch write has no epoch that tells whether"
+                " it is repeated"
+            )
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -141,4 +100,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """On an executor: what one task of a micro-batch writes."""
+        if self._options.exactly_once:
+            return epochs.write(self._options, epochs.this_task(), iterator)
         return _write(self._options, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver, when every task has written."""
+        if self._options.exactly_once:
+            epochs.commit(self._options, messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """On the driver, when a task or the commit has failed."""
+        del batchId
+        if self._options.exactly_once:
+            epochs.abort(self._options, messages)
