@@ -3,14 +3,15 @@
  *
  *   load produce PORT PID SECONDS TOPIC PARTITIONS CONNECTIONS WINDOW RECORDS RECORD_BYTES ACKS
  *                RATE [sleep]
- *   load fetch   PORT PID SECONDS TOPIC PARTITIONS CONNECTIONS MAX_BYTES
+ *   load fetch   PORT PID SECONDS TOPIC PARTITIONS CONNECTIONS MAX_BYTES [committed]
  *   load ping    PORT PID SECONDS CONNECTIONS WINDOW
  *
  * produce: RATE 0 is a closed loop: each connection sends as fast as its window allows. Above 0 it
  *   is an open loop of RATE requests a second over all connections, each timed from the moment when
  *   it was due, so that a stall is charged to every request that it delays. The open loop spins
  *   unless told to sleep, which costs precision and leaves both processors to the broker.
- * fetch: each connection reads its partition from its beginning to its end, over and over.
+ * fetch: each connection reads its partition from its beginning to its end, over and over; what is
+ *   committed only, where that is said.
  * ping: ApiVersions v0.
  *
  * PID is the broker's. Its CPU time (its threads' user and system time, children not counted) is
@@ -42,7 +43,7 @@ typedef struct {
     const char *topic;
     int partitions, connections, window;
     int records, record_bytes, acks; /* produce */
-    int max_bytes;                   /* fetch */
+    int max_bytes, committed;        /* fetch */
     double rate;                     /* requests a second; 0: closed loop */
     int sleeps;                      /* open loop: between what is due */
 } Options;
@@ -173,7 +174,7 @@ static void build_fetch(Connection *c) {
     p = put32(p, (uint32_t)-1);                 /* replica: a consumer */
     p = put32(put32(p, 500), 1);                /* max wait, ms; min bytes */
     p = put32(p, (uint32_t)options.max_bytes);
-    *p++ = 0;                                   /* isolation: uncommitted */
+    *p++ = (uint8_t)options.committed;          /* isolation level */
     p = put32(put32(p, 0), (uint32_t)-1);       /* no session */
     p = put_string(put32(p, 1), options.topic, (uint16_t)strlen(options.topic));
     p = put32(put32(p, 1), (uint32_t)c->partition);
@@ -491,6 +492,7 @@ static void parse(int count, char **arguments) {
     } else if (strcmp(arguments[1], "fetch") == 0) {
         options.mode = FETCH;
         options.max_bytes = integer(arguments, count, next++);
+        options.committed = count > next;
     } else {
         options.mode = PING;
         options.window = integer(arguments, count, next++);
