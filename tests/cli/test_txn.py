@@ -8,6 +8,7 @@ from typing import Any
 from kbroker.client import Producer
 from tests.cli.conftest import Run
 from tests.support import wire
+from tests.support.hanging import hang, last_stable, unverified
 from tests.support.kbroker import KbrokerProcess
 
 
@@ -38,3 +39,27 @@ def test_what_is_not_there(kbroker: KbrokerProcess, run: Run, topic: str) -> Non
     wire.create_topic(kbroker.port, topic, 1)
     said = run("txn", "abort", topic, "0", "--start-offset", "7", status=1)
     assert "no such transaction" in said.err
+
+
+def test_one_that_hangs_is_found_and_aborted(
+    kbroker: KbrokerProcess, run: Run, topic: str
+) -> None:
+    """By its first offset, and by its producer; readers of committed data go on then."""
+    wire.create_topic(kbroker.port, topic, 2)
+    with unverified(kbroker):
+        first, second = (hang(kbroker, f"{topic}-{n}", topic, n) for n in range(2))
+    found = rows(run, "find-hanging", topic)
+    assert [(one["partition"], one["producer_id"]) for one in found] == [
+        (0, first.producer_id), (1, second.producer_id)
+    ]  # fmt: skip
+    (other,) = rows(run, "find-hanging", topic, "-p", "1")
+    assert other["start_offset"] == second.start_offset
+    assert topic in run("txn", "find-hanging").out.decode()
+    assert last_stable(kbroker, topic) == (0, 1)
+    said = run("txn", "abort", topic, "0", "--start-offset", str(first.start_offset))
+    assert f"aborted in {topic}-0" in said.out.decode()
+    run("txn", "abort", topic, "1", "--producer", str(second.producer_id))
+    assert rows(run, "find-hanging", topic) == []
+    assert last_stable(kbroker, topic) == (2, 2)
+    assert "no such transaction" in run("txn", "abort", topic, "0", "--producer",
+                                        str(first.producer_id), status=1).err  # fmt: skip

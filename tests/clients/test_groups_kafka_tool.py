@@ -107,7 +107,7 @@ def run_all(broker: BrokerProcess, names: dict[str, str], classes: Path) -> dict
         for words in wanted.values()
     )  # fmt: skip
     done = subprocess.run(
-        java_command("GroupTool", classes=classes), check=True, input=script, text=True,
+        java_command("Tool", "groups", classes=classes), check=True, input=script, text=True,
         capture_output=True, timeout=240,
     )  # fmt: skip
     parts = re.split(r"\n-- (\d+)\n", done.stdout)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as AioPartition
+from aiokafka.errors import ProducerFenced
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
@@ -16,34 +20,7 @@ from kafka.structs import OffsetAndMetadata
 from tests.support import wire
 from tests.support.kafka import java_command
 from tests.support.processes import BrokerProcess
-
-
-def values_of(
-    broker: BrokerProcess, topic: str, isolation: str, partitions: int = 2
-) -> list[bytes]:
-    """All that a reader of this isolation sees."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap, "group.id": "unused",
-            "isolation.level": isolation, "enable.partition.eof": True, "check.crcs": True,
-            "enable.auto.commit": False,
-        }
-    )  # fmt: skip
-    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(partitions)])
-    left = set(range(partitions))
-    found = []
-    while left:
-        message = consumer.poll(30)
-        assert message is not None, "no end of the partition within 30 s"
-        error = message.error()
-        if error is None:
-            found.append(message.value())
-        elif error.name() == "_PARTITION_EOF":
-            left.discard(message.partition())
-        else:
-            raise KafkaException(error)
-    consumer.close()
-    return found
+from tests.support.transactional import values_of
 
 
 def transactional(broker: BrokerProcess, name: str, **settings: Any) -> Producer:
@@ -168,15 +145,60 @@ def test_kafka_python(target: BrokerProcess, topic: str) -> None:
     consumer.close()
 
 
-def test_java_copies(target: BrokerProcess, topic: str, classes: Path) -> None:
-    """Version 2 of the protocol: partitions added by Produce, an epoch a transaction."""
+def test_aiokafka(target: BrokerProcess, topic: str) -> None:
+    """Committed, aborted by an error, aborted by hand; then another one with the same id."""
+    wire.create_topic(target.port, topic, 2)
+    wire.create_topic(target.port, f"{topic}-in", 2)
+    source = AioPartition(f"{topic}-in", 1)
+
+    def producer() -> AIOKafkaProducer:
+        return AIOKafkaProducer(bootstrap_servers=target.bootstrap, transactional_id=topic)
+
+    async def send(to: AIOKafkaProducer, number: int) -> None:
+        for n in range(4):
+            await to.send(topic, b"%d" % number, partition=n % 2)
+        await to.send_offsets_to_transaction({source: number}, topic)
+
+    async def run() -> None:
+        zombie = producer()
+        await zombie.start()
+        for number in range(6):
+            if number % 2:
+                with pytest.raises(ZeroDivisionError):
+                    async with zombie.transaction():
+                        await send(zombie, number)
+                        raise ZeroDivisionError
+            else:
+                async with zombie.transaction():
+                    await send(zombie, number)
+        await zombie.begin_transaction()
+        await send(zombie, 6)
+        async with producer() as heir, heir.transaction():
+            await send(heir, 7)
+        with pytest.raises(ProducerFenced):
+            await zombie.commit_transaction()
+        await zombie.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 120))
+    kept = [b"0", b"2", b"4", b"7"] * 4
+    assert Counter(values_of(target, topic, "read_committed")) == Counter(kept)
+    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": topic,
+                         "isolation.level": "read_committed"})  # fmt: skip
+    (found,) = consumer.committed([TopicPartition(*source)], 60)
+    consumer.close()
+    assert found.offset == 7
+
+
+def test_java_copies(target: BrokerProcess, topic: str, java_classes: Path) -> None:
+    """In version 2 of the protocol partitions are added by Produce, and each transaction has an
+    epoch of its own; version 1 is a client's of before."""
     source, sink = f"{topic}-in", f"{topic}-out"
     wire.create_topic(target.port, source, 2)
     wire.create_topic(target.port, sink, 2)
     values = fill(target, source, 1000)
     done = subprocess.run(
         java_command(
-            "Copier", target.bootstrap, source, sink, topic, topic, "1000", classes=classes
+            "Copier", target.bootstrap, source, sink, topic, topic, "1000", classes=java_classes
         ),
         check=False, capture_output=True, text=True, timeout=180,
     )  # fmt: skip

@@ -67,7 +67,9 @@ public class Copier {
             }
             commit(producer);
             return true;
-        } catch (ProducerFencedException | InvalidProducerEpochException fenced) {
+        } catch (ProducerFencedException fenced) {
+            throw fenced;
+        } catch (InvalidProducerEpochException fenced) { // apart: their parents differ by version
             throw fenced;
         } catch (KafkaException failed) {
             producer.abortTransaction();

@@ -3,13 +3,17 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.tools.TransactionsCommand;
 import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
 
 /**
- * Kafka's ConsumerGroupCommand, several times in one JVM: a line of standard input is a command,
- * its words parted by tabs; after what it says comes a line "-- STATUS".
+ * Kafka's ConsumerGroupCommand ("groups") or TransactionsCommand ("transactions"), several times in
+ * one JVM: a line of standard input is a command, its words parted by tabs; after what it says comes
+ * a line "-- STATUS".
+ *
+ * Argument: which.
  */
-public class GroupTool {
+public class Tool {
     private static final class Ended extends RuntimeException {
         final int status;
 
@@ -31,7 +35,10 @@ public class GroupTool {
             System.setErr(System.out);
             int status = 0;
             try {
-                ConsumerGroupCommand.main(line.split("\t"));
+                if (args[0].equals("transactions"))
+                    TransactionsCommand.main(line.split("\t"));
+                else
+                    ConsumerGroupCommand.main(line.split("\t"));
             } catch (Ended ended) {
                 status = ended.status;
             }

@@ -1,0 +1,130 @@
+"""One data directory, two brokers: what the killed one left open or decided the other finishes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kbroker.txn.transaction import State
+from tests.support import wire
+from tests.support.hanging import last_stable
+from tests.support.kafka import KafkaProcess, dump_log
+from tests.support.kbroker import KbrokerProcess
+from tests.support.processes import BrokerProcess
+from tests.support.transactional import WireProducer, committed_offset, values_of
+from tests.support.txn_log import places, prepare
+from tests.support.waits import wait_for
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+TIMEOUT_MS = 45_000
+#: Each id and what becomes of its transaction.
+OUTCOMES = {
+    "committing": "CompleteCommit", "aborting": "CompleteAbort", "late": "CompleteAbort",
+    "staying": "CompleteCommit",
+}  # fmt: skip
+
+
+class SkippedError(Exception):
+    """Kafka has passed over a partition that had no leader at that moment."""
+
+
+def brokers(first: str, home: Path) -> list[BrokerProcess]:
+    """The one that is killed, and the one that goes on, on one directory."""
+    data = home / "data"
+    both: dict[str, BrokerProcess] = {
+        "kbroker": KbrokerProcess(home / "kbroker", SETTINGS, data_dir=data),
+        "kafka": KafkaProcess(home / "kafka", SETTINGS, data_dir=data),
+    }
+    for broker in both.values():
+        broker.start_timeout_s = 240
+    return [both.pop(first), *both.values()]
+
+
+@pytest.mark.parametrize("protocol", [1, 2], ids=["v1", "v2"])
+@pytest.mark.parametrize("first", ["kbroker", "kafka"], ids="from-{}".format)
+def test_the_other_broker_finishes_them(tmp_path: Path, first: str, protocol: int) -> None:
+    """Kafka gets a few tries: a coordinator that it loads while a partition has no leader (the
+    seconds between its new registration and its first heartbeat) takes that partition for deleted
+    and completes the transaction without its marker (TransactionMarkerChannelManager)."""
+    for attempt in range(5):
+        pair = brokers(first, tmp_path / str(attempt))
+        try:
+            finishes(*pair, protocol)
+        except SkippedError:
+            if first == "kafka":
+                raise
+        else:
+            return
+        finally:
+            for broker in pair:
+                broker.kill()
+    pytest.fail("Kafka passed over a partition five times")
+
+
+def finishes(before: BrokerProcess, after: BrokerProcess, protocol: int) -> None:
+    before.start()
+    wire.create_topic(before.port, "t", 2)
+    producers = {
+        name: WireProducer(before, name, protocol, TIMEOUT_MS if name == "late" else 600_000)
+        for name in OUTCOMES
+    }
+    for name, producer in producers.items():
+        producer.init()
+        for partition in range(2):
+            producer.send("t", partition, name.encode())
+        producer.commit_offset(name, "t", 7)
+    before.kill()
+    assert {one.value.state for one in places(before.data_dir).values()} == {State.ONGOING}
+    prepare(before.data_dir, "committing", State.PREPARE_COMMIT)
+    prepare(before.data_dir, "aborting", State.PREPARE_ABORT)
+
+    after.start()
+    for producer in producers.values():
+        producer.broker = after
+    for name in ("committing", "aborting"):
+        producers[name].until_state(OUTCOMES[name])
+    staying = producers["staying"]
+    staying.until_state("Ongoing")
+    staying.send("t", 0, b"more")
+    staying.end(True)
+    for name, producer in producers.items():
+        producer.until_state(OUTCOMES[name])
+    committed = [b"committing", b"committing", b"more", b"staying", b"staying"]
+    dropped = [b"aborting", b"aborting", b"late", b"late"]
+    assert sorted(values_of(after, "t", "read_uncommitted")) == sorted(committed + dropped)
+    try:
+        wait_for("all is stable", lambda: all(lso == end for lso, end in ends_of(after)), 20)
+    except TimeoutError as error:
+        raise SkippedError from error
+    assert sorted(values_of(after, "t", "read_committed")) == committed
+    kept = {name: committed_offset(after, name, "t") for name in OUTCOMES}
+    assert kept == {"committing": 7, "aborting": -1, "late": -1, "staying": 7}
+    heirs_go_on(after, protocol)
+    after.stop()
+    for pattern, *options in (["t-*"], ["__transaction_state-*", "--transaction-log-decoder"],
+                              ["__consumer_offsets-*", "--offsets-decoder"]):  # fmt: skip
+        logs = sorted(after.data_dir.glob(f"{pattern}/*.log"))
+        dump_log([log for log in logs if log.stat().st_size], *options)
+
+
+def ends_of(broker: BrokerProcess) -> list[tuple[int, int]]:
+    """Last stable offset and end of each partition."""
+    return [last_stable(broker, "t", partition) for partition in range(2)]
+
+
+def heirs_go_on(broker: BrokerProcess, protocol: int) -> None:
+    """Each id serves a new producer, whose epoch is above all of before."""
+    for name, outcome in OUTCOMES.items():
+        heir = WireProducer(broker, name, protocol)
+        heir.init()
+        heir.send("t", 0, b"heir")
+        heir.end(outcome == "CompleteCommit")
+        heir.until_state(outcome)
+    wait_for(
+        "the heirs' records",
+        lambda: values_of(broker, "t", "read_committed").count(b"heir") == 2,
+        60,
+    )
