@@ -151,6 +151,7 @@ def test_fewer_tasks_are_refused(sink: Sink) -> None:
     wait_for("once", lambda: sink.seen() == Counter([b"a", b"b", b"c"]), 60)
 
 
+@pytest.mark.long
 def test_an_epoch_that_takes_too_long(kbroker: BrokerProcess, topic: str) -> None:
     sink = Sink(kbroker, topic, **{"kafka.transaction.timeout.ms": "1000"})
     messages = sink.write(0, [b"a"])
