@@ -7,6 +7,7 @@ from kbroker.ext.atomics cimport (
     atomic_load_relaxed_i64,
     atomic_store_i64,
 )
+from kbroker.ext.batch cimport BATCH_TOO_LARGE
 from kbroker.ext.compression cimport CODEC_MAX
 from kbroker.ext.connection cimport Net
 from kbroker.ext.journal cimport Journal
@@ -18,6 +19,9 @@ cdef enum DiskAnswer:
     DISK_TAKEN
     DISK_LATER                      # stall until the disk's limits have been looked at again
     DISK_FULL                       # refuse
+
+cdef enum:
+    REFUSED_KINDS = 32              # of BATCH_..., by the code without its sign
 
 ctypedef struct Broker:
     Registry registry
@@ -36,6 +40,8 @@ ctypedef struct Broker:
     int32_t disk_refusing           # atomic; there will not be room: refuse
     int32_t fetch_bytes_max         # fetch.max.bytes
     int32_t told_codecs[CODEC_MAX + 1]      # atomic; 1: that its library is missing was logged
+    int64_t refused[REFUSED_KINDS]  # atomic; batches of clients, by what is wrong with them
+    int64_t refused_bytes           # atomic; of those that were too large
 
 cdef inline Broker* broker_of(Net* net) noexcept nogil:
     return <Broker*>net.broker
@@ -57,3 +63,11 @@ cdef inline int disk_take(Broker* broker, int64_t bytes) noexcept nogil:
         return DISK_LATER
     atomic_add_relaxed_i64(&broker.disk_room, -bytes)
     return DISK_TAKEN
+
+
+cdef inline void count_refused(Broker* broker, int code, int64_t bytes) noexcept nogil:
+    """A batch was refused for its content."""
+    if -REFUSED_KINDS < code < 0:
+        atomic_add_relaxed_i64(&broker.refused[-code], 1)
+    if code == BATCH_TOO_LARGE:
+        atomic_add_relaxed_i64(&broker.refused_bytes, bytes)

@@ -18,7 +18,11 @@ from kbroker.ext.atomics cimport (
     atomic_store_i32,
     atomic_store_i64,
 )
-from kbroker.ext.broker cimport disk_unlimited
+from kbroker.ext.batch cimport (
+    BATCH_BAD_BASE_OFFSET, BATCH_BAD_COUNT, BATCH_BAD_CRC, BATCH_BAD_MAGIC, BATCH_BAD_OFFSET_DELTA,
+    BATCH_BAD_OFFSET_RANGE, BATCH_BAD_SEQUENCE, BATCH_COUNT_MISMATCH, BATCH_NO_KEY, BATCH_OLD_MAGIC,
+)
+from kbroker.ext.broker cimport Broker, REFUSED_KINDS, disk_unlimited
 from kbroker.ext.connection cimport JobQueue, Net
 from kbroker.ext.counters cimport histogram_told
 from kbroker.ext.engine cimport Engine
@@ -201,6 +205,21 @@ cdef class DataPlane:
     def journal_error(self):
         """The errno of the write or sync that ended the journal; 0 while it is well."""
         return 0 if self.broker.journal == NULL else self.broker.journal.failed
+
+    def refused(self):
+        """Batches refused by their content, and bytes of those that were too large."""
+        cdef Broker* broker = self.broker
+        return {
+            "magic": broker.refused[-BATCH_BAD_MAGIC] + broker.refused[-BATCH_OLD_MAGIC],
+            "crc": broker.refused[-BATCH_BAD_CRC],
+            "key": broker.refused[-BATCH_NO_KEY],
+            "order": sum([broker.refused[-code] for code in (
+                BATCH_BAD_BASE_OFFSET, BATCH_BAD_OFFSET_RANGE, BATCH_BAD_COUNT,
+                BATCH_COUNT_MISMATCH, BATCH_BAD_SEQUENCE, BATCH_BAD_OFFSET_DELTA,
+            )]),
+            "all": sum([broker.refused[code] for code in range(REFUSED_KINDS)]),
+            "bytes": broker.refused_bytes,
+        }
 
     def journal_stats(self):
         """Groups and bytes written, nanoseconds spent writing them, files on disk."""

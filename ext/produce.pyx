@@ -31,20 +31,12 @@ from kbroker.ext.batch cimport (
     BATCH_TRAILING, BATCH_ZSTD_TOO_EARLY, CODEC_MASK, LENGTH_OFFSET, RECORDS_OFFSET, BatchInfo,
     BatchRules, batch_error_code, batch_error_message, batch_parse, batch_validate,
 )
-from kbroker.ext.broker cimport DISK_FULL, DISK_LATER, Broker, broker_of, disk_take
+from kbroker.ext.broker cimport (
+    DISK_FULL, DISK_LATER, Broker, broker_of, count_refused, disk_take,
+)
 from kbroker.ext.compression cimport codec_available
 from kbroker.ext.connection cimport (
-    H_CLOSE,
-    H_CONTROL,
-    H_DONE,
-    H_IO,
-    H_NONE,
-    H_PENDING,
-    H_STALL,
-    Op,
-    Reply,
-    Request,
-    Verdict,
+    H_CLOSE, H_CONTROL, H_DONE, H_IO, H_NONE, H_PENDING, H_STALL, Op, Reply, Request, Verdict,
 )
 from kbroker.ext.endian cimport load_i32
 from kbroker.ext.error_codes cimport (
@@ -232,6 +224,7 @@ cdef void refuse_codec(Produce* produce, PartitionResult* result) noexcept nogil
 cdef void refuse_batch(Produce* produce, PartitionResult* result, int code) noexcept nogil:
     """The batch was refused by its content. Records of the wrong kind are listed each."""
     result.error = batch_error_code(code)
+    count_refused(produce.broker, code, result.records.n)
     if came_to_the_log(code):
         result.log_start = atomic_load_i64(&result.log.log_start)
     elif code == BATCH_BAD_MAGIC or (code == BATCH_BAD_LENGTH

@@ -137,6 +137,20 @@ _TRAFFIC: Final = tuple(
     )
 )
 
+_REFUSED: Final = (
+    *(
+        Family(f"kafka_server_brokertopicmetrics_{name}_total", COUNTER, text)
+        for name, text in (
+            ("bytesrejected", "Bytes of batches that were too large."),
+            ("invalidmagicnumberrecords", "Batches of no format, or of one before 0.11."),
+            ("invalidmessagecrcrecords", "Batches whose checksum is wrong."),
+            ("invalidoffsetorsequencerecords", "Batches whose offsets or sequences are wrong."),
+            ("nokeycompactedtopicrecords", "Batches for compacted topics that lack a key."),
+        )
+    ),
+    Family("kbroker_batches_refused_total", COUNTER, "Batches refused by their content."),
+)
+
 _DISK: Final = (
     Family("kbroker_journal_sync_seconds", HISTOGRAM,
            "Time to write and sync a group of the journal.", (), _FSYNC_ONLY),
@@ -211,7 +225,7 @@ _GROUPS: Final = (
 )  # fmt: skip
 
 FAMILIES: Final = (
-    *_BROKER, *_CLUSTER, *_NETWORK, *_REQUESTS, *_DISK, *_TRAFFIC, *_LOGS, *_GROUPS,
+    *_BROKER, *_CLUSTER, *_NETWORK, *_REQUESTS, *_DISK, *_TRAFFIC, *_REFUSED, *_LOGS, *_GROUPS,
 )  # fmt: skip
 BY_NAME: Final = {family.name: family for family in FAMILIES}
 

@@ -42,7 +42,37 @@ _TRAFFIC: Final = tuple(
     )
 )  # fmt: skip
 
+# Kafka's name of what is counted in kbroker.ext.data_plane's `refused`.
+_REFUSED: Final = {
+    "kafka_server_brokertopicmetrics_bytesrejected_total": "bytes",
+    "kafka_server_brokertopicmetrics_invalidmagicnumberrecords_total": "magic",
+    "kafka_server_brokertopicmetrics_invalidmessagecrcrecords_total": "crc",
+    "kafka_server_brokertopicmetrics_invalidoffsetorsequencerecords_total": "order",
+    "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total": "key",
+    "kbroker_batches_refused_total": "all",
+}
+
 Watermarks = Mapping[tuple[str, int], int]
+
+
+class Totals:
+    """Traffic of all topics since the start: what a deleted topic has counted stays in it, as a
+    counter that falls would be taken for one that began anew. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._sums = [0] * len(_TRAFFIC)
+        self._seen: Mapping[tuple[str, int], tuple[int, ...]] = {}
+
+    def add(self, counts: Mapping[tuple[str, int], tuple[int, ...]]) -> list[int]:
+        """The sums, with what each log has counted since it was opened."""
+        for key, now in counts.items():
+            before = self._seen.get(key, ())
+            if any(new < old for new, old in zip(now, before, strict=False)):
+                before = ()  # another log under the same name
+            for index, new in enumerate(now):
+                self._sums[index] += new - (before[index] if before else 0)
+        self._seen = counts
+        return self._sums
 
 
 class Observer:
@@ -52,6 +82,7 @@ class Observer:
         self._parts = parts
         self._lock = threading.Lock()
         self._threads = Threads()
+        self._totals = Totals()
         self._last_s: float | None = None
 
     def collect(self) -> Samples:
@@ -66,7 +97,7 @@ class Observer:
             add_requests(samples, self._parts.data_plane)
             self._thread_times(samples)
             _disk(samples, self._parts)
-            watermarks = _logs(samples, self._parts)
+            watermarks = _logs(samples, self._parts, self._totals)
             _groups(samples, survey, watermarks)
             if self._last_s is not None:
                 samples.add("kbroker_scrape_seconds", self._last_s)
@@ -163,6 +194,9 @@ def _network(samples: Samples, parts: Parts) -> None:
     for state, key in (("used", "request_buffer_bytes"), ("kept", "request_buffer_bytes_cached")):
         samples.add("kbroker_request_buffer_bytes", stats[key], f'state="{state}"')
     samples.add("kbroker_fetch_sessions", parts.data_plane.counts()[2])
+    refused = parts.data_plane.refused()
+    for name, key in _REFUSED.items():
+        samples.add(name, refused[key])
 
 
 def _disk(samples: Samples, parts: Parts) -> None:
@@ -201,12 +235,11 @@ def disk_numbers(parts: Parts) -> dict[str, int | None]:
     }
 
 
-def _logs(samples: Samples, parts: Parts) -> dict[tuple[str, int], int]:
+def _logs(samples: Samples, parts: Parts, totals: Totals) -> dict[tuple[str, int], int]:
     """Samples of topics and partitions; answers the high watermarks."""
     image = parts.services.image
     logs = [(key, log) for key, log in parts.services.logs.snapshot() if isinstance(log, Log)]
     rows = dict(zip((key for key, _ in logs), survey_logs([log for _, log in logs]), strict=True))
-    sums = [0] * len(_TRAFFIC)
     for name, topic in sorted(image.topics.copy().items()):
         label = f'topic="{escaped(name)}"'
         states = dict(topic.partitions)
@@ -228,7 +261,7 @@ def _logs(samples: Samples, parts: Parts) -> dict[tuple[str, int], int]:
                 counts = [count + more for count, more in zip(counts, row[5:], strict=True)]
         for metric, count in zip(_TRAFFIC, counts, strict=True):
             samples.add(metric, count, label)
-        sums = [count + more for count, more in zip(sums, counts, strict=True)]
+    sums = totals.add({key: row[5:] for key, row in rows.items()})
     for metric, count in zip(_TRAFFIC, sums, strict=True):
         samples.add(metric, count)  # of all topics, as Apache Kafka tells it beside them
     return {key: row[1] for key, row in rows.items()}

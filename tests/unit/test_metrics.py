@@ -25,6 +25,7 @@ from kbroker.metrics.family import (
 )
 from kbroker.metrics.histogram import Counted, add_histogram
 from kbroker.metrics.queries import metric
+from kbroker.server.observe import Totals
 
 AWKWARD = 'a "quoted" \\ name,{}\nand a second line = 1'
 SAMPLE_FAMILIES = (
@@ -115,6 +116,15 @@ def test_quantiles_of_what_was_counted() -> None:
         'c_seconds_sum{request="Produce"} 1.0\n',
         'c_seconds_count{request="Produce"} 100\n',
     ]
+
+
+def test_totals_do_not_fall() -> None:
+    totals = Totals()
+    some = (5, 50, 0, 1, 0, 0, 0)
+    more = (7, 70, 0, 2, 0, 0, 0)
+    assert totals.add({("a", 0): some, ("b", 0): some})[:2] == [10, 100]
+    assert totals.add({("a", 0): more})[:2] == [12, 120]  # b was deleted
+    assert totals.add({("a", 0): some})[:2] == [17, 170]  # a was made anew
 
 
 def test_names_follow_prometheus() -> None:

@@ -208,6 +208,17 @@ def test_requests_of_one_read_are_timed_by_samples(kbroker: KbrokerProcess) -> N
     wait_for("all to be counted", all_are, 60)
 
 
+def test_what_is_refused_is_counted(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 1, {"cleanup.policy": "compact"})
+    before = scrape(address(kbroker))
+    with Producer({"bootstrap.servers": kbroker.bootstrap}) as producer:
+        assert producer.send(topic, b"without a key").exception(60) is not None
+    now = scrape(address(kbroker))
+    for name in ("kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
+                 "kbroker_batches_refused_total"):  # fmt: skip
+        assert now.total(name) > before.total(name)
+
+
 def test_what_is_slow_is_told_with_its_phases(tmp_path: Path) -> None:
     broker = KbrokerProcess(tmp_path, {"kbroker.slow.request.ms": "1"})
     broker.start()
