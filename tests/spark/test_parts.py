@@ -115,7 +115,7 @@ def test_defaults_of_the_official_connector() -> None:
 
 
 def test_wrong_options_of_a_write() -> None:
-    with pytest.raises(OptionError, match="at-least-once"):
+    with pytest.raises(OptionError, match="exactlyOnce"):
         write_options({**HERE, "kafka.transactional.id": "x"})
     with pytest.raises(OptionError, match="acks"):
         write_options({**HERE, "kafka.acks": "some"})
