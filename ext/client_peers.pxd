@@ -72,6 +72,8 @@ cdef struct Sender:
     int16_t told_producer_epoch
     int16_t told_error              # of InitProducerId, fatal
     bint told
+    int64_t purges_asked            # under the accumulator's lock
+    int64_t purges_done             # atomic
     bint purge_queued
     bint purge_flying
     int32_t purge_code              # ERROR_PURGED or ERROR_CLOSED

@@ -1,12 +1,14 @@
 """The producer as Python sees it (see client_producer.pxd)."""
 import threading
+import time
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
-    atomic_exchange_i32, atomic_load_i32, atomic_load_relaxed_i64, atomic_store_i32,
+    atomic_exchange_i32, atomic_load_i32, atomic_load_i64, atomic_load_relaxed_i64,
+    atomic_store_i32,
 )
 from kbroker.ext.client_accumulator cimport (
     APPEND_CLOSED, APPEND_OK, APPEND_TOO_LARGE, Settings, accumulator_append,
@@ -34,6 +36,8 @@ cdef enum:
     MS = 1000000                    # ns
 
 REST_S = 0.01                       # a wait for callbacks looks again so often
+cdef double PURGE_PAUSE_S = 0.0002       # a wait for the loop to have purged
+cdef int64_t PURGE_NS = 1_000_000_000   # and how long; a loop that has ended never does
 
 
 cdef void wake_loop(void* owner) noexcept nogil:
@@ -247,13 +251,19 @@ cdef class SenderDriver(LoopDriver):
         return atomic_load_i32(&self.s.fatal_code)
 
     def purge(self, queued: bool, in_flight: bool, closing: bool = False) -> None:
-        """Give up what waits, and what is on its way."""
+        """Give up what waits, and what is on its way. It is done at the return, so that it takes
+        nothing that is sent afterwards; unless the loop has ended."""
+        cdef int64_t mine, deadline_ns = monotonic_ns() + PURGE_NS
         pthread_mutex_lock(&self.a.lock)
         self.s.purge_code = ERROR_CLOSED if closing else ERROR_PURGED
-        self.s.purge_queued = queued
-        self.s.purge_flying = in_flight
+        self.s.purge_queued |= queued
+        self.s.purge_flying |= in_flight
+        self.s.purges_asked += 1
+        mine = self.s.purges_asked
         pthread_mutex_unlock(&self.a.lock)
         accumulator_kick(&self.a, True)
+        while atomic_load_i64(&self.s.purges_done) < mine and monotonic_ns() < deadline_ns:
+            time.sleep(PURGE_PAUSE_S)
 
     def totals(self) -> dict[str, int]:
         """Counters since the start, see `Totals`, and what is held now."""

@@ -142,8 +142,10 @@ cdef void purge(Sender* s) noexcept nogil:
     cdef bint queued, flying
     cdef ClientBatch* b
     cdef ClientBatch* after
+    cdef int64_t asked
     cdef int32_t i
     pthread_mutex_lock(&s.a.lock)
+    asked = s.purges_asked
     queued = s.purge_queued
     flying = s.purge_flying
     s.purge_queued = s.purge_flying = False
@@ -160,6 +162,7 @@ cdef void purge(Sender* s) noexcept nogil:
                 if b.in_call:
                     batch_gives_up(s, b, s.purge_code)
                 b = after
+    atomic_store_i64(&s.purges_done, asked)
 
 
 cdef void purge_calls(Sender* s, Peer* peer) noexcept nogil:
