@@ -190,8 +190,9 @@ def judge(bootstrap: str, told: Told) -> None:
     }
     assert told.newest and not [at for at, n in told.newest.items() if newest.get(at, -1) < n]
     short = stored(bootstrap, SHORT)
+    starts = extents(bootstrap, [SHORT])  # afterwards: retention goes on
     for place, value in told.values.items():
-        if place[0] == SHORT and place[2] >= ends[place[:2]][0]:
+        if place[0] == SHORT and place[2] >= starts[place[:2]][0]:
             assert short[place][1] == value, place
     marks = committed(bootstrap, GROUP)
     assert told.committed

@@ -284,7 +284,7 @@ def test_a_start_that_is_interrupted(pytester: pytest.Pytester, temporary: Tempo
     os.killpg(process.pid, signal.SIGINT)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == pytest.ExitCode.INTERRUPTED, said.decode()
-    assert temporary.is_empty()
+    wait_for("everything to be gone", temporary.is_empty, GONE_S)
 
 
 WORKERS = """
