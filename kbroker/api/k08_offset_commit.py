@@ -13,11 +13,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from kbroker.api.commits import partition_commit, refused
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
-from kbroker.group.offsets import NO_RETENTION, Commit, PartitionCommit, TopicCommit
+from kbroker.group.offsets import NO_RETENTION, Commit, TopicCommit
 from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
 
@@ -53,12 +54,9 @@ def offset_commit(request: Any, context: Context) -> Response:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)
             continue
-        here = [_commit(one) for one in asked.partitions if one.partition_index in topic.partitions]
-        gone = [
-            one.partition_index
-            for one in asked.partitions
-            if one.partition_index not in topic.partitions
-        ]
+        there = topic.partitions
+        here = [partition_commit(one) for one in asked.partitions if one.partition_index in there]
+        gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]
         if gone:
             wrong.add(name, topic_id, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if here:
@@ -74,7 +72,7 @@ def offset_commit(request: Any, context: Context) -> Response:
         request.generation_id_or_member_epoch,
         _milliseconds(getattr(request, "retention_time", NO_RETENTION)),
     )
-    context.answer.failing(lambda code, message: wrong.merged(_refused(topics, code)))
+    context.answer.failing(lambda code, message: wrong.merged(refused(topics, code)))
     return context.groups.handle(
         request.group_id,
         context.answer,
@@ -95,25 +93,3 @@ def _find(context: Context, asked: Any) -> tuple[Topic | None, str, bytes]:
 def _milliseconds(retention: timedelta | int) -> int:
     """A retention time; one beyond what a timedelta holds is read as a number."""
     return retention if isinstance(retention, int) else retention // _MILLISECOND
-
-
-def _commit(asked: Any) -> PartitionCommit:
-    return PartitionCommit(
-        asked.partition_index,
-        asked.committed_offset,
-        getattr(asked, "committed_leader_epoch", -1),
-        asked.committed_metadata,
-    )
-
-
-def _refused(topics: list[TopicCommit], code: ErrorCode) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": topic.name,
-            "topic_id": topic.topic_id,
-            "partitions": [
-                {"partition_index": one.partition, "error_code": code} for one in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]

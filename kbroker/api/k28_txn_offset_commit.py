@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kbroker.api.commits import partition_commit, refused
 from kbroker.api.context import Context
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
 from kbroker.api.transactions import offsets_partition, producer_of, verified_code
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.group.offsets import PartitionCommit, TopicCommit, TxnCommit
+from kbroker.group.offsets import TopicCommit, TxnCommit
 from kbroker.group.outcome import DEFERRED
 from kbroker.protocol import ApiKey
 from kbroker.txn.transaction import Partition
@@ -64,7 +65,7 @@ def txn_offset_commit(request: Any, context: Context) -> Response:
     def failing(code: ErrorCode, message: str) -> Response:
         if context.version < _FIRST_LOADING and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return wrong.merged(_refused(topics, code))
+        return wrong.merged(refused(topics, code))
 
     context.answer.failing(failing)
 
@@ -118,28 +119,7 @@ def _sorted_out(request: Any, context: Context, wrong: PartitionResults) -> list
         gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]
         if gone or topic is None:
             wrong.add(asked.name, bytes(16), gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        here = [_commit(one) for one in asked.partitions if one.partition_index in there]
+        here = [partition_commit(one) for one in asked.partitions if one.partition_index in there]
         if here and topic is not None:
             topics.append(TopicCommit(asked.name, topic.id, here))
     return topics
-
-
-def _commit(asked: Any) -> PartitionCommit:
-    return PartitionCommit(
-        asked.partition_index,
-        asked.committed_offset,
-        getattr(asked, "committed_leader_epoch", -1),
-        asked.committed_metadata,
-    )
-
-
-def _refused(topics: list[TopicCommit], code: ErrorCode) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": topic.name,
-            "partitions": [
-                {"partition_index": one.partition, "error_code": code} for one in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
