@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from kbroker.ext.engine import name_thread
+from kbroker.storage.manager import LogPort
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
@@ -52,10 +53,12 @@ class Piece(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """A partition to be loaded; both functions are called on the control thread."""
+    """A partition to be loaded; `take` and `done` are called on the control thread, `open` on the
+    loader's."""
 
     partition: int
-    open: Callable[[], Load]
+    log: LogPort
+    open: Callable[[LogPort], Load]
     take: Callable[[Piece], None]
     done: Callable[[Exception | None], None]
 
@@ -71,7 +74,10 @@ class Loader:
         self._stopping = False
 
     def load(self, job: Loading) -> None:
-        """Have a partition loaded."""
+        """Have a partition loaded; an empty log is at once."""
+        if job.log.log_end_offset == job.log.log_start_offset:
+            job.done(None)
+            return
         self._jobs.put(job)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="group-loader", daemon=True)
@@ -96,7 +102,7 @@ class Loader:
             self._post(lambda job=job, error=error: job.done(error))  # type: ignore[misc]
 
     def _read(self, job: Loading) -> None:
-        load = job.open()
+        load = job.open(job.log)
         while not load.done:
             others = load.step()
             if others:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kbroker.clock import Clock
@@ -189,20 +190,11 @@ class GroupCoordinator:
                                slot.partition)  # fmt: skip
 
     def _load(self, slot: Slot) -> None:
-        log = slot.log
-        if log is None:
+        if slot.log is None:
             slot.state = FAILED
-        elif log.log_end_offset == log.log_start_offset:
-            self._loaded(slot, None)
-        else:
-            self._loader.load(
-                Loading(
-                    slot.partition,
-                    lambda: self._host.load(log),
-                    slot.take,
-                    lambda error: self._loaded(slot, error),
-                )
-            )
+            return
+        done = partial(self._loaded, slot)
+        self._loader.load(Loading(slot.partition, slot.log, self._host.load, slot.take, done))
 
     def _loaded(self, slot: Slot, error: Exception | None) -> None:
         if slot.state != LOADING:

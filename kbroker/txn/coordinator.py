@@ -132,20 +132,11 @@ class TransactionCoordinator:
         self.close()
 
     def _load(self, slot: Slot) -> None:
-        log = slot.log
-        if log is None:
+        if slot.log is None:
             slot.state = FAILED
-        elif log.log_end_offset == log.log_start_offset:
-            self._loaded(slot, None)
-        else:
-            self._loader.load(
-                Loading(
-                    slot.partition,
-                    lambda: self._host.load(log),
-                    slot.take,
-                    lambda error: self._loaded(slot, error),
-                )
-            )
+            return
+        done = partial(self._loaded, slot)
+        self._loader.load(Loading(slot.partition, slot.log, self._host.load, slot.take, done))
 
     def _loaded(self, slot: Slot, error: Exception | None) -> None:
         if slot.state != LOADING:
