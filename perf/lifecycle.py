@@ -64,9 +64,9 @@ def empty_home(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def running(system: System) -> Iterator[BrokerProcess]:
+def running(system: System, name: str = "life") -> Iterator[BrokerProcess]:
     """A system in an empty directory, gone at the end."""
-    with empty_home(f"{system.name}-life") as home:
+    with empty_home(f"{system.name}-{name}") as home:
         process = start(system, home)
         try:
             yield process

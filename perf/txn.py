@@ -25,13 +25,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from perf import admin
-from perf.lifecycle import cpu_seconds, empty_home
+from perf import admin, lifecycle
 from perf.native import is_sound, load, program
 from perf.report import machine, replace_in_readme
 from perf.series import say
 from perf.systems import BY_NAME as SYSTEMS
-from perf.systems import System, Unavailable, start
+from perf.systems import Unavailable
 from perf.txn_wire import Load, Timed, TxnProducer
 from tests.support.processes import BrokerProcess
 
@@ -85,9 +84,9 @@ class Bench:
                 return
 
     def measure(self, records: int, seconds: float) -> Figures:
-        before, begun = cpu_seconds(self.process.pid), time.perf_counter()
+        before, begun = lifecycle.cpu_seconds(self.process.pid), time.perf_counter()
         took = list(self.transactions(records, seconds))
-        spent = cpu_seconds(self.process.pid) - before
+        spent = lifecycle.cpu_seconds(self.process.pid) - before
         return Figures(
             len(took) / (time.perf_counter() - begun),
             spent / len(took) * 1e6,
@@ -110,7 +109,7 @@ def running(names: Sequence[str]) -> Iterator[dict[str, Bench]]:
         benches = {}
         for name in names:
             try:
-                benches[name] = Bench(stack.enter_context(_broker(SYSTEMS[name])))
+                benches[name] = Bench(stack.enter_context(lifecycle.running(SYSTEMS[name], "txn")))
             except Unavailable as reason:
                 say(str(reason))
         for name, bench in benches.items():
@@ -118,16 +117,6 @@ def running(names: Sequence[str]) -> Iterator[dict[str, Bench]]:
                 for _ in bench.transactions(records, WARM_S[name] / len(RECORDS)):
                     pass
         yield benches
-
-
-@contextmanager
-def _broker(system: System) -> Iterator[BrokerProcess]:
-    with empty_home(f"{system.name}-txn") as home:
-        process = start(system, home)
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 # ---- the figures
