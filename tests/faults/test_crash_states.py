@@ -28,7 +28,7 @@ from kbroker.storage.manager import LogManager
 from tests.faults.scenes import batch_places
 from tests.reference.crafted_batches import Batch, Record, values_of
 from tests.support import wire
-from tests.support.crash_states import FIXED, Call, Choice, Disk, materialize, read_calls
+from tests.support.crash_states import FIXED, Call, Choice, read_calls, wrong_states
 from tests.support.logs import read_all
 from tests.support.native import Words, shared_library
 from tests.support.ports import FakeDataPlane
@@ -224,23 +224,14 @@ def lost_in(
     story: Story, folder: Path, states: int, seed: int, *, without_sync: bool = False
 ) -> list[str]:
     """What is lost in so many states of the disk, each line with what repeats it."""
-    disk = Disk(str(story.root), without_sync)
-    lost: list[str] = []
-    applied = 0
-    for calls, choice in choices(states, len(story.calls), random.Random(seed)):
-        while applied < calls:
-            disk.apply(story.calls[applied])
-            applied += 1
-        state = folder / "state"
-        materialize(disk, choice, state)
-        try:
-            wrong = wrong_with(state, story, calls)
-        except Exception as error:
-            wrong = [f"{type(error).__name__}: {error}"]
-        if wrong:
-            lost.append(f"after {calls} calls, {choice}: {wrong[:3]}")
-        shutil.rmtree(state)
-    return lost
+    return wrong_states(
+        story.root,
+        story.calls,
+        lambda state, calls: wrong_with(state, story, calls),
+        folder,
+        choices(states, len(story.calls), random.Random(seed)),
+        without_sync=without_sync,
+    )
 
 
 @pytest.mark.timeout(3600)

@@ -10,9 +10,8 @@ still open, known to the coordinator, and can be aborted; and then nothing hangs
 from __future__ import annotations
 
 import random
-import shutil
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from kbroker.txn.transaction import PREPARED, State, Transaction
 from tests.faults.test_crash_states import Recovered, StartBroker, choices, folder
 from tests.reference.crafted_batches import CONTROL, TRANSACTIONAL, parse_batches
 from tests.support import wire
-from tests.support.crash_states import Call, Choice, Disk, materialize, read_calls
+from tests.support.crash_states import Call, Choice, read_calls, wrong_states
 from tests.support.native import Words, shared_library
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR
@@ -335,28 +334,19 @@ def hanging(found: Restarted) -> list[str]:
 def lost_in(
     story: Story,
     home: Path,
-    moments: Iterator[tuple[int, Choice]],
+    moments: Iterable[tuple[int, Choice]],
     *,
     without_sync: bool = False,
 ) -> list[str]:
     """What is wrong in these states of the disk, each line with what repeats it."""
-    disk = Disk(str(story.root), without_sync)
-    lost: list[str] = []
-    applied = 0
-    for calls, choice in moments:
-        while applied < calls:
-            disk.apply(story.calls[applied])
-            applied += 1
-        state = home / "state"
-        materialize(disk, choice, state)
-        try:
-            wrong = wrong_with(state, story, calls)
-        except Exception as error:
-            wrong = [f"{type(error).__name__}: {error}"]
-        if wrong:
-            lost.append(f"after {calls} calls, {choice}: {wrong[:3]}")
-        shutil.rmtree(state)
-    return lost
+    return wrong_states(
+        story.root,
+        story.calls,
+        lambda state, calls: wrong_with(state, story, calls),
+        home,
+        moments,
+        without_sync=without_sync,
+    )
 
 
 @pytest.mark.timeout(3600)
@@ -371,8 +361,8 @@ def test_power_cuts(
     """And a disk that forgets to sync breaks transactions."""
     story = tell(start_kbroker, tmp_path, steps, seed, {})
     moments = list(choices(states, len(story.calls), random.Random(seed)))
-    lost = lost_in(story, folder, iter(moments))
-    control = lost_in(story, folder, iter(moments[:: len(moments) // 30]), without_sync=True)
+    lost = lost_in(story, folder, moments)
+    control = lost_in(story, folder, moments[:: len(moments) // 30], without_sync=True)
     assert not lost, "\n".join(lost[:20])
     assert control
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -193,3 +194,36 @@ def zero(fd: int, at: int, count: int, size: int) -> None:
         os.pwrite(fd, bytes(min(count, size - at)), at)
     if at + count > size:
         os.ftruncate(fd, at + count)
+
+
+def wrong_states(
+    root: Path,
+    calls: Sequence[Call],
+    wrong_with: Callable[[Path, int], list[str]],
+    folder: Path,
+    moments: Iterable[tuple[int, Choice]],
+    *,
+    without_sync: bool = False,
+) -> list[str]:
+    """What is wrong in these states of a disk, each line with what repeats it.
+
+    wrong_with: judges a folder with a state after so many calls. moments: how many calls were made,
+    rising, and what was lost then.
+    """
+    disk = Disk(str(root), without_sync)
+    lost: list[str] = []
+    applied = 0
+    for made, choice in moments:
+        while applied < made:
+            disk.apply(calls[applied])
+            applied += 1
+        state = folder / "state"
+        materialize(disk, choice, state)
+        try:
+            wrong = wrong_with(state, made)
+        except Exception as error:
+            wrong = [f"{type(error).__name__}: {error}"]
+        if wrong:
+            lost.append(f"after {made} calls, {choice}: {wrong[:3]}")
+        shutil.rmtree(state)
+    return lost
