@@ -76,7 +76,6 @@ cdef struct Sender:
     int64_t purges_done             # atomic
     bint purge_queued
     bint purge_flying
-    int32_t purge_code              # ERROR_PURGED or ERROR_CLOSED
     ClientBatch* settled            # those with callbacks, in the order of their outcomes
     ClientBatch* settled_tail
     int32_t wishes                  # atomic, bits of SenderWish

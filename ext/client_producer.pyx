@@ -16,7 +16,7 @@ from kbroker.ext.client_accumulator cimport (
     accumulator_partition, accumulator_topic,
 )
 from kbroker.ext.client_topic cimport Part, topic_grow
-from kbroker.ext.client_batch cimport ClientBatch, ERROR_CLOSED, ERROR_PURGED, fork_generation
+from kbroker.ext.client_batch cimport ClientBatch, fork_generation
 from kbroker.ext.client_delivery cimport delivery_new, run_callbacks
 from kbroker.ext.client_headers cimport HeadersIn, bytes_slice
 from kbroker.ext.client_thread cimport loop_wake
@@ -250,12 +250,11 @@ cdef class SenderDriver(LoopDriver):
         """Kafka's error after which nothing can be sent any more; 0: none."""
         return atomic_load_i32(&self.s.fatal_code)
 
-    def purge(self, queued: bool, in_flight: bool, closing: bool = False) -> None:
+    def purge(self, queued: bool, in_flight: bool) -> None:
         """Give up what waits, and what is on its way. It is done at the return, so that it takes
         nothing that is sent afterwards; unless the loop has ended."""
         cdef int64_t mine, deadline_ns = monotonic_ns() + PURGE_NS
         pthread_mutex_lock(&self.a.lock)
-        self.s.purge_code = ERROR_CLOSED if closing else ERROR_PURGED
         self.s.purge_queued |= queued
         self.s.purge_flying |= in_flight
         self.s.purges_asked += 1

@@ -11,8 +11,8 @@ from kbroker.ext.batch cimport BATCH_OK
 from kbroker.ext.batch_build cimport BatchStamp, builder_stamp, builder_stamp_summed
 from kbroker.ext.client_accumulator cimport Accumulator
 from kbroker.ext.client_batch cimport (
-    ClientBatch, ERROR_CLOSED, ERROR_COMPRESSION, ERROR_EXPIRED, OUTCOME_PENDING, batch_pack,
-    batch_ref, batch_sum, batch_unref,
+    ClientBatch, ERROR_CLOSED, ERROR_COMPRESSION, ERROR_EXPIRED, ERROR_PURGED, OUTCOME_PENDING,
+    batch_pack, batch_ref, batch_sum, batch_unref,
 )
 from kbroker.ext.client_link cimport (
     Call, LINK_BROKEN, LINK_CORRUPT, LINK_OK, LINK_TIMEOUT, link_submit,
@@ -151,7 +151,7 @@ cdef void purge(Sender* s) noexcept nogil:
     s.purge_queued = s.purge_flying = False
     pthread_mutex_unlock(&s.a.lock)
     if queued:
-        fail_queued(s, 0, s.purge_code)
+        fail_queued(s, 0, ERROR_PURGED)
     if flying:
         for i in range(s.peers_count):
             purge_calls(s, s.peers[i])
@@ -160,7 +160,7 @@ cdef void purge(Sender* s) noexcept nogil:
             while b != NULL:
                 after = b.flight_next
                 if b.in_call:
-                    batch_gives_up(s, b, s.purge_code)
+                    batch_gives_up(s, b, ERROR_PURGED)
                 b = after
     atomic_store_i64(&s.purges_done, asked)
 
@@ -173,7 +173,7 @@ cdef void purge_calls(Sender* s, Peer* peer) noexcept nogil:
         for i in range(call.count):
             if call.batches[i].base_sequence < 0 \
                     and atomic_load_i32(&call.batches[i].state) == OUTCOME_PENDING:
-                batch_gives_up(s, call.batches[i], s.purge_code)
+                batch_gives_up(s, call.batches[i], ERROR_PURGED)
         call = call.next
 
 
