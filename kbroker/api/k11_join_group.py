@@ -12,7 +12,7 @@ Version notes:
 
 from __future__ import annotations
 
-import ipaddress
+import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_MAPPED_IPV4: Final = bytes(10) + b"\xff\xff"
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -81,12 +82,10 @@ def _asked(request: Any, context: Context) -> JoinRequest:
 def java_address(host: str) -> str:
     """An address as Java prints one: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
     try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
+        packed = socket.inet_pton(socket.AF_INET6, host)
+    except OSError:
         return f"/{host}"
-    if isinstance(address, ipaddress.IPv4Address):
-        return f"/{address}"
-    if address.ipv4_mapped is not None:
-        return f"/{address.ipv4_mapped}"
-    groups = address.packed.hex(":", 2).split(":")
+    if packed[:12] == _MAPPED_IPV4:
+        return f"/{socket.inet_ntoa(packed[12:])}"
+    groups = packed.hex(":", 2).split(":")
     return "/" + ":".join(f"{int(group, 16):x}" for group in groups)

@@ -8,7 +8,7 @@ or with a version that has no schema, fails at import.
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -86,7 +86,8 @@ def table() -> Table:
     """All registrations in the order of their keys; imports the handlers' files."""
     import kbroker.api as room  # noqa: PLC0415  the room imports this module's neighbours
 
-    for module in pkgutil.iter_modules(room.__path__):
-        if module.name[:1] == "k" and module.name[1:3].isdigit():
-            importlib.import_module(f"{room.__name__}.{module.name}")
+    for file in sorted(os.listdir(room.__path__[0])):
+        name, _, kind = file.partition(".")
+        if kind == "py" and name[:1] == "k" and name[1:3].isdigit():
+            importlib.import_module(f"{room.__name__}.{name}")
     return dict(sorted(_TABLE.items()))

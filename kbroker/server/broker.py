@@ -12,7 +12,10 @@ from __future__ import annotations
 import errno
 import logging
 import queue
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -167,12 +170,12 @@ class Broker:
         self._open_logs(services)
         self._listen(data_plane)
         self._lead(store, logs)
-        self._open_journal(data_plane, logs)
+        with _beside(partial(self._open_journal, data_plane, logs)):
+            table = registry.table()  # imports the handlers while the disk has its time
         for topic in store.image.topics.values():
             publish.offer_topic(services, topic)
         services.groups.open()
         services.transactions.open()
-        table = registry.table()
         publish.limit_connections(services)
         publish.limit_disk(services)
         publish.tell_versions(services)
@@ -415,6 +418,27 @@ class Broker:
         if self._store is not None:
             self._store.close()
         self._lock.release()
+
+
+@contextmanager
+def _beside(work: Callable[[], None]) -> Iterator[None]:
+    """Have another thread do what waits for the disk; what it raised is raised at the end."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _check_address(host: str, port: int) -> None:

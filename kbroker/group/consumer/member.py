@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kbroker.metadata.records.consumer_group import ClassicMemberMetadata
 
@@ -35,8 +34,7 @@ class MemberState(IntEnum):
         return cls.UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """`classic` is set for a member that speaks the classic protocol (its timeout, protocols)."""
 
     member_id: str
@@ -51,17 +49,17 @@ class Member:
     topic_names: frozenset[str] = frozenset()
     topic_regex: str | None = ""
     server_assignor: str | None = None
-    assigned: Partitions = field(default_factory=dict)
-    revoking: Partitions = field(default_factory=dict)
+    assigned: Partitions = NO_PARTITIONS
+    revoking: Partitions = NO_PARTITIONS
     classic: ClassicMemberMetadata | None = None
 
     def changed(self, **changes: Any) -> Member:
         """A member that differs in some fields."""
-        return replace(self, **changes)
+        return self._replace(**changes)
 
     def at_epoch(self, epoch: int, **changes: Any) -> Member:
         """The member moved to an epoch; the one it was in becomes the previous one."""
-        return replace(self, epoch=epoch, previous_epoch=self.epoch, **changes)
+        return self._replace(epoch=epoch, previous_epoch=self.epoch, **changes)
 
     @property
     def is_classic(self) -> bool:
