@@ -59,12 +59,13 @@ def used_pages(enabled: bool) -> Iterator[UsedPages]:
         yield UsedPages(None)
         return
     BUILD.mkdir(parents=True, exist_ok=True)
+    path = BUILD / "used-pages"
+    path.unlink(missing_ok=True)  # of a run that was killed
     size = wanted_bytes()
     free = shutil.disk_usage(BUILD).free
     if free < size + ROOM_FOR_DATA_BYTES:
         needed = (size + ROOM_FOR_DATA_BYTES) >> 30
         raise SystemExit(f"{free >> 30} GiB of disk are free, {needed} are needed; --quick skips")
-    path = BUILD / "used-pages"
     try:
         write(path, size)
         yield UsedPages(path)
