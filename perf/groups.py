@@ -49,6 +49,7 @@ FLOODERS = 200
 BUSY_ROUNDS, BUSY_S = 5, 3.0
 TIMEOUT_S = 180.0
 TOPIC = "shared"
+DISK_ALONE = "the disk alone: p99 of as many synced writes of a page"
 
 INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 CONSUMER_INTERVALS = (
@@ -172,7 +173,30 @@ def commits(system: System) -> list[Measured]:
         took = [commit for member in joined for commit in member.commits]
     say(f"{system.name}: {len(took)} commits, median {statistics.median(took) * 1000:.2f} ms")
     what = f"p99 of commits, {COMMITTERS} consumers once a second"
-    return [Measured(what, system.title, p99_ms(took), "ms", 20)]
+    found = [Measured(what, system.title, p99_ms(took), "ms", 20)]
+    if system.name == "kbroker":
+        found.append(Measured(DISK_ALONE, system.title, p99_ms(synced_writes()), "ms"))
+    return found
+
+
+def synced_writes() -> list[float]:
+    """Seconds of each synced write of a page, as many and as long as there were commits, in a file
+    that was written before: the least that a commit can take, and what else the disk does."""
+    page = bytes(4096)
+    took = []
+    with empty_home("disk-alone") as home:
+        home.mkdir(parents=True)
+        with (home / "pages").open("wb", buffering=0) as file:
+            file.write(page * (writes := int(COMMITTERS * COMMIT_S)))
+            os.fsync(file.fileno())
+            begun = Clock()
+            for number in range(writes):
+                time.sleep(max(0.0, begun + number / COMMITTERS - Clock()))
+                at = Clock()
+                os.pwrite(file.fileno(), page, number * len(page))
+                os.fdatasync(file.fileno())
+                took.append(Clock() - at)
+    return took
 
 
 def begin_commits(member: Committing, indexes: range) -> Callable[[], None]:
