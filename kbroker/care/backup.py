@@ -14,10 +14,14 @@ What a backup of a live directory promises, each by the order in which files are
        falls between is noticed, and the partition taken again, so that no key comes back that a
        tombstone of a later segment had deleted.
 
+    5. A transaction is in it whole or not at all, and no log waits for one that its coordinator
+       does not know (`backup_txn`): logs end before what came of transactions that were begun or
+       decided after a moment behind the start of `create`. Those open then are aborted by the
+       broker that is started on the restored directory, as after a crash; those decided it ends.
+
 Partitions are not taken at the same instant. First everything that is not going to change is
 brought over, without an eye to order; the second look, which counts, then only has the ends to
-take, and they lie as close together as the ends are long. Transactions that are open meanwhile may
-be in it with a part of their records: those that wait for it get whole ones from a broker at rest.
+take, and they lie as close together as the ends are long.
 
 An active segment is copied up to its last whole batch, and has no indexes: the directory is
 restored as one after a crash, whose recovery points are where active segments begin, so the next

@@ -8,12 +8,13 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kbroker.care.backup_txn import OFFSETS, STATE, Decided, Place, beyond, later, tail
 from kbroker.care.faults import sound_snapshot
-from kbroker.care.folders import ChangedError, Key, end_of, list_folder, partitions_of
+from kbroker.care.folders import ChangedError, Key, Listing, end_of, list_folder, partitions_of
 from kbroker.care.manifest import Extent
 from kbroker.care.stage import Stage
 from kbroker.errors import CorruptFileError, OperatorError
@@ -37,6 +38,8 @@ from kbroker.storage.manager import METADATA_FOLDER
 __all__ = ["LiveDirectory"]
 
 T = TypeVar("T")
+Chooser = Callable[[Key, Iterable[Place]], Place | None]
+"""Of the batches that a partition got meanwhile the first that has no place in a backup."""
 
 _INDEXES: Final = (".index", ".timeindex", ".txnindex")
 _METADATA_LOG: Final = re.compile(r"[0-9]{20}\.log\Z")
@@ -44,6 +47,7 @@ _METADATA_SNAPSHOT: Final = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint\Z")
 _LOOKS: Final = 3
 _TRIES: Final = 12
 _PAUSE_S: Final = 0.01
+_TICK_S: Final = 0.001
 _PAUSE_DOUBLES_MAX: Final = 7
 
 
@@ -55,6 +59,9 @@ class LiveDirectory:
         self.stage = stage
         self._active: dict[Key, int] = {}
         """Base offset of the last segment of each partition that was taken."""
+        self._began: dict[Key, int] = {}
+        """Where each log ended before the moment whose transactions are taken."""
+        self._cut: set[Key] = set()
 
     def take(self) -> list[Extent]:
         """Everything; the offsets of each partition. Raises OperatorError where it does not hold
@@ -85,11 +92,7 @@ class LiveDirectory:
             for name in (LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
         }
         self._active.clear()
-        extents: dict[Key, Extent] = {}
-        for folder, key in folders.items():
-            extent = _settled(folder, functools.partial(self._partition, folder, key))
-            if extent is not None:
-                extents[key] = extent
+        extents = self._partitions(folders)
         image = _settled(METADATA_FOLDER, self._metadata)
         self._agree(image, folders, ids, extents)
         self.stage.take(self.source / META_PROPERTIES, META_PROPERTIES, sealed=False)
@@ -109,19 +112,73 @@ class LiveDirectory:
         except CorruptFileError:
             return {}
 
-    # ---- a partition
+    # ---- partitions
 
-    def _partition(self, folder: str, key: Key) -> Extent | None:
+    def _partitions(self, folders: Mapping[str, Key]) -> dict[Key, Extent]:
+        """All of them, with the transactions of one moment (see backup_txn). Where that has cut a
+        topic, committed offsets may be behind its end: those are taken again, without them."""
+        self._cut.clear()
+        for folder, key in folders.items():
+            self._began[key] = _settled(folder, functools.partial(self._end, folder))
+        moment_ms, decided = _moment_ms(), Decided(self.stage.data)
+        extents: dict[Key, Extent] = {}
+        ends: dict[Key, int] = {}
+
+        def first_left_out(key: Key, batches: Iterable[Place]) -> Place | None:
+            if key[0] == STATE:
+                return later(batches, moment_ms)
+            told = list(batches)
+            found = [decided.undecided(key, told)]
+            if key[0] == OFFSETS and ends:
+                found.append(beyond(told, ends))
+            return min((one for one in found if one), default=None, key=_offset_of)
+
+        def take(folder: str, key: Key) -> None:
+            look = functools.partial(self._partition, folder, key, first_left_out)
+            extent = _settled(folder, look)
+            extents.pop(key, None)
+            if extent is not None:
+                extents[key] = extent
+
+        for folder, key in folders.items():
+            take(folder, key)
+        if any(topic != STATE for topic, _ in self._cut):
+            ends |= {key: extent.end for key, extent in extents.items()}
+            for folder, key in folders.items():
+                if key[0] == OFFSETS:
+                    take(folder, key)
+        return extents
+
+    def _end(self, folder: str) -> int:
+        """The offset at which the partition ends now; 0 where it is gone."""
+        found = list_folder(self.source / folder)
+        if found is None:
+            return 0
+        return end_of(self.source / folder / _name(max(found.segments), ".log"))[1]
+
+    def _last(
+        self, key: Key, path: Path, found: Listing, first_left_out: Chooser
+    ) -> tuple[int, int, int]:
+        """The last segment that is taken, how much of it, and the offset behind that."""
+        active = max(found.segments)
+        size, end = end_of(path / _name(active, ".log"))
+        cut = first_left_out(key, tail(path, list(found.segments), self._began[key], end))
+        if cut is None:
+            return active, size, end
+        self._cut.add(key)
+        return cut.base, cut.batch.position, cut.batch.base_offset
+
+    def _partition(self, folder: str, key: Key, first_left_out: Chooser) -> Extent | None:
         """The partition as it stands; None where it has been deleted."""
         path, stage = self.source / folder, self.stage
         before = list_folder(path)
         if before is None:
             stage.keep_only(folder, set())
             return None
-        *sealed, active = before.segments
+        active, size, end = self._last(key, path, before, first_left_out)
+        sealed = [base for base in before.segments if base < active]
         names = {base: self._sealed(folder, base) for base in sealed}
         log = _name(active, ".log")
-        size, end = end_of(path / log)
         stage.take(path / log, f"{folder}/{log}", sealed=False, size=size)
         others = [LEADER_EPOCHS, PARTITION_METADATA]
         others += self._snapshots(path, before.snapshots, active)
@@ -132,7 +189,9 @@ class LiveDirectory:
         after = list_folder(path)
         if after is None:
             raise ChangedError("it was deleted")
-        left = after.left_of(before)
+        left = {base for base in after.left_of(before) if base <= active}
+        if active not in left:
+            raise ChangedError("all of it was deleted")
         kept = {f"{folder}/{name}" for name in (log, *others)}
         for base in left - {active}:
             kept |= names[base]
@@ -214,6 +273,18 @@ class LiveDirectory:
 
 def _name(base: int, suffix: str) -> str:
     return f"{base:020}{suffix}"
+
+
+def _moment_ms() -> int:
+    """A wall time that is over: what happens from now on has a later one."""
+    moment_ms = time.time_ns() // 1_000_000
+    while time.time_ns() // 1_000_000 <= moment_ms:
+        time.sleep(_TICK_S)
+    return moment_ms
+
+
+def _offset_of(place: Place) -> int:
+    return place.batch.base_offset
 
 
 def _settled(what: str, look: Callable[[], T]) -> T:
