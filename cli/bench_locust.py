@@ -42,8 +42,9 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True,
               help="Of Locust; with more than one, one more that counts.")
 @click.option("--kinds", metavar="KIND[,...]",
-              help="Of users: producer, confluent-producer, consumer, confluent-consumer, slow,"
-              " vanishing, churn. Default: all.")
+              help="Of users: producer, confluent-producer, transactional,"
+              " confluent-transactional, pipe, consumer, confluent-consumer, slow, vanishing,"
+              " churn. Default: all.")
 @click.option("--sizes", metavar="DISTRIBUTION", help="Bytes of a record: fixed:N, uniform:A-B,"
               " lognormal:MEDIAN,SIGMA. Default: lognormal:200,1.0.")
 @click.option("--keys", metavar="DISTRIBUTION", help="zipf:COUNT,EXPONENT, uniform:A-B, fixed:N"
@@ -71,10 +72,11 @@ def locust(
     web: int | None,
     **given: Any,
 ) -> int:
-    """Load a broker with Locust: producers and consumers of two clients, slow and vanishing ones.
+    """Load a broker with Locust: producers and consumers of two clients, with and without
+    transactions, slow and vanishing ones.
 
-    Exit status 1: an acknowledged record was lost, or a threshold was passed. The topic is one of
-    its own, and is deleted after a run that passed.
+    Exit status 1: an acknowledged record was lost, an aborted one seen, or a threshold was passed.
+    The topic is one of its own, and is deleted after a run that passed.
     """
     settings = client_settings(bootstrap)
     topic = f"kbroker-locust-{os.urandom(6).hex()}"

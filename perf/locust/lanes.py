@@ -141,7 +141,7 @@ class KbrokerConsumer:
         self._consumer: Consumer | None = Consumer(
             {**SETTINGS, "bootstrap.servers": servers, "group.id": group,
              "group.protocol": "consumer", "auto.offset.reset": "earliest",
-             "enable.auto.commit": False}
+             "enable.auto.commit": False, "isolation.level": "read_committed"}
         )  # fmt: skip
         self._consumer.subscribe([topic], _Listener(moved))
 
@@ -171,6 +171,7 @@ class ConfluentConsumer:
         self._consumer = confluent_kafka.Consumer(
             {**SETTINGS, "bootstrap.servers": servers, "group.id": group,
              "auto.offset.reset": "earliest", "enable.auto.commit": False,
+             "isolation.level": "read_committed",
              "partition.assignment.strategy": "cooperative-sticky"}
         )  # fmt: skip
         self._consumer.subscribe(
@@ -208,9 +209,11 @@ CONSUMERS: dict[str, Callable[[str, str, str, Any], Consuming]] = {
 def read_all(
     servers: str, topic: str, deadline_s: float, note: Callable[[int, bytes], None]
 ) -> None:
-    """Tell partition and value of all that a topic holds. TimeoutError where it takes too long."""
+    """Tell partition and value of all that is committed in a topic. TimeoutError where it takes too
+    long."""
     until = time.monotonic() + deadline_s
-    with Consumer({**SETTINGS, "bootstrap.servers": servers}) as consumer:
+    settings = {**SETTINGS, "bootstrap.servers": servers, "isolation.level": "read_committed"}
+    with Consumer(settings) as consumer:
         places = [(topic, one.index) for one in consumer.partitions_for(topic)]
         consumer.assign(places)
         consumer.seek_to_beginning()

@@ -2,7 +2,8 @@
 
 A record begins with a stamp: int64 lane, int64 sequence, int64 ns since 1970 when it was sent. A
 lane is one producer; it numbers the records that it sends to a partition from 0 on, without a
-gap but for those that it was told are not written. Thread-safe.
+gap but for those that it was told are not written. What is sent to be aborted has the number
+ABORTED, and nobody may see it. Thread-safe.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 _STAMP = struct.Struct(">qqq")
 STAMP_BYTES = _STAMP.size
+ABORTED = -1
 
 Place = tuple[int, int]
 """A lane, and a partition that it sends to."""
@@ -106,10 +110,14 @@ class Found:
         self._next: dict[Place, int] = {}
         self._holes: dict[Place, set[int]] = {}
         self.twice = 0
+        self.aborted = 0
 
     def note(self, stamp: Stamp, partition: int) -> None:
         """A record."""
         place, number = (stamp.lane, partition), stamp.sequence
+        if number == ABORTED:
+            self.aborted += 1
+            return
         following = self._next.get(place, 0)
         if number >= following:
             if number > following:
@@ -124,6 +132,25 @@ class Found:
         """Of the numbers below count."""
         after = range(self._next.get(place, 0), count)
         return {*self._holes.get(place, ()), *after}
+
+
+class Order:
+    """In which order partitions hold their records."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, array[int]] = defaultdict(lambda: array("q"))
+
+    def note(self, stamp: Stamp, partition: int) -> None:
+        """A record."""
+        self._at[partition].append(hash(stamp))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._at.values()))
+
+    def strays(self, source: Order) -> list[int]:
+        """The partitions that do not hold just what those of the source begin with: something is
+        there twice, or missing, or out of order."""
+        return [at for at, copied in self._at.items() if copied != source._at[at][: len(copied)]]
 
 
 class Audit(NamedTuple):

@@ -1,8 +1,9 @@
 """What Locust loads: `kbroker bench locust` does, or `locust -f perf/locust/locustfile.py`, with
 LOCUST_SKIP_MONKEY_PATCH=1 and from the top of the tree.
 
-The verdict: the run fails (exit status 1) where a record that was acknowledged is not in the topic,
-where more than --fail-ratio of the events failed, or a p99 is above its threshold.
+The verdict: the run fails (exit status 1) where a record that was acknowledged is not in the topic
+or one that was aborted is, where pipes have copied anything but what the topic begins with, where
+more than --fail-ratio of the events failed, or a p99 is above its threshold.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kbroker.client import Admin
 from kbroker.client.errors import KafkaError, TopicAlreadyExistsError
 from kbroker.locust import users
 from kbroker.locust.lanes import SETTINGS, read_all
-from kbroker.locust.ledger import Found, audit, stamp_of
+from kbroker.locust.ledger import Found, Order, audit, stamp_of
 from kbroker.locust.shapes import PROFILES, users_at
 
 if not os.environ.get("LOCUST_SKIP_MONKEY_PATCH"):
@@ -63,6 +64,8 @@ def _begin(environment: Environment, **_: Any) -> None:
     with Admin({**SETTINGS, "bootstrap.servers": options.servers}) as admin:
         try:
             admin.create_topic(options.topic, partitions=options.partitions)
+            if users.PipeUser in wanted:
+                admin.create_topic(options.topic + users.COPIES, partitions=options.partitions)
         except TopicAlreadyExistsError:
             sys.exit(f"topic {options.topic} is there already: choose another, the verdict needs"
                      " one of its own")  # fmt: skip
@@ -101,12 +104,26 @@ def _judge(environment: Environment, **_: Any) -> None:
     environment.process_exit_code = 1 if faults else 0
 
 
+def _pipe_faults(options: Any, source: Order) -> Any:
+    copied = Order()
+    read_all(options.servers, options.topic + users.COPIES, _AUDIT_S,
+             lambda partition, value: copied.note(stamp_of(value), partition))  # fmt: skip
+    sys.stdout.write(f"copied {len(copied)} of {len(source)} records\n")
+    for partition in copied.strays(source):
+        yield f"partition {partition} of {users.COPIES[1:]} is not what the topic begins with"
+
+
 def _faults(environment: Environment) -> Any:
     """What is wrong with the run, one line each; writes what was found."""
     options, stats = environment.parsed_options, environment.stats
-    found = Found()
-    read_all(options.servers, options.topic, _AUDIT_S,
-             lambda partition, value: found.note(stamp_of(value), partition))  # fmt: skip
+    found, order = Found(), Order()
+
+    def note(partition: int, value: bytes) -> None:
+        stamp = stamp_of(value)
+        found.note(stamp, partition)
+        order.note(stamp, partition)
+
+    read_all(options.servers, options.topic, _AUDIT_S, note)
     result = audit(_told.values(), found)
     total = stats.total
     sys.stdout.write(
@@ -119,6 +136,10 @@ def _faults(environment: Environment) -> Any:
         yield f"{len(result.lost)} acknowledged records are not there, first {result.lost[0]}"
     if result.twice:
         yield f"{result.twice} records are there twice"
+    if found.aborted:
+        yield f"{found.aborted} aborted records are there"
+    if users.PipeUser in environment.user_classes:
+        yield from _pipe_faults(options, order)
     if total.fail_ratio > options.fail_ratio:
         first = next(iter(stats.errors.values()), None)
         yield f"{total.fail_ratio:.2%} of the events failed, as {first and first.error}"

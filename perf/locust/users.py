@@ -1,8 +1,11 @@
 """The users: who produces, who reads, and who behaves badly while they do.
 
 What they report to Locust is named CLIENT.WHAT: `produce` (until all of a burst is acknowledged),
+`transaction` (a burst of its own, until it is committed or aborted), `fencing` (another producer
+took the place of one with an open transaction), `pipe` (what a poll gave, copied and committed),
 `end to end` (from send to poll, by the time in the record), `poll` (with its bytes), `topic` (one
-made, written, read and deleted). A record that is missing is a failure named `lost`.
+made, written, read and deleted). A record that is missing is a failure named `lost`, one that was
+aborted and is seen all the same one named `aborted`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from locust import User, constant_throughput, task
 from kbroker.client import Admin, Consumer, Producer
 from kbroker.locust.draws import draw
 from kbroker.locust.lanes import CONSUMERS, PRODUCERS, SETTINGS, Consuming, Given, Lane, Producing
-from kbroker.locust.ledger import STAMP_BYTES, Seen, Sent, Stamp, stamp_of, stamped
+from kbroker.locust.ledger import ABORTED, STAMP_BYTES, Seen, Sent, Stamp, stamp_of, stamped
+from kbroker.locust.transacting import TRANSACTING, Pipe, Transacting
 
 SENT = Sent()
 """Of this process."""
@@ -26,6 +30,10 @@ _TIMED_A_POLL = 20
 _POLL_S = 0.5
 _SLOW_S = (1.0, 3.0)
 _LIFE_S = (5.0, 15.0)
+_ABORTS = 0.1  # of the transactions
+_FENCINGS = 0.02
+COPIES = "-copies"
+"""What a pipe's topic is called beyond that of the users."""
 _numbers = itertools.count(1)
 
 
@@ -76,13 +84,17 @@ class ProducerUser(ClientUser):
     abstract = True
 
     def open(self) -> None:
+        self._begin()
+        options = self.options
+        self.producer: Producing = PRODUCERS[self.client](options.servers, options.topic)
+
+    def _begin(self) -> None:
         dice = random.Random()
         options = self.options
         self.dice = dice
         self.number = dice.getrandbits(62)
         self.size = draw(options.sizes, dice)
         self.key = None if options.keys == "none" else draw(options.keys, dice)
-        self.producer: Producing = PRODUCERS[self.client](options.servers, options.topic)
 
     def wait_time(self) -> float:
         """Bursts a second, whatever each of them takes."""
@@ -106,16 +118,73 @@ class ProducerUser(ClientUser):
             raise failures[0]
         return sum(len(one.value) for one in records)
 
-    def _record(self) -> Given:
+    def _record(self, *, kept: bool = True) -> Given:
         key = None if self.key is None else self.key()
         partitions = self.options.partitions
         partition = self.dice.randrange(partitions) if key is None else key % partitions
-        sequence = SENT.take((self.number, partition))
+        sequence = SENT.take((self.number, partition)) if kept else ABORTED
         value = stamped(self.number, sequence, max(self.size(), STAMP_BYTES))
         return Given(partition, None if key is None else b"%d" % key, value)
 
     def close(self) -> None:
         self.producer.close()
+
+
+class TransactionalUser(ProducerUser):
+    """Sends each burst in a transaction. Some it aborts, and at times another producer takes its
+    place in the midst of one: of these nothing may be seen."""
+
+    abstract = True
+
+    def open(self) -> None:
+        self._begin()
+        options = self.options
+        name = f"{options.topic}-{self.number:x}"
+        make = TRANSACTING[self.client]
+        self.transacting: Transacting = make(options.servers, options.topic, name)
+
+    @task
+    def burst(self) -> None:
+        if self.dice.random() < _FENCINGS:
+            self.timed("fencing", self._lose)
+        else:
+            self.timed("transaction", self._send)
+
+    def _send(self) -> int:
+        commit = self.dice.random() >= _ABORTS
+        records = [self._record(kept=commit) for _ in range(self.options.burst)]
+        try:
+            self.transacting.send(records, commit=commit)
+        except Exception:
+            for one in records if commit else ():
+                SENT.failed((self.number, one.partition), stamp_of(one.value).sequence)
+            raise
+        return sum(len(one.value) for one in records)
+
+    def _lose(self) -> int:
+        self.transacting.lose([self._record(kept=False) for _ in range(self.options.burst)])
+        return 0
+
+    def close(self) -> None:
+        self.transacting.close()
+
+
+class PipeUser(ClientUser):
+    """Copies the topic into another one: what it writes and how far it has read is one step."""
+
+    client, weight = "kbroker", 1
+
+    def open(self) -> None:
+        options = self.options
+        name = f"{options.topic}-pipe-{random.getrandbits(62):x}"
+        self.pipe = Pipe(options.servers, options.topic, options.topic + COPIES, name)
+
+    @task
+    def step(self) -> None:
+        self.timed("pipe", lambda: self.pipe.step(_POLL_S))
+
+    def close(self) -> None:
+        self.pipe.close()
 
 
 class ConsumerUser(ClientUser):
@@ -161,6 +230,10 @@ class ConsumerUser(ClientUser):
 
     def _check(self, stamps: Sequence[tuple[int, Stamp]]) -> None:
         for partition, stamp in stamps:
+            if stamp.sequence == ABORTED:
+                text = f"partition {partition}, lane {stamp.lane}: an aborted record"
+                self.tell("aborted", 0, 0, LookupError(text))
+                continue
             gap = self.seen.note(stamp, partition)
             if gap is not None and not SENT.may_miss((stamp.lane, partition), *gap):
                 text = f"partition {partition}, lane {stamp.lane}: {gap[0]} to {gap[1]}"
@@ -176,6 +249,14 @@ class KbrokerProducerUser(ProducerUser):
 
 class ConfluentProducerUser(ProducerUser):
     client, weight = "confluent", 2
+
+
+class KbrokerTransactionalUser(TransactionalUser):
+    client, weight = "kbroker", 1
+
+
+class ConfluentTransactionalUser(TransactionalUser):
+    client, weight = "confluent", 1
 
 
 class KbrokerConsumerUser(ConsumerUser):
@@ -247,6 +328,9 @@ class TopicChurnUser(ClientUser):
 USERS: dict[str, type[ClientUser]] = {
     "producer": KbrokerProducerUser,
     "confluent-producer": ConfluentProducerUser,
+    "transactional": KbrokerTransactionalUser,
+    "confluent-transactional": ConfluentTransactionalUser,
+    "pipe": PipeUser,
     "consumer": KbrokerConsumerUser,
     "confluent-consumer": ConfluentConsumerUser,
     "slow": SlowConsumerUser,

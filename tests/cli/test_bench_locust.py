@@ -27,6 +27,18 @@ def test_a_short_run(kbroker: KbrokerProcess, tmp_path: Path) -> None:
         assert name in table, table
 
 
+def test_transactions(kbroker: KbrokerProcess, tmp_path: Path) -> None:
+    kinds = "transactional,confluent-transactional,pipe,consumer"
+    done = locust(kbroker, "--for", "5s", "--users", "5", "--kinds", kinds, "--bursts", "10",
+                  "--csv", str(tmp_path / "run"))  # fmt: skip
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    assert "lost 0, twice 0" in told and "copied 0 of" not in told
+    table = (tmp_path / "run_stats.csv").read_text()
+    for name in ("kbroker,transaction", "confluent,transaction", "kbroker,pipe"):
+        assert name in table, table
+
+
 def test_a_threshold_fails_the_run(kbroker: KbrokerProcess) -> None:
     done = locust(kbroker, "--for", "3s", "--users", "1", "--kinds", "producer", "--p99", "0.001")
     assert done.returncode == 1, done.stdout + done.stderr

@@ -8,7 +8,17 @@ from collections import Counter
 import pytest
 
 from kbroker.locust.draws import draw
-from kbroker.locust.ledger import Found, Seen, Sent, Stamp, audit, stamp_of, stamped
+from kbroker.locust.ledger import (
+    ABORTED,
+    Found,
+    Order,
+    Seen,
+    Sent,
+    Stamp,
+    audit,
+    stamp_of,
+    stamped,
+)
 from kbroker.locust.shapes import PROFILES, users_at
 
 
@@ -77,3 +87,23 @@ def test_what_is_lost() -> None:
     found.note(Stamp(1, 4, 0), 0)
     found.note(Stamp(1, 0, 0), 1)
     assert not audit([sent.told()], found).lost
+
+
+def test_what_was_aborted_is_found() -> None:
+    found = Found()
+    found.note(Stamp(1, ABORTED, 0), 0)
+    found.note(Stamp(1, 0, 0), 0)
+    assert (found.aborted, found.twice) == (1, 0)
+
+
+def test_copies_are_what_the_topic_begins_with() -> None:
+    def order(*numbers: int) -> Order:
+        made = Order()
+        for number in numbers:
+            made.note(Stamp(1, number, number), 3)
+        return made
+
+    source = order(0, 1, 2)
+    assert [order(*numbers).strays(source) for numbers in ((), (0,), (0, 1, 2))] == [[]] * 3
+    for numbers in ((1,), (0, 0, 1), (0, 2), (0, 1, 2, 2)):
+        assert order(*numbers).strays(source) == [3]
