@@ -26,6 +26,9 @@ epoch takes at most kafka.transaction.timeout.ms (15 minutes unless told): later
 are aborted, the query fails, and its restart writes the epoch again. A query that died in the
 middle of a commit is started again within offsets.retention.minutes (7 days), or the numbers are
 forgotten. With spark.speculation a second attempt fences the first: restarts, but no row lost.
+
+**After an EpochError** that comes again: who deletes the groups whose names begin with
+`kbroker-spark-QUERY` gives the promise up for one epoch, whose committed tasks are written twice.
 """
 
 from __future__ import annotations
@@ -40,10 +43,10 @@ from pyspark import TaskContext
 
 from kbroker.client.admin_client import Admin
 from kbroker.client.admin_transactions import OpenTransaction
-from kbroker.client.errors import KafkaError
+from kbroker.client.errors import InvalidTransactionTimeoutError, KafkaError
 from kbroker.client.partitions import OffsetAndMetadata
 from kbroker.client.producer import Producer
-from pyspark_kbroker.errors import EpochError
+from pyspark_kbroker.errors import EpochError, OptionError
 from pyspark_kbroker.options import WriteOptions, client_settings, transactional_settings
 from pyspark_kbroker.sending import Written, send_all
 
@@ -127,7 +130,13 @@ def write(options: WriteOptions, task: Task, batches: Iterator[pa.RecordBatch]) 
     """The rows of a task, in a transaction that is left open; nothing where they are there."""
     sums = Sums()
     with Producer(transactional_settings(options.kafka, task.name)) as producer:
-        producer.init_transactions()
+        try:
+            producer.init_transactions()
+        except InvalidTransactionTimeoutError as error:
+            raise OptionError(
+                "kafka.transaction.timeout.ms, 15 minutes unless told, is above what the brokers"
+                " grant: set it to their transaction.max.timeout.ms or less"
+            ) from error
         with Admin(client_settings(options.kafka, "admin")) as admin:
             there = _sums_of(admin, task)
         if there is not None:

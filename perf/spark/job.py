@@ -107,7 +107,7 @@ def _stream(session: SparkSession, job: dict[str, Any], home: str) -> tuple[int,
         .start()
     )
     first_s = 0.0
-    while not first_s:
+    while not first_s and query.isActive:
         if query.lastProgress:
             first_s = time.monotonic() - begun
         time.sleep(0.005)
@@ -117,7 +117,7 @@ def _stream(session: SparkSession, job: dict[str, Any], home: str) -> tuple[int,
 
 def main() -> None:
     job = json.loads(sys.argv[1])
-    home = tempfile.mkdtemp(prefix="perf-spark-")
+    home = tempfile.mkdtemp(prefix="perf-spark-", dir=job["home"])
     session = _session(job, home)
     jvm = session.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
     told: dict[str, Any] = {"runs": []}

@@ -171,6 +171,12 @@ def test_an_epoch_that_takes_too_long(kbroker: BrokerProcess, topic: str) -> Non
     wait_for("once", lambda: sink.seen() == Counter([b"a"]), 60)
 
 
+def test_more_time_than_brokers_grant(target: BrokerProcess, topic: str) -> None:
+    sink = Sink(target, topic, **{"kafka.transaction.timeout.ms": "900001"})
+    with pytest.raises(OptionError, match=r"set it to their transaction\.max\.timeout\.ms"):
+        sink.task(0, 0, b"a")
+
+
 def test_wrong_options(kbroker: BrokerProcess) -> None:
     base = {"kafka.bootstrap.servers": kbroker.bootstrap, "topic": "t",
             "kbroker.exactlyOnce": "true"}  # fmt: skip

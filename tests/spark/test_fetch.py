@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
 
 from kbroker.client import Admin
+from kbroker.client.errors import AuthenticationError
 from pyspark_kbroker.errors import DataLossError, FetchTimeoutError
 from pyspark_kbroker.fetch import read_range
 from pyspark_kbroker.filters import Span
 from pyspark_kbroker.options import read_options
 from pyspark_kbroker.ranges import OffsetRange
 from tests.spark.records import Sent, fill, make, numbered
-from tests.support.kafka import KafkaProcess
 from tests.support.processes import BrokerProcess
+from tests.support.secured_kafka import PASSWORDS, SecuredKafka
 from tests.support.waits import wait_for
 
 
@@ -106,6 +108,24 @@ def test_nothing_comes(target: BrokerProcess, topic: str) -> None:
 
 
 @pytest.mark.long
+def test_a_broker_that_asks_who_one_is(secured_kafka: SecuredKafka, topic: str) -> None:
+    """The connector's own settings, as Java's clients take them."""
+    make(secured_kafka.bootstrap, topic)
+    fill(secured_kafka.bootstrap, topic, numbered(5))
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    told = {
+        "kafka.bootstrap.servers": secured_kafka.sasl_bootstrap,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{module} username="alice" password="{PASSWORDS["alice"]}";',
+    }
+    assert read(secured_kafka, topic, 0, 5, **told).num_rows == 5
+    wrong = told | {"kafka.sasl.jaas.config": f'{module} username="alice" password="guess";'}
+    with pytest.raises(AuthenticationError):
+        read(secured_kafka, topic, 0, 5, **wrong)
+
+
+@pytest.mark.long
 def test_holes_of_compaction(target: BrokerProcess, topic: str) -> None:
     compact = {
         "cleanup.policy": "compact",
@@ -132,14 +152,11 @@ def test_holes_of_compaction(target: BrokerProcess, topic: str) -> None:
         assert told["offset"].to_pylist() == [o for o in offsets if start <= o < until]
 
 
-@pytest.mark.long
-def test_transactions(kafka: KafkaProcess, topic: str) -> None:
+def test_transactions(target: BrokerProcess, topic: str) -> None:
     """Markers have offsets and are no records; what was aborted is none but for who asks for it."""
-    import confluent_kafka
-
-    make(kafka.bootstrap, topic)
+    make(target.bootstrap, topic)
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"of-{topic}"}
+        {"bootstrap.servers": target.bootstrap, "transactional.id": f"of-{topic}"}
     )
     producer.init_transactions()
     for turn in range(6):
@@ -152,9 +169,9 @@ def test_transactions(kafka: KafkaProcess, topic: str) -> None:
     every = [11 * turn + n for turn in range(6) for n in range(10)]
     begun = time.monotonic()
     for start, end in ((0, 66), (5, 50), (10, 11), (65, 66), (11, 22), (0, 65)):
-        told = read(kafka, topic, start, end)["offset"].to_pylist()
+        told = read(target, topic, start, end)["offset"].to_pylist()
         assert told == [o for o in committed if start <= o < end]
         more = {"kafka.isolation.level": "read_uncommitted"}
-        told = read(kafka, topic, start, end, **more)["offset"].to_pylist()
+        told = read(target, topic, start, end, **more)["offset"].to_pylist()
         assert told == [o for o in every if start <= o < end]
     assert time.monotonic() - begun < 30  # nothing is waited for at the markers

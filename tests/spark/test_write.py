@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_wrong_writes(spark: SparkSession, kbroker: BrokerProcess, topic: str) -
         save(rows.selectExpr("string(id) value", "string(null) topic"), kbroker)
     with pytest.raises(PySparkException, match="has 1, so none 4"):
         save(rows.selectExpr("string(id) value", "int(4) partition"), kbroker, topic=topic)
+
+
+@pytest.mark.long
+def test_nobody_takes_it(spark: SparkSession) -> None:
+    """A task ends when its time is over, and says for whom it waited."""
+    rows = spark.range(3).selectExpr("string(id) value")
+    writer = rows.write.format("kbroker").mode("append").option("topic", "t")
+    writer = writer.option("kafka.bootstrap.servers", "127.0.0.1:1")
+    begun = time.monotonic()
+    with pytest.raises(PySparkException, match=r"127\.0\.0\.1:1"):
+        writer.option("kafka.max.block.ms", "3000").save()
+    assert time.monotonic() - begun < 60
 
 
 def test_a_stream_into_a_topic(
