@@ -86,6 +86,9 @@ def _findings(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
 
         yield from running_findings(info)
         return
+    from kbroker.cli.check_contents import contents
+
+    yield from contents(place, config)
     yield _open_files()
     yield _file_size(config)
     yield _maps()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.options import data_dir_option
-from kbroker.cli.render import print_json
+from kbroker.errors import OperatorError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from kbroker.cli.scrape import Scrape
 
 _ROWS = 10
 
@@ -27,25 +30,34 @@ _ROWS = 10
               metavar="SECONDS", help="Between two looks.")
 @click.option("--count", "-n", type=click.IntRange(1), help="End after so many.")
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table",
-              show_default=True, help="json: an object for each look.")  # fmt: skip
+              show_default=True, help="json: an object for each look, a line each.")  # fmt: skip
 def top(
     data_dir: Path | None, url: str | None, interval: float, count: int | None, output: str
 ) -> int:
     """Watch a broker: rates, disk, latencies, the busiest topics, the groups that lag most.
 
-    Ctrl-C ends it. Into a pipe it prints one picture after the other.
+    Ctrl-C ends it. Into a pipe it prints one picture after the other. On a terminal it goes on when
+    the broker is started again; elsewhere it ends when the broker does not answer.
     """
     from kbroker.cli.scrape import metrics_url, scrape
     from kbroker.cli.top_figures import figures
 
-    where = url or metrics_url(data_dir)
+    def look() -> Scrape:
+        return scrape(url or metrics_url(data_dir))
+
     screen = _Screen(output)
-    before = scrape(where)
+    before = look()
     looks = 0
     with screen:
         while count is None or looks < count:
             time.sleep(interval)
-            now = scrape(where)
+            try:
+                now = look()
+            except OperatorError as error:
+                if not screen.is_live:
+                    raise
+                screen.tell(str(error))
+                continue
             screen.show(figures(before, now))
             before = now
             looks += 1
@@ -70,10 +82,21 @@ class _Screen:
         if self._live is not None:
             self._live.stop()
 
+    @property
+    def is_live(self) -> bool:
+        """Whether pictures are drawn over each other."""
+        return self._live is not None
+
+    def tell(self, text: str) -> None:
+        """A line in the place of a picture; on a terminal only."""
+        from rich.text import Text
+
+        self._live.update(Text(text), refresh=True)
+
     def show(self, told: dict[str, Any]) -> None:
         """One picture."""
         if self._output == "json":
-            print_json(told)
+            click.echo(json.dumps(told))
             sys.stdout.flush()
         elif self._live is not None:
             self._live.update(_picture(told), refresh=True)

@@ -6,12 +6,16 @@ from typing import Any
 
 from kbroker.cli.scrape import Scrape
 
-_OWN = "__consumer_offsets"
+_OWN = ("__consumer_offsets", "__transaction_state")
+_UPTIME = "kbroker_uptime_seconds"
 
 
 def figures(before: Scrape, now: Scrape) -> dict[str, Any]:
-    """Numbers in bytes, seconds and counts; rates a second."""
+    """Numbers in bytes, seconds and counts; rates a second. A broker that was started again in
+    between counts from 0."""
     seconds = max(now.at_s - before.at_s, 1e-6)
+    if now.total(_UPTIME) < before.total(_UPTIME):
+        before = Scrape(before.at_s, {})
 
     def rate(name: str) -> float:
         return max(now.total(name) - before.total(name), 0.0) / seconds
@@ -23,10 +27,10 @@ def figures(before: Scrape, now: Scrape) -> dict[str, Any]:
         "version": next(
             (dict(at)["version"] for at in now.samples.get("kbroker_build_info", ())), "?"
         ),
-        "uptime_s": now.total("kbroker_uptime_seconds"),
+        "uptime_s": now.total(_UPTIME),
         "connections": now.total("kbroker_connections"),
         "requests": rate("kbroker_requests_total"),
-        "records": sum(row["rate"] for row in topics if row["topic"] != _OWN),
+        "records": sum(row["rate"] for row in topics if row["topic"] not in _OWN),
         "bytes_in": rate("kbroker_network_received_bytes_total"),
         "bytes_out": rate("kbroker_network_sent_bytes_total"),
         "waiting": now.total("kbroker_purgatory_size"),
@@ -97,7 +101,7 @@ def _quantile(bounds: list[tuple[float, float]], share: float) -> float:
 def _topics(before: Scrape, now: Scrape, seconds: float) -> list[dict[str, Any]]:
     """The busiest first, then the largest."""
     ends = now.by("kafka_topic_partition_current_offset", "topic")
-    ends_before = before.by("kafka_topic_partition_current_offset", "topic")
+    ends_before = before.by("kafka_topic_partition_current_offset", "topic") or ends
     sizes = now.by("kafka_log_log_size", "topic")
     rows = [
         {

@@ -1,5 +1,5 @@
 """What the handlers of the data plane share: hangs on `Net.broker`."""
-from libc.stdint cimport INT64_MAX, int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t
 
 from kbroker.ext.atomics cimport (
     atomic_add_relaxed_i64,
@@ -10,6 +10,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.batch cimport BATCH_TOO_LARGE
 from kbroker.ext.compression cimport CODEC_MAX
 from kbroker.ext.connection cimport Net
+from kbroker.ext.error_codes cimport NONE
 from kbroker.ext.journal cimport Journal
 from kbroker.ext.pulses cimport PulseTable
 from kbroker.ext.registry cimport Registry
@@ -22,6 +23,13 @@ cdef enum DiskAnswer:
 
 cdef enum:
     REFUSED_KINDS = 32              # of BATCH_..., by the code without its sign
+    ERROR_CODES_MAX = 160           # Kafka's, from -1 on; what is above counts as -1
+
+cdef enum:                          # APIs whose errors are counted here, by their keys
+    COUNTED_PRODUCE = 0
+    COUNTED_FETCH = 1
+    COUNTED_PRODUCE_LATE            # of Produce: appended, but not durable in time
+    COUNTED_APIS
 
 ctypedef struct Broker:
     Registry registry
@@ -42,6 +50,8 @@ ctypedef struct Broker:
     int32_t told_codecs[CODEC_MAX + 1]      # atomic; 1: that its library is missing was logged
     int64_t refused[REFUSED_KINDS]  # atomic; batches of clients, by what is wrong with them
     int64_t refused_bytes           # atomic; of those that were too large
+    # Atomic; errors that answers told, one for each partition, by the code and 1.
+    int64_t errors[COUNTED_APIS][ERROR_CODES_MAX]
 
 cdef inline Broker* broker_of(Net* net) noexcept nogil:
     return <Broker*>net.broker
@@ -71,3 +81,11 @@ cdef inline void count_refused(Broker* broker, int code, int64_t bytes) noexcept
         atomic_add_relaxed_i64(&broker.refused[-code], 1)
     if code == BATCH_TOO_LARGE:
         atomic_add_relaxed_i64(&broker.refused_bytes, bytes)
+
+
+cdef inline void count_error(Broker* broker, int api, int16_t code) noexcept nogil:
+    """An answer tells this of a partition, or of itself."""
+    if code != NONE:
+        if code < -1 or code >= ERROR_CODES_MAX - 1:
+            code = -1
+        atomic_add_relaxed_i64(&broker.errors[api][code + 1], 1)

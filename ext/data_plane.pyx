@@ -22,7 +22,10 @@ from kbroker.ext.batch cimport (
     BATCH_BAD_BASE_OFFSET, BATCH_BAD_COUNT, BATCH_BAD_CRC, BATCH_BAD_MAGIC, BATCH_BAD_OFFSET_DELTA,
     BATCH_BAD_OFFSET_RANGE, BATCH_BAD_SEQUENCE, BATCH_COUNT_MISMATCH, BATCH_NO_KEY, BATCH_OLD_MAGIC,
 )
-from kbroker.ext.broker cimport Broker, REFUSED_KINDS, disk_unlimited
+from kbroker.ext.broker cimport (
+    Broker, COUNTED_FETCH, COUNTED_PRODUCE, COUNTED_PRODUCE_LATE, ERROR_CODES_MAX, REFUSED_KINDS,
+    disk_unlimited,
+)
 from kbroker.ext.connection cimport JobQueue, Net
 from kbroker.ext.counters cimport histogram_told
 from kbroker.ext.engine cimport Engine
@@ -220,6 +223,18 @@ cdef class DataPlane:
             "all": sum([broker.refused[code] for code in range(REFUSED_KINDS)]),
             "bytes": broker.refused_bytes,
         }
+
+    def errors(self):
+        """How often answers told each error code: of Produce, of Produce for what was appended but
+        was not durable in time, of Fetch."""
+        cdef Broker* broker = self.broker
+        cdef int api
+        cdef int code
+        return [
+            {code - 1: broker.errors[api][code] for code in range(ERROR_CODES_MAX)
+             if broker.errors[api][code]}
+            for api in (COUNTED_PRODUCE, COUNTED_PRODUCE_LATE, COUNTED_FETCH)
+        ]
 
     def journal_stats(self):
         """Groups and bytes written, nanoseconds spent writing them, files on disk."""

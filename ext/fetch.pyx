@@ -14,6 +14,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from kbroker.ext.atomics cimport atomic_add_relaxed_i64
+from kbroker.ext.broker cimport COUNTED_FETCH, count_error
 from kbroker.ext.connection cimport H_CLOSE, H_DONE, H_PENDING, Op, Reply, Request
 from kbroker.ext.connections cimport connection_close
 from kbroker.ext.error_codes cimport (
@@ -334,7 +335,8 @@ cdef bint put_records(Writer* w, Reply* reply, const uint8_t* body,
                         release_segment) == 0
 
 
-cdef inline void count_answer(const FetchPartition* partition) noexcept nogil:
+cdef inline void count_answer(Fetch* fetch, const FetchPartition* partition) noexcept nogil:
+    count_error(fetch.broker, COUNTED_FETCH, partition.error)
     if partition.log == NULL:
         return
     atomic_add_relaxed_i64(&partition.log.counts.fetches, 1)
@@ -356,7 +358,7 @@ cdef bint write_partitions(Fetch* fetch, Writer* w, Reply* reply,
             left = partitions_of_topic(fetch, i)
             fetch_put_topic(w, fetch.version, &partition.target, left)
         fetch_put_partition(w, fetch.version, partition)
-        count_answer(partition)
+        count_answer(fetch, partition)
         if not put_records(w, reply, body, partition):
             return False
         fetch_put_partition_tags(w, fetch.version, fetch.broker.node_id, partition)
@@ -377,6 +379,7 @@ cdef bint write_response(Fetch* fetch, Reply* reply) noexcept nogil:
         return False
     writer_init(&w, body, room)
     fetch_put_head(&w, fetch.version, fetch.error, session_id, topics)
+    count_error(fetch.broker, COUNTED_FETCH, fetch.error)
     if not write_partitions(fetch, &w, reply, body):
         return False
     fetch_put_end(&w, fetch.version)

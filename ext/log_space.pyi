@@ -1,6 +1,6 @@
 from kbroker.ext.log import Log
 
 # (log start, high watermark, log end, bytes, segments, records in, bytes in, bytes out, produce
-# requests, those that failed, answers to fetches, those with an error) of each log.
+# requests, those that failed, answers to fetches, those with an error, producer ids) of each log.
 def survey(logs: list[Log]) -> list[tuple[int, ...]]: ...
 def oldest_closed(log: Log) -> tuple[int, int] | None: ...

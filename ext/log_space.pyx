@@ -35,7 +35,7 @@ cdef int64_t log_disk_bytes(Log* log) noexcept nogil:
 
 
 cdef enum:
-    COLUMNS = 12
+    COLUMNS = 13
 
 
 cdef void survey_one(Log* log, int64_t* row) noexcept nogil:
@@ -50,6 +50,7 @@ cdef void survey_one(Log* log, int64_t* row) noexcept nogil:
     row[4] = log.count
     row[5] = log.counts.records_in
     row[6] = log.counts.bytes_in
+    row[12] = log.producers.count if log.producers != NULL else 0
     pthread_mutex_unlock(&log.lock)
     row[7] = atomic_load_relaxed_i64(&log.counts.bytes_out)
     row[8] = atomic_load_relaxed_i64(&log.counts.produces)

@@ -32,7 +32,8 @@ from kbroker.ext.batch cimport (
     BatchRules, batch_error_code, batch_error_message, batch_parse, batch_validate,
 )
 from kbroker.ext.broker cimport (
-    DISK_FULL, DISK_LATER, Broker, broker_of, count_refused, disk_take,
+    COUNTED_PRODUCE, DISK_FULL, DISK_LATER, Broker, broker_of, count_error, count_refused,
+    disk_take,
 )
 from kbroker.ext.compression cimport codec_available
 from kbroker.ext.connection cimport (
@@ -369,6 +370,7 @@ cdef void execute(Produce* produce) noexcept nogil:
                 if result.error != NONE:
                     atomic_add_relaxed_i64(&result.log.counts.produces_failed, 1)
             produce.failed |= result.error != NONE
+            count_error(produce.broker, COUNTED_PRODUCE, result.error)
             result += 1
         end_topic(&c, request.api_version)
 

@@ -4,7 +4,7 @@ The answer was written when the batches were appended; only error codes may stil
 places that were noted then. `op.pending` counts watches that are not satisfied yet, and one more
 until all are linked.
 """
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int16_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from kbroker.ext.atomics cimport (
@@ -13,6 +13,7 @@ from kbroker.ext.atomics cimport (
     atomic_load_i64,
     atomic_store_i64,
 )
+from kbroker.ext.broker cimport COUNTED_PRODUCE_LATE, broker_of, count_error
 from kbroker.ext.error_codes cimport KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
 from kbroker.ext.log_state cimport Log, log_ref, log_unref
 from kbroker.ext.purgatory cimport WATCH_DURABLE, Watch, unwatch, watch
@@ -47,14 +48,16 @@ cdef void finish(Op* op) noexcept nogil:
     """Answer; a batch that is not durable by now gets the error that says why."""
     cdef WaitWords* words = <WaitWords*>op.u
     cdef Wait* wait
+    cdef int16_t code
     cdef uint32_t i
     for i in range(words.count):
         wait = &words.waits[i]
         if atomic_load_i64(&wait.log.hw) < wait.watch.mark:
+            code = REQUEST_TIMED_OUT
             if atomic_load_i32(&wait.log.offline) or atomic_load_i32(&wait.log.closed):
-                store_i16(wait.error_at, KAFKA_STORAGE_ERROR)
-            else:
-                store_i16(wait.error_at, REQUEST_TIMED_OUT)
+                code = KAFKA_STORAGE_ERROR
+            store_i16(wait.error_at, code)
+            count_error(broker_of(op.connection.net), COUNTED_PRODUCE_LATE, code)
         let_go(wait)
     waits_free(words)
     reply_end(&op.reply, words.reply_bytes)

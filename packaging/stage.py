@@ -43,6 +43,7 @@ def make_relocatable(env: Path, python: str) -> dict[str, Path]:
         path.unlink()
     (env / "bin" / "python").symlink_to(python)
     shutil.rmtree(env / "include", ignore_errors=True)
+    (env / ".gitignore").unlink(missing_ok=True)  # venv's, from CPython 3.13 on
     (env / "pyvenv.cfg").write_text(
         f"home = {Path(python).parent}\ninclude-system-site-packages = false\n"
     )

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from kbroker.api.registry import Registration, Response
 from kbroker.errors import ErrorCode
-from kbroker.protocol import encode_response
+from kbroker.protocol import Answered, encode_response
 
 _LOG: Final = logging.getLogger("kbroker.api")
 
@@ -65,10 +65,13 @@ class Parked:
 class RequestAnswer:
     """The answer of one request; the contract is kbroker.group.outcome.Answer."""
 
-    __slots__ = ("_entry", "_failing", "_parked", "_request", "_size", "_version")
+    __slots__ = ("_answered", "_entry", "_failing", "_parked", "_request", "_size", "_version")
 
-    def __init__(self, request: RequestPort, entry: Registration, entity: Any) -> None:
+    def __init__(
+        self, request: RequestPort, entry: Registration, entity: Any, answered: Answered
+    ) -> None:
         self._request: RequestPort | None = request
+        self._answered = answered
         self._entry = entry
         self._version = request.api_version
         self._size = len(request.body)
@@ -93,11 +96,11 @@ class RequestAnswer:
         """Answer at once."""
         request = self._take()
         if request is not None:
-            self._respond(request, lambda: request.respond(self._encode(response)))
+            self._answer(request, lambda: response)
 
     def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
         """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will be
-        or is not in time."""
+        or is not in time (and is counted as `response`)."""
         request = self._take()
         if request is None:
             return
@@ -106,6 +109,7 @@ class RequestAnswer:
         def respond() -> None:
             failed = self._encode(self._failing(code, code.message))
             request.respond_when(log, offset, self._encode(response), failed, timeout_ms)
+            self._count(response)
 
         self._respond(request, respond)
 
@@ -114,9 +118,18 @@ class RequestAnswer:
         request = self._take()
         if request is not None:
             text = code.message if message is None else message
-            self._respond(
-                request, lambda: request.respond(self._encode(self._failing(code, text)))
-            )
+            self._answer(request, lambda: self._failing(code, text))
+
+    def _answer(self, request: RequestPort, make: Callable[[], Response]) -> None:
+        def respond() -> None:
+            response = make()
+            request.respond(self._encode(response))
+            self._count(response)
+
+        self._respond(request, respond)
+
+    def _count(self, response: Response) -> None:
+        self._answered.add(self._entry.key, self._version, response)
 
     def _encode(self, response: Response) -> bytes:
         return encode_response(self._entry.key, self._version, response)

@@ -52,6 +52,7 @@ from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
+from kbroker.protocol import Answered
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
 from kbroker.txn.coordinator import TransactionCoordinator
@@ -137,6 +138,7 @@ class Services:
         self._group_host = GroupHost(self)
         self.groups = GroupCoordinator(self._group_host)
         self.transactions = TransactionCoordinator(TransactionHost(self))
+        self.answered = Answered()
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
         self.partitions_about = 1  # their number rounded up, see publish.adapt_segments

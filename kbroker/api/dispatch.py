@@ -54,7 +54,7 @@ class Dispatcher:
             _LOG.warning("closing %s:%d: malformed request: %s", *request.peer, error)
             request.close()
             return
-        answer = RequestAnswer(request, entry, entity)
+        answer = RequestAnswer(request, entry, entity, self._services.answered)
         context = Context(
             self._services, version, request.listener, request.client_id, request.peer, answer
         )

@@ -26,6 +26,7 @@ _NETWORK: Final = 'thread=~"kbroker-net-.*"'
 _PRODUCE: Final = 'request="Produce"'
 _WHOLE: Final = 'phase="total"'
 _ALL: Final = 'topic=""'
+_OUR_FAULT: Final = 'error="UNKNOWN_SERVER_ERROR"'
 _CONTROL: Final = 'thread="kbroker-control"'
 
 
@@ -73,6 +74,10 @@ ALERTS: Final = (
           f"{_growing('kafka_server_brokertopicmetrics_failedproducerequests_total', _ALL)} > 0",
           "10m", _WARNING, "Produce requests to {{ $labels.instance }} fail.",
           "By topic on the dashboard; the producers' own logs have the error."),
+    Alert("KbrokerInternalErrors",
+          f"{_growing('kafka_network_requestmetrics_errors_total', _OUR_FAULT)} > 0", "5m",
+          _WARNING, "{{ $labels.request }} of {{ $labels.instance }} fails by the broker's fault.",
+          "UNKNOWN_SERVER_ERROR is never the client's: the log has a traceback for each."),
     Alert("KbrokerStalls", f"{_growing('kbroker_network_stalls_total')} > 10", "10m", _WARNING,
           "Requests of {{ $labels.instance }} are put back again and again.",
           "The journal, a queue or the disk has no room as fast as clients want it."),
@@ -102,6 +107,13 @@ ALERTS: Final = (
           f"sum by (instance, consumergroup) ({metric('kafka_consumergroup_lag_sum')}) > 0", "15m",
           _WARNING, "Nobody reads for {{ $labels.consumergroup }}, and records wait.",
           "Its consumers are gone."),
+    Alert("KbrokerTransactionHangs", f"{metric('kbroker_transaction_oldest_seconds')} > 1800", "5m",
+          _WARNING, "A transaction on {{ $labels.instance }} is open for {{ $value |"
+          " humanizeDuration }}.",
+          "Readers of committed data stand still behind it: kbroker txn list and find-hanging."),
+    Alert("KbrokerMarkersWait", f"{metric('kbroker_transaction_markers_waiting')} > 0", "5m",
+          _WARNING, "Transactions on {{ $labels.instance }} do not come to their end.",
+          "Their partitions take no markers: offline, or no room; the log names them."),
     Alert("KbrokerLogLinesDropped", f"{_growing('kbroker_log_lines_dropped_total')} > 0", "5m",
           _WARNING, "{{ $labels.instance }} has more to say than its log takes.",
           "Thousands of connections fail a second; the lines that are there say how."),

@@ -81,6 +81,7 @@ def _phases(request: str) -> tuple[str, str]:
     return f"sum by (phase) ({sums}) / sum by (phase) ({counts})", "{{phase}}"
 
 
+_ERRORS: Final = rate("kafka_network_requestmetrics_errors_total", 'error!="NONE"')
 _LATENCY: Final = Row("Latency", (
     Panel("99th percentile by request", "s",
           ((_quantile(0.99, 'phase="total"', 'request!="Fetch"'), "{{request}}"),), 12),
@@ -92,6 +93,8 @@ _LATENCY: Final = Row("Latency", (
     Panel("Requests by API", "reqps",
           ((f"sum by (request) ({rate('kafka_network_requestmetrics_requests_total')})",
             "{{request}}"),), 12),
+    Panel("Errors by API and code", "reqps",
+          ((f"sum by (request, error) ({_ERRORS})", "{{request}} {{error}}"),), 12),
     Panel("Wait for Python's lock, 99th percentile", "s",
           ((f"histogram_quantile(0.99, {rate('kbroker_gil_wait_seconds', part='_bucket')})",
             "{{instance}}"),), 12),
@@ -168,10 +171,24 @@ _GROUP: Final = Row("Groups", (
     Panel("Groups", "none", ((here("kbroker_groups"), "{{protocol}} {{state}}"),), 6),
 ))  # fmt: skip
 
+_TRANSACTIONS: Final = Row("Transactions", (
+    Panel("Ended a second", "ops",
+          ((rate("kbroker_transactions_ended_total"), "{{instance}} {{outcome}}"),
+           (rate("kbroker_transactions_timed_out_total"), "{{instance}} timed out"))),
+    Panel("Transactional ids", "none",
+          ((here("kbroker_transactional_ids"), "{{instance}} {{state}}"),)),
+    Panel("Open longest", "s", ((here("kbroker_transaction_oldest_seconds"), "{{instance}}"),)),
+    Panel("Markers that wait", "none",
+          ((here("kbroker_transaction_markers_waiting"), "{{instance}}"),), 12),
+    Panel("Producer ids", "none",
+          ((here("kafka_server_replicamanager_produceridcount"), "{{instance}}"),), 12),
+))  # fmt: skip
+
 DASHBOARDS: Final = {
     "broker": Dashboard("kbroker-broker", "kbroker: broker",
                         (_HEALTH, _TRAFFIC, _LATENCY, _DISK, _THREADS)),
-    "topics": Dashboard("kbroker-topics", "kbroker: topics and groups", (_TOPIC, _GROUP)),
+    "topics": Dashboard("kbroker-topics", "kbroker: topics and groups",
+                        (_TOPIC, _GROUP, _TRANSACTIONS)),
 }
 
 

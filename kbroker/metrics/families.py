@@ -54,6 +54,8 @@ _CLUSTER: Final = (
            "Replicas on this broker that the disk denies."),
     Family("kafka_server_replicamanager_underminisrpartitioncount", GAUGE,
            "Partitions with fewer replicas in sync than min.insync.replicas."),
+    Family("kafka_server_replicamanager_produceridcount", GAUGE,
+           "Producer ids that partitions remember, each where it is remembered."),
     Family("kafka_log_logmanager_offlinelogdirectorycount", GAUGE,
            "Log directories that failed."),
 )
@@ -111,6 +113,9 @@ _PHASES: Final = tuple(
 _REQUESTS: Final = (
     Family("kafka_network_requestmetrics_requests_total", COUNTER, "Requests by API and version.",
            ("request", "version")),
+    Family("kafka_network_requestmetrics_errors_total", COUNTER,
+           "Error codes that answers told, NONE too: one for each part that has one.",
+           ("request", "error")),
     Family("kbroker_request_bytes_total", COUNTER, "Bytes of requests.",
            ("request",)),
     *_PHASES,
@@ -224,8 +229,24 @@ _GROUPS: Final = (
            "Partitions of __consumer_offsets that are still being read."),
 )  # fmt: skip
 
+_TRANSACTIONS: Final = (
+    Family("kbroker_transactional_ids", GAUGE, "Transactional ids by the state of their transaction.",
+           ("state",), "while there is a transactional id"),
+    Family("kbroker_transactions_ended_total", COUNTER,
+           "Transactions whose end is on disk, with all of their markers.", ("outcome",)),
+    Family("kbroker_transactions_timed_out_total", COUNTER,
+           "... of those aborted because their time was over."),
+    Family("kbroker_transaction_oldest_seconds", GAUGE,
+           "Age of the transaction that is open longest, 0 for none."),
+    Family("kbroker_transaction_markers_waiting", GAUGE,
+           "Partitions that wait for the marker of a transaction that ends."),
+    Family("kbroker_transaction_partitions_loading", GAUGE,
+           "Partitions of __transaction_state that are still being read."),
+)
+
 FAMILIES: Final = (
     *_BROKER, *_CLUSTER, *_NETWORK, *_REQUESTS, *_DISK, *_TRAFFIC, *_REFUSED, *_LOGS, *_GROUPS,
+    *_TRANSACTIONS,
 )  # fmt: skip
 BY_NAME: Final = {family.name: family for family in FAMILIES}
 

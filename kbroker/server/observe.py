@@ -21,7 +21,8 @@ from kbroker.group.committed import offset_of
 from kbroker.group.survey import Survey
 from kbroker.metrics.families import FAMILIES
 from kbroker.metrics.family import Samples, escaped, labels_text
-from kbroker.server.observe_requests import add_journal, add_requests
+from kbroker.protocol import ApiKey
+from kbroker.server.observe_requests import Errors, add_journal, add_requests
 from kbroker.server.process import Threads, process_numbers
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ _NS: Final = 1_000_000_000
 _MS: Final = 1_000
 _MIN_ISR: Final = "min.insync.replicas"
 
-# What the data plane counts for each log, in the order of kbroker.ext.log_space.survey.
+# What the data plane counts for each log, in the order of kbroker.ext.log_space.survey; behind it
+# how many producer ids the log knows.
+_FIRST, _BEHIND = 5, 12
 _TRAFFIC: Final = tuple(
     f"kafka_server_brokertopicmetrics_{name}_total"
     for name in (
@@ -83,6 +86,7 @@ class Observer:
         self._lock = threading.Lock()
         self._threads = Threads()
         self._totals = Totals()
+        self._errors = Errors()
         self._last_s: float | None = None
 
     def collect(self) -> Samples:
@@ -97,8 +101,12 @@ class Observer:
             add_requests(samples, self._parts.data_plane)
             self._thread_times(samples)
             _disk(samples, self._parts)
-            watermarks = _logs(samples, self._parts, self._totals)
+            watermarks, well = _logs(samples, self._parts, self._totals)
+            self._errors.add(
+                samples, self._parts.data_plane, self._parts.services.answered, well
+            )
             _groups(samples, survey, watermarks)
+            _transactions(samples, self._parts)
             if self._last_s is not None:
                 samples.add("kbroker_scrape_seconds", self._last_s)
             self._last_s = time.perf_counter() - began
@@ -235,8 +243,11 @@ def disk_numbers(parts: Parts) -> dict[str, int | None]:
     }
 
 
-def _logs(samples: Samples, parts: Parts, totals: Totals) -> dict[tuple[str, int], int]:
-    """Samples of topics and partitions; answers the high watermarks."""
+def _logs(
+    samples: Samples, parts: Parts, totals: Totals
+) -> tuple[dict[tuple[str, int], int], dict[ApiKey, int]]:
+    """Samples of topics and partitions; answers the high watermarks, and how many partitions
+    Produce and Fetch answered without an error."""
     image = parts.services.image
     logs = [(key, log) for key, log in parts.services.logs.snapshot() if isinstance(log, Log)]
     rows = dict(zip((key for key, _ in logs), survey_logs([log for _, log in logs]), strict=True))
@@ -258,13 +269,18 @@ def _logs(samples: Samples, parts: Parts, totals: Totals) -> dict[tuple[str, int
             row = rows.get((name, index))
             if row is not None:
                 _one_log(samples, row, labels)
-                counts = [count + more for count, more in zip(counts, row[5:], strict=True)]
+                more = row[_FIRST:_BEHIND]
+                counts = [count + one for count, one in zip(counts, more, strict=True)]
         for metric, count in zip(_TRAFFIC, counts, strict=True):
             samples.add(metric, count, label)
-    sums = totals.add({key: row[5:] for key, row in rows.items()})
+    sums = totals.add({key: row[_FIRST:_BEHIND] for key, row in rows.items()})
     for metric, count in zip(_TRAFFIC, sums, strict=True):
         samples.add(metric, count)  # of all topics, as Apache Kafka tells it beside them
-    return {key: row[1] for key, row in rows.items()}
+    producer_ids = sum(row[_BEHIND] for row in rows.values())
+    samples.add("kafka_server_replicamanager_produceridcount", producer_ids)
+    _, _, _, produces, produces_failed, fetches, fetches_failed = sums
+    well = {ApiKey.PRODUCE: produces - produces_failed, ApiKey.FETCH: fetches - fetches_failed}
+    return {key: row[1] for key, row in rows.items()}, well
 
 
 def _one_log(samples: Samples, row: tuple[int, ...], labels: str) -> None:
@@ -314,6 +330,19 @@ def _offsets(
             lag_sum += lag
     samples.add("kafka_consumergroup_current_offset_sum", offsets_sum, labels)
     samples.add("kafka_consumergroup_lag_sum", lag_sum, labels)
+
+
+def _transactions(samples: Samples, parts: Parts) -> None:
+    transactions = parts.services.transactions
+    found, counts = transactions.figures(), transactions.counts
+    for state, count in sorted(found.by_state.items()):
+        samples.add("kbroker_transactional_ids", count, labels_text(state=state))
+    samples.add("kbroker_transactions_ended_total", counts.committed, 'outcome="commit"')
+    samples.add("kbroker_transactions_ended_total", counts.aborted, 'outcome="abort"')
+    samples.add("kbroker_transactions_timed_out_total", counts.timed_out)
+    samples.add("kbroker_transaction_oldest_seconds", found.oldest_ms / _MS)
+    samples.add("kbroker_transaction_markers_waiting", found.unmarked)
+    samples.add("kbroker_transaction_partitions_loading", found.loading)
 
 
 def status(parts: Parts) -> dict[str, Any]:

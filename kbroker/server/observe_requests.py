@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kbroker.api.k18_api_versions import VERSION_MAX
+from kbroker.errors import ErrorCode
 from kbroker.metrics.family import Samples
 from kbroker.metrics.histogram import Counted, add_histogram, add_summary
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
     from kbroker.ext.data_plane import DataPlane
+    from kbroker.protocol.answered import Answered, Counts
 
 _NS: Final = 1e9
 _NS_PER_MS: Final = 1e6
@@ -25,6 +28,11 @@ PHASES: Final = (
     ("total", "totaltimems"),
 )
 _PURGATORIES: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
+_SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+)
 _CONSUMERS_FETCH: Final = "FetchConsumer"  # Kafka tells it apart from followers', and sums both
 
 
@@ -70,6 +78,68 @@ def _as_kafka(
     for (_, phase), told in zip(PHASES, phases, strict=True):
         metric = f"kafka_network_requestmetrics_{phase}"
         add_summary(samples, metric, Counted(*told), _NS_PER_MS, labels)
+
+
+class Errors:
+    """Error codes of answers. The data plane counts none but errors, so its NONE is what is left of
+    others' counts, read one after the other: it is kept from falling. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._none: dict[ApiKey, int] = {}
+
+    def add(
+        self, samples: Samples, data_plane: DataPlane, answered: Answered, well: dict[ApiKey, int]
+    ) -> None:
+        """`well`: partitions that Produce and Fetch answered without an error."""
+        for key, counts in self._told(data_plane, answered, well).items():
+            request = f'request="{api_name(key)}"'
+            for code, count in counts.items():
+                if count:
+                    samples.add("kafka_network_requestmetrics_errors_total", count,
+                                f'{request},error="{_error_name(code)}"')  # fmt: skip
+
+    def _told(
+        self, data_plane: DataPlane, answered: Answered, well: dict[ApiKey, int]
+    ) -> dict[ApiKey, Counts]:
+        told = answered.copy()
+        times = data_plane.engine.request_times()
+        versions = {key: row[0] for key, row in times.items()}
+        given = {key: sum(row[0].values()) - row[2] for key, row in times.items()}
+        produce, late, fetch = data_plane.errors()
+        heartbeats = told.get(ApiKey.HEARTBEAT, {})  # of the control thread
+        unknown = sum(
+            count
+            for version, count in versions.get(ApiKey.API_VERSIONS, {}).items()
+            if version > VERSION_MAX
+        )
+        of_sessions = sum(fetch.get(code, 0) for code in _SESSION_ERRORS)
+        for key, counts, none in (
+            (ApiKey.PRODUCE, _sum(produce, late), well[ApiKey.PRODUCE] - sum(late.values())),
+            (ApiKey.FETCH, fetch,
+             well[ApiKey.FETCH] + given.get(ApiKey.FETCH, 0) - of_sessions),
+            (ApiKey.HEARTBEAT, heartbeats,
+             given.get(ApiKey.HEARTBEAT, 0) - sum(heartbeats.values())),
+            (ApiKey.API_VERSIONS, {ErrorCode.UNSUPPORTED_VERSION: unknown},
+             given.get(ApiKey.API_VERSIONS, 0) - unknown),
+        ):  # fmt: skip
+            self._none[key] = max(none, self._none.get(key, 0))
+            told[key] = _sum(counts, {ErrorCode.NONE: self._none[key]})
+        return told
+
+
+def _sum(*counts: Counts) -> Counts:
+    total: Counts = {}
+    for one in counts:
+        for code, count in one.items():
+            total[code] = total.get(code, 0) + count
+    return total
+
+
+def _error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
 
 
 def add_journal(samples: Samples, data_plane: DataPlane) -> None:

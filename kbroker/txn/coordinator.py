@@ -30,6 +30,7 @@ from kbroker.group.timers import Timers
 from kbroker.storage.manager import LogPort
 from kbroker.txn import records, steps
 from kbroker.txn.durable import Durable
+from kbroker.txn.figures import Counts, Figures, figures_of
 from kbroker.txn.markers import ROOM_WAIT_MS, Groups, Marker, Markers, Partitions
 from kbroker.txn.settings import TransactionSettings
 from kbroker.txn.slot import ACTIVE, FAILED, LOADING, Slot
@@ -98,6 +99,7 @@ class TransactionCoordinator:
         self._timers = Timers()
         self._stopped = False
         self.durable = Durable(host.tell)
+        self.counts = Counts()
 
     # ---- the partitions
 
@@ -406,6 +408,7 @@ class TransactionCoordinator:
             return
         slot.unmarked.pop(name, None)
         slot.marked.pop(name, None)
+        self.counts.ended(now.state)
         self._try_again(slot, name)
 
     # ---- what happens by itself
@@ -422,6 +425,7 @@ class TransactionCoordinator:
                               name, found.timeout_ms)  # fmt: skip
                     try:
                         self._fence(slot, name, found, now.wall_ms)
+                        self.counts.timed_out += 1
                     except (ClientError, DiskError) as error:
                         _LOG.warning("transaction %s stays open: %s", name, error)
         return NOTHING
@@ -458,6 +462,10 @@ class TransactionCoordinator:
         if any(slot.state == LOADING for slot in self._slots):
             raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return [one for slot in self._slots for one in slot.transactions.items()]
+
+    def figures(self) -> Figures:
+        """For metrics; any thread may ask."""
+        return figures_of(self._slots, self._host.clock.wall_ms())
 
     def write_marker(self, partition: Partition, marker: Marker) -> tuple[LogPort, int]:
         """WriteTxnMarkers on one partition: see Markers.write."""

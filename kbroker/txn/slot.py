@@ -24,6 +24,7 @@ class Slot:
         self.state = LOADING
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: set[str] = set()
+        self.by_state = dict.fromkeys(State, 0)
         self.unmarked: dict[str, set[Partition]] = {}
         """Of transactions that end: partitions that have no marker yet."""
         self.marked: dict[str, tuple[LogPort, int]] = {}
@@ -43,10 +44,14 @@ class Slot:
     def replay(self, transactional_id: str, value: Transaction | None) -> None:
         """Fold a record in; no value forgets the id."""
         self.ongoing.discard(transactional_id)
+        before = self.transactions.get(transactional_id)
+        if before is not None:
+            self.by_state[before.state] -= 1
         if value is None:
             self.transactions.pop(transactional_id, None)
             return
         self.transactions[transactional_id] = value
+        self.by_state[value.state] += 1
         if value.state is State.ONGOING:
             self.ongoing.add(transactional_id)
 

@@ -13,6 +13,7 @@ import pytest
 
 from kbroker import runfile
 from kbroker.cli import check, check_disk, root
+from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 
 Run = Callable[..., tuple[int, dict[str, tuple[str, str]]]]
@@ -56,6 +57,27 @@ def test_a_broker_that_runs(run: Run, kbroker: KbrokerProcess, tmp_path: Path) -
     assert [told[name][0] for name in ("answers", "produce", "durability")] == [
         check.FAILED, check.FAILED, check.WARNING,
     ]  # fmt: skip
+
+
+def test_what_a_data_directory_holds(run: Run, tmp_path: Path) -> None:
+    broker = KbrokerProcess(tmp_path)
+    broker.start()
+    wire.create_topic(broker.port, "t", 3)
+    broker.kill()
+    place = ("-D", str(broker.data_dir))
+    status, told = run(*place)
+    assert (status, told["last stop"][0]) == (0, check.WARNING), told
+    assert told["contents"][1].endswith("node 1, 3 partitions")
+    assert run(*place, "--set", "node.id=7")[0] == 1
+    broker.start()
+    assert broker.stop() == 0
+    status, told = run(*place)
+    assert (status, "last stop" in told) == (0, False)
+    meta = broker.data_dir / "meta.properties"
+    meta.write_text("version=1\n")
+    status, told = run(*place)
+    assert (status, told["contents"][0]) == (1, check.FAILED)
+    assert "cluster.id is missing" in told["contents"][1]
 
 
 def test_settings_that_no_broker_takes(run: Run, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_from_installation_to_purge(root: Root, serving: Serving, tmp_path: Path
     install(root, variant(deb, tmp_path, "0.0.9"))
     assert version(root) == "0.0.9 installed"
     told = serving(
-        "kbroker topic create events -p 3; seq 5000 | kbroker produce events; "
+        "kbroker topic create events -p 3; seq 5000 | kbroker produce events -z zstd; "
         f"kbroker consume -G readers -e events > /dev/null; {RECORDS}; kbroker group lag"
     )
     records = re.search(r"^[0-9a-f]{32} ", told, re.MULTILINE)

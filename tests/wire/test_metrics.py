@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 
 from kbroker import runfile
 from kbroker.cli.scrape import Scrape, scrape
-from kbroker.client import Consumer, OffsetAndMetadata, Producer, TopicPartition
+from kbroker.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kbroker.metrics.alerts import rules_file
 from kbroker.metrics.exposition import OPENMETRICS, PROMETHEUS
 from kbroker.metrics.families import FAMILIES
@@ -206,6 +206,75 @@ def test_requests_of_one_read_are_timed_by_samples(kbroker: KbrokerProcess) -> N
         return more_requests >= requests + count + 1 and more_timed >= timed + count
 
     wait_for("all to be counted", all_are, 60)
+
+
+def errors_of(now: Scrape) -> dict[tuple[str, str], float]:
+    found = {}
+    for at, count in now.samples["kafka_network_requestmetrics_errors_total"].items():
+        names = dict(at)
+        found[names["request"], names["error"]] = count
+    return found
+
+
+def test_error_codes_are_counted_by_api(kbroker: KbrokerProcess, topic: str) -> None:
+    """As Apache Kafka counts them: each code of an answer, NONE too, whoever gave the answer."""
+    wire.create_topic(kbroker.port, topic, 1)
+    before = errors_of(scrape(address(kbroker)))
+    unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+    with wire.WireConnection(kbroker.port) as connection:
+        connection.send_bytes(messages.request_frame(wire.API_VERSIONS, 99, b"", 1))
+        connection.receive_frame()
+    settings = {"bootstrap.servers": kbroker.bootstrap, "allow.auto.create.topics": False}
+    with Producer({"bootstrap.servers": kbroker.bootstrap, "acks": "all"}) as producer:
+        producer.send(topic, b"one").result()
+        far = producer.send(topic, b"far", partition=0, timestamp_ms=4_000_000_000_000_000)
+        assert far.exception(60) is not None
+    with Consumer(settings) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek_to_beginning()
+        wait_for("the record", lambda: consumer.poll(1.0), 60)
+    with Admin({"bootstrap.servers": kbroker.bootstrap}) as admin:
+        assert admin.delete_topics([f"no-{topic}"], partial=True).errors
+    told = errors_of(scrape(address(kbroker)))
+    grown = {at: count - before.get(at, 0) for at, count in told.items()}
+    assert grown["ApiVersions", "UNSUPPORTED_VERSION"] == 1
+    assert grown["DeleteTopics", unknown] == 1
+    assert grown["Produce", "INVALID_TIMESTAMP"] == 1
+    assert grown["Produce", "NONE"] == 1
+    for request in ("ApiVersions", "Fetch", "Metadata", "ListOffsets"):
+        assert grown[request, "NONE"] >= 1, grown
+
+
+def test_transactions_and_producer_ids_are_told(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 2)
+    settings = {"bootstrap.servers": kbroker.bootstrap, "transactional.id": topic}
+    before = scrape(address(kbroker))
+
+    def grown(now: Scrape, name: str, **labels: str) -> float:
+        return now.total(name, **labels) - before.total(name, **labels)
+
+    with Producer(settings) as producer:
+        with producer.transaction():
+            for partition in (0, 1):
+                producer.send(topic, b"x", partition=partition)
+        with pytest.raises(ZeroDivisionError), producer.transaction():
+            producer.send(topic, b"y", partition=0).result()
+            now = scrape(address(kbroker))
+            assert now.total("kbroker_transactional_ids", state="Ongoing") >= 1
+            assert now.total("kbroker_transaction_oldest_seconds") > 0
+            raise ZeroDivisionError
+        now = wait_for(
+            "both to have ended",
+            lambda: found if grown(
+                found := scrape(address(kbroker)), "kbroker_transactions_ended_total"
+            ) >= 2 else None,
+            60,
+        )  # fmt: skip
+    assert grown(now, "kbroker_transactions_ended_total", outcome="commit") == 1
+    assert grown(now, "kbroker_transactions_ended_total", outcome="abort") == 1
+    assert grown(now, "kafka_server_replicamanager_produceridcount") >= 2
+    assert grown(now, "kbroker_transactional_ids", state="CompleteAbort") == 1
+    assert now.total("kbroker_transaction_markers_waiting") == 0
 
 
 def test_what_is_refused_is_counted(kbroker: KbrokerProcess, topic: str) -> None:
