@@ -86,8 +86,9 @@ def create(target: Path, data_dir: Path | None, since: Path | None, output: str)
 def restore(backup: Path, target: Path) -> None:
     """Bring BACKUP back as the data directory DIR, which is new or empty.
 
-    Every checksum is compared on the way. Run it as the user that the broker runs as. The broker
-    that DIR came from must not run beside the restored one: both are the same node.
+    Every checksum is compared on the way. Run it as the user that the broker runs as, or as root:
+    then all of it is the user's of DIR, or of BACKUP where DIR is new. The broker that DIR came
+    from must not run beside the restored one: both are the same node.
     """
     from kbroker.care.restore import restore as restore_backup
 

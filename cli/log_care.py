@@ -84,7 +84,8 @@ def repair(
     Without PATH, every partition of the data directory that needs it. Without --truncate, --drop or
     --rebuild it shows what there is to be mended. Refused while a broker holds the directory. A
     torn tail after a crash needs no repair: the next start cuts it off, and brings back what its
-    journal has. `kbroker backup create` before is a way back.
+    journal has. `kbroker backup create` before is a way back. What root writes belongs to the user of
+    the data directory.
     """
     from kbroker.care.repair import Cure
 
@@ -145,6 +146,7 @@ def _tell(checked: list[Checked]) -> None:
 
 
 def _mend(checked: list[Checked], cure: Cure | None, *, rebuild: bool, dry_run: bool) -> int:
+    from kbroker.care.copying import give_tree
     from kbroker.care.repair import plan, repair
     from kbroker.errors import KbrokerError
 
@@ -161,7 +163,11 @@ def _mend(checked: list[Checked], cure: Cure | None, *, rebuild: bool, dry_run: 
         return 1
     if dry_run:
         return 0
-    click.echo(f"{folder}: mended, the log goes on at offset {repair(made, *_topic_of(made))}")
+    try:
+        end = repair(made, *_topic_of(made))
+    finally:
+        give_tree(folder, folder.absolute().parent.stat())
+    click.echo(f"{folder}: mended, the log goes on at offset {end}")
     return 0
 
 

@@ -68,7 +68,7 @@ def create(
         raise OperatorError(f"{source} is no data directory: it has no {META_PROPERTIES}")
     if target.resolve().is_relative_to(source.resolve()):
         raise OperatorError(f"{target} lies in the data directory itself: choose another place")
-    with Stage(target, _earlier(since, meta), tick) as stage:
+    with Stage(source, target, _earlier(since, meta), tick) as stage:
         lock = DirectoryLock(source)
         try:
             lock.acquire()

@@ -18,7 +18,7 @@ from typing import Final
 
 from kbroker.errors import DiskError
 
-__all__ = ["CLONED", "COPIED", "LINKED", "digest_of", "take"]
+__all__ = ["CLONED", "COPIED", "LINKED", "digest_of", "give_tree", "take"]
 
 CLONED: Final = "cloned"
 LINKED: Final = "linked"
@@ -80,6 +80,14 @@ def _linked(source: int, path: Path, target: Path) -> bool:
     finally:
         with contextlib.suppress(FileNotFoundError):
             beside.unlink()
+
+
+def give_tree(folder: Path, owner: os.stat_result) -> None:
+    """A folder and all in it to the user of `owner`, where root made it; nobody else can, and has
+    to: what they make is theirs."""
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def digest_of(path: Path, tick: Tick) -> str:

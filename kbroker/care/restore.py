@@ -2,7 +2,8 @@
 
 A restore copies (or clones) every file and compares its checksum on the way; it never links, for
 the broker will write to what it finds. `meta.properties` comes last: until it is there, kbroker and
-Apache Kafka refuse the directory. The lock of the directory is held meanwhile.
+Apache Kafka refuse the directory. The lock of the directory is held meanwhile. What root restores
+belongs to the user of the directory that was there, else to that of the backup.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kbroker.care.copying import Tick, digest_of, take
+from kbroker.care.copying import Tick, digest_of, give_tree, take
 from kbroker.care.manifest import DATA, BackupFile, Manifest, read_manifest
 from kbroker.errors import DiskError, OperatorError
 from kbroker.ext.log_flush import sync_file_system
@@ -39,10 +40,12 @@ def restore(backup: Path, target: Path, tick: Tick = lambda _: None) -> Manifest
             f"{target} is not empty: restore into a new directory. One without {META_PROPERTIES} is"
             " what a restore that was broken off has left: remove it"
         )
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = target.stat() if there else backup.stat()
     try:
         with DirectoryLock(target):
             _bring_back(backup / DATA, target, manifest, tick)
+            give_tree(target, owner)
     except BaseException:
         _clear(target, whole=not there)
         raise

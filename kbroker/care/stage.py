@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kbroker.care.copying import COPIED, Tick, digest_of, take
+from kbroker.care.copying import COPIED, Tick, digest_of, give_tree, take
 from kbroker.care.manifest import DATA, BackupFile, Manifest, write_manifest
 from kbroker.errors import OperatorError
 from kbroker.ext.log_flush import sync_file_system
@@ -38,9 +38,10 @@ class Earlier:
 
 
 class Stage:
-    """Files on their way into a backup; `with` removes it all unless it was finished."""
+    """Files on their way into a backup of `source`; `with` removes it all unless it was finished."""
 
-    def __init__(self, target: Path, earlier: Earlier | None, tick: Tick) -> None:
+    def __init__(self, source: Path, target: Path, earlier: Earlier | None, tick: Tick) -> None:
+        self.source = source
         self.target = target
         self.folder = target.with_name(target.name + _SUFFIX)
         self.data = self.folder / DATA
@@ -172,6 +173,7 @@ class Stage:
         """Make it durable, and a backup. Raises DiskError."""
         sync_file_system(str(self.folder))
         write_manifest(self.folder, manifest)
+        give_tree(self.folder, self.source.stat())
         self._lock.release()
         (self.folder / LOCK_FILE).unlink()
         self.folder.rename(self.target)

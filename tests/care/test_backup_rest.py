@@ -88,6 +88,25 @@ def test_as_it_is_and_back(rested: Path, tmp_path: Path) -> None:
     assert in_broker(tmp_path / "back") == sorted(b"one %d" % n for n in range(6))
 
 
+def owners(folder: Path) -> set[int]:
+    return {path.lstat().st_uid for path in (folder, *folder.rglob("*"))}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_makes_belongs_to_whom_the_data_belong(rested: Path, tmp_path: Path) -> None:
+    for path in (rested, *rested.rglob("*")):
+        os.chown(path, 12_345, 12_345)
+    create(rested, tmp_path / "b")
+    assert owners(tmp_path / "b") == {12_345}
+    assert (tmp_path / "b").stat().st_mode & 0o777 == 0o700
+    restore(tmp_path / "b", tmp_path / "new")
+    assert owners(tmp_path / "new") == {12_345}
+    (tmp_path / "there").mkdir()
+    os.chown(tmp_path / "there", 23_456, -1)
+    restore(tmp_path / "b", tmp_path / "there")
+    assert owners(tmp_path / "there") == {23_456}
+
+
 def test_only_closed_segments_are_linked(rested: Path, tmp_path: Path) -> None:
     made = create(rested, tmp_path / "b")
     linked = {

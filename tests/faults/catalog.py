@@ -12,6 +12,7 @@ PROMISES = {
     "P1": "what acks=all acknowledged survives a power cut",
     "P2": "what acks=1 or acks=all acknowledged survives kill -9",
     "P3": "an idempotent producer's records come once and in order, across restarts",
+    "P4": "a transaction is seen whole or not at all, and as its producer was told",
     "P6": "a torn end is recovered exactly",
     "P7": "rot is found, never served as right, and costs no more than it hit",
     "P8": "after a failed sync nothing more is acknowledged, and nothing tried again",
@@ -25,7 +26,7 @@ PROMISES = {
 
 #: Come with the issues that bring what they are about.
 LATER = {
-    "P4": "transactions", "P5": "transactions", "P13": "security", "F24": "transactions",
+    "P5": "transactions", "P13": "security",
     "F26": "TLS", "F27": "SASL", "F28": "ACLs",
     "F30": "a virtual machine with its own kernel; F2, F3 and F4 do what it would",
 }  # fmt: skip
@@ -170,6 +171,10 @@ FAULTS = (
         ("P3",), "no idempotence", 100, 10_000,
         ("tests/unit/test_log_producers.py::test_against_the_model",
          "tests/faults/test_kill.py::test_control_without_idempotence_records_come_twice"),
+    ),
+    Fault(
+        "F24", "transactions cut off", "recorded calls: a kill or power cut between any two",
+        ("P4",), "syncs forgotten", 120, 9_000, _here("test_transaction_states.py"),
     ),
     Fault(
         "F25", "members that vanish and return", "simulated members: kills, crashes, stale epochs",

@@ -27,6 +27,7 @@ from tests.reference.crafted_batches import CONTROL, TRANSACTIONAL, parse_batche
 from tests.support import wire
 from tests.support.crash_states import Call, Choice, read_calls, wrong_states
 from tests.support.native import Words, shared_library
+from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR
 from tests.wire.test_transactions import Producer
@@ -355,14 +356,15 @@ def lost_in(
     [(30, 120, 1), *(pytest.param(120, 3000, seed, marks=LONG) for seed in range(2, 5))],
 )
 def test_power_cuts(
-    start_kbroker: StartBroker, tmp_path: Path, folder: Path, *, steps: int, states: int,
-    seed: int,
+    start_kbroker: StartBroker, tmp_path: Path, folder: Path, tally: Tally, *, steps: int,
+    states: int, seed: int,
 ) -> None:  # fmt: skip
     """And a disk that forgets to sync breaks transactions."""
     story = tell(start_kbroker, tmp_path, steps, seed, {})
     moments = list(choices(states, len(story.calls), random.Random(seed)))
     lost = lost_in(story, folder, moments)
     control = lost_in(story, folder, moments[:: len(moments) // 30], without_sync=True)
+    tally("F24", tried=len(moments), lost=len(lost), control=len(control))
     assert not lost, "\n".join(lost[:20])
     assert control
 
@@ -373,11 +375,12 @@ def test_power_cuts(
     ("steps", "every", "seed"), [(25, 7, 11), pytest.param(120, 1, 12, marks=LONG)]
 )
 def test_kills(
-    start_kbroker: StartBroker, tmp_path: Path, folder: Path, *, steps: int, every: int,
-    seed: int, durability: str,
+    start_kbroker: StartBroker, tmp_path: Path, folder: Path, tally: Tally, *, steps: int,
+    every: int, seed: int, durability: str,
 ) -> None:  # fmt: skip
     """After each call: before and after every step that the coordinator takes on disk."""
     story = tell(start_kbroker, tmp_path, steps, seed, {"kbroker.durability": durability})
-    moments = ((calls, Choice(1, "all")) for calls in range(1, len(story.calls) + 1, every))
+    moments = [(calls, Choice(1, "all")) for calls in range(1, len(story.calls) + 1, every)]
     lost = lost_in(story, folder, moments)
+    tally("F24", tried=len(moments), lost=len(lost))
     assert not lost, "\n".join(lost[:20])

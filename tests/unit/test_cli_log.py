@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
 from pathlib import Path
@@ -227,6 +228,16 @@ def test_damaged_bytes_are_dropped(capsys: Captured, tmp_path: Path) -> None:
     assert run(capsys, "verify", "--deep", str(place))[0] == 0
     assert offsets(capsys, place) == [10, 13, 19, 22]
     assert not [path for path in place.iterdir() if path.suffix in (".swap", ".cleaned")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_mends_belongs_to_the_directorys_user(capsys: Captured, tmp_path: Path) -> None:
+    place = partition(tmp_path)
+    for path in (tmp_path, place, *place.iterdir()):
+        os.chown(path, 12_345, 12_345)
+    break_batches(place, 2)
+    assert run(capsys, "repair", "--drop", str(place))[0] == 0
+    assert {path.stat().st_uid for path in place.iterdir()} == {12_345}
 
 
 def test_a_log_is_cut_before_its_first_damage(capsys: Captured, tmp_path: Path) -> None:
