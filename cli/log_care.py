@@ -84,8 +84,8 @@ def repair(
     Without PATH, every partition of the data directory that needs it. Without --truncate, --drop or
     --rebuild it shows what there is to be mended. Refused while a broker holds the directory. A
     torn tail after a crash needs no repair: the next start cuts it off, and brings back what its
-    journal has. `kbroker backup create` before is a way back. What root writes belongs to the user of
-    the data directory.
+    journal has. `kbroker backup create` before is a way back. What root writes belongs to the
+    user of the data directory.
     """
     from kbroker.care.repair import Cure
 

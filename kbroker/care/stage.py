@@ -38,7 +38,7 @@ class Earlier:
 
 
 class Stage:
-    """Files on their way into a backup of `source`; `with` removes it all unless it was finished."""
+    """Files on their way into a backup of `source`; `with` removes it unless it was finished."""
 
     def __init__(self, source: Path, target: Path, earlier: Earlier | None, tick: Tick) -> None:
         self.source = source

@@ -230,7 +230,7 @@ _GROUPS: Final = (
 )  # fmt: skip
 
 _TRANSACTIONS: Final = (
-    Family("kbroker_transactional_ids", GAUGE, "Transactional ids by the state of their transaction.",
+    Family("kbroker_transactional_ids", GAUGE, "Transactional ids by their transaction's state.",
            ("state",), "while there is a transactional id"),
     Family("kbroker_transactions_ended_total", COUNTER,
            "Transactions whose end is on disk, with all of their markers.", ("outcome",)),

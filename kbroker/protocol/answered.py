@@ -1,5 +1,5 @@
-"""Error codes in answers, counted as Apache Kafka counts them for its ErrorsPerSec: each one that an
-answer tells, of the whole and of every part, NONE too."""
+"""Error codes in answers, counted as Apache Kafka counts them for its ErrorsPerSec: each one that
+an answer tells, of the whole and of every part, NONE too."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ PHASES: Final = (
     ("total", "totaltimems"),
 )
 _PURGATORIES: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
+_ERROR_NAMES: Final = {int(code): code.name for code in ErrorCode}
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -119,7 +120,7 @@ class Errors:
              well[ApiKey.FETCH] + given.get(ApiKey.FETCH, 0) - of_sessions),
             (ApiKey.HEARTBEAT, heartbeats,
              given.get(ApiKey.HEARTBEAT, 0) - sum(heartbeats.values())),
-            (ApiKey.API_VERSIONS, {ErrorCode.UNSUPPORTED_VERSION: unknown},
+            (ApiKey.API_VERSIONS, {int(ErrorCode.UNSUPPORTED_VERSION): unknown},
              given.get(ApiKey.API_VERSIONS, 0) - unknown),
         ):  # fmt: skip
             self._none[key] = max(none, self._none.get(key, 0))
@@ -136,10 +137,7 @@ def _sum(*counts: Counts) -> Counts:
 
 
 def _error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)
+    return _ERROR_NAMES.get(code, str(code))
 
 
 def add_journal(samples: Samples, data_plane: DataPlane) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -222,7 +223,7 @@ def test_error_codes_are_counted_by_api(kbroker: KbrokerProcess, topic: str) -> 
     before = errors_of(scrape(address(kbroker)))
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     with wire.WireConnection(kbroker.port) as connection:
-        connection.send_bytes(messages.request_frame(wire.API_VERSIONS, 99, b"", 1))
+        connection.send_bytes(struct.pack(">ihhihb", 11, wire.API_VERSIONS, 99, 1, -1, 0))
         connection.receive_frame()
     settings = {"bootstrap.servers": kbroker.bootstrap, "allow.auto.create.topics": False}
     with Producer({"bootstrap.servers": kbroker.bootstrap, "acks": "all"}) as producer:
@@ -254,6 +255,7 @@ def test_transactions_and_producer_ids_are_told(kbroker: KbrokerProcess, topic: 
         return now.total(name, **labels) - before.total(name, **labels)
 
     with Producer(settings) as producer:
+        producer.init_transactions()
         with producer.transaction():
             for partition in (0, 1):
                 producer.send(topic, b"x", partition=partition)
