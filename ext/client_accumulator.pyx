@@ -8,7 +8,9 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.batch cimport BATCH_OK, RECORDS_OFFSET
 from kbroker.ext.batch_build cimport builder_append_within
-from kbroker.ext.client_batch cimport SUM_BYTES, batch_new, batch_ref, batch_sum, batch_unref
+from kbroker.ext.client_batch cimport (
+    SUM_BYTES, batch_close, batch_new, batch_ref, batch_sum, batch_unref,
+)
 from kbroker.ext.client_memory cimport (
     MEMORY_NONE, MEMORY_OK, memory_destroy, memory_give, memory_take,
 )
@@ -264,7 +266,7 @@ cdef int append_here(
         if append_locked(a, part, b, rec, sticky, out, index) == BATCH_OK:
             pthread_mutex_unlock(&part.lock)
             return APPEND_OK
-        b.closed = True
+        batch_close(b)
         full = True
     if piece == NULL:
         code = PIECE_WANTED

@@ -76,6 +76,7 @@ cdef struct ClientBatch:
     int64_t serial
     int64_t created_ns
     bint closed                     # takes no more records
+    int64_t ahead                   # of the pool's account of such batches
     uint32_t crc                    # of the records up to `summed`, where they stay as they are
     size_t summed                   # bytes of the piece
     # The sender's.
@@ -101,6 +102,8 @@ cdef ClientBatch* batch_new(
 ) noexcept nogil
 cdef void batch_ref(ClientBatch* b) noexcept nogil
 cdef void batch_unref(ClientBatch* b) noexcept nogil
+# Takes no more records.
+cdef void batch_close(ClientBatch* b) noexcept nogil
 # Gives the piece back; nothing where that is done already.
 cdef void batch_release(ClientBatch* b) noexcept nogil
 

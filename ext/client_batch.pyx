@@ -16,7 +16,7 @@ from kbroker.ext.batch_build cimport (
     batch_code, builder_append, builder_borrow, builder_free, builder_init,
 )
 from kbroker.ext.clock cimport monotonic_ns, timespec_of
-from kbroker.ext.client_memory cimport memory_give, memory_trade
+from kbroker.ext.client_memory cimport memory_ahead, memory_give, memory_trade
 from kbroker.ext.compression cimport (
     CODEC_NONE, CODEC_OK, Buffer, buffer_free, buffer_reserve, codec_compress, codec_decompress,
 )
@@ -110,6 +110,13 @@ cdef void batch_unref(ClientBatch* b) noexcept nogil:
     object_died(OBJECT_CLIENT_BATCH)
 
 
+cdef void batch_close(ClientBatch* b) noexcept nogil:
+    if not b.closed and b.pool != NULL:
+        b.ahead = b.piece_bytes
+        memory_ahead(b.pool, b.ahead)
+    b.closed = True
+
+
 cdef void batch_release(ClientBatch* b) noexcept nogil:
     if b.builder.buffer.p == NULL:
         return
@@ -120,6 +127,9 @@ cdef void batch_release(ClientBatch* b) noexcept nogil:
         memory_trade(b.pool, b.piece_bytes, 0)
     else:
         memory_give(b.pool, b.builder.buffer.p, b.piece_bytes)
+    if b.ahead > 0:
+        memory_ahead(b.pool, -b.ahead)
+        b.ahead = 0
     b.builder.buffer.p = NULL
     b.piece_bytes = 0
 

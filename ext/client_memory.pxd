@@ -5,6 +5,11 @@ others come from malloc. Who finds too little waits without the GIL until others
 what comes free goes to the one who has waited longest. For some milliseconds it waits until an
 eighth of the memory is free: a producer that outruns its broker would else be woken for each batch.
 Any thread.
+
+A producer that outruns its broker would also go round all of the memory, and each piece would have
+left the processor's cache when it is filled and again when it is sent: 0.16 CPU-s/GB where 0.06 do.
+So send_batch() waits (`memory_ease`) while more is under way than keeps brokers busy, `ahead_max`,
+and goes on when half of that is; but only as long as batches leave.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -36,6 +41,13 @@ cdef struct MemoryPool:
     int64_t waits                   # how often somebody waited, for metrics
     int64_t wait_ns
     bint closed
+    # Batches that are full, and those on their way.
+    pthread_cond_t eased
+    int64_t ahead                   # atomic: their bytes
+    int64_t ahead_max               # atomic: who sends many waits above it; 0: no bound
+    int64_t departed                # atomic: how many have left
+    int64_t stuck_at                # of `departed`, when waiting was of no use
+    int32_t easing                  # atomic: threads in memory_ease
 
 cdef void memory_init(MemoryPool* pool, int64_t bytes_max, int64_t piece_bytes) noexcept nogil
 cdef void memory_destroy(MemoryPool* pool) noexcept nogil
@@ -47,5 +59,9 @@ cdef int memory_take(
 cdef void memory_give(MemoryPool* pool, uint8_t* p, int64_t size) noexcept nogil
 # The account alone: `given` bytes that somebody had taken became `taken` others, at once.
 cdef void memory_trade(MemoryPool* pool, int64_t given, int64_t taken) noexcept nogil
+# A batch is full or drained (bytes > 0), or has its outcome (< 0).
+cdef void memory_ahead(MemoryPool* pool, int64_t size) noexcept nogil
+# Waits while more than ahead_max is under way, as long as that goes on and until deadline_ns.
+cdef void memory_ease(MemoryPool* pool, int64_t deadline_ns) noexcept nogil
 # Wakes all who wait, for good.
 cdef void memory_close(MemoryPool* pool) noexcept nogil

@@ -2,22 +2,27 @@
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from kbroker.ext.atomics cimport atomic_add_i32
+from kbroker.ext.atomics cimport (
+    atomic_add_i32, atomic_add_i64, atomic_load_i32, atomic_load_relaxed_i64,
+)
 from kbroker.ext.clock cimport monotonic_ns, timespec_of
 from kbroker.ext.posix cimport (
-    pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait, pthread_mutex_destroy,
-    pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, timespec_t,
+    pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait,
+    pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, timespec_t,
 )
 from kbroker.ext.sockets cimport cond_init_monotonic
 
 cdef enum:
     WAKING_SHARE = 8
     PATIENCE_NS = 5_000_000
+    EASE_NS = 50_000_000            # without a batch that leaves
 
 
 cdef void memory_init(MemoryPool* pool, int64_t bytes_max, int64_t piece_bytes) noexcept nogil:
     memset(pool, 0, sizeof(MemoryPool))
     pthread_mutex_init(&pool.lock, NULL)
+    cond_init_monotonic(&pool.eased)
+    pool.stuck_at = -1
     pool.bytes_max = bytes_max
     pool.available = bytes_max
     pool.piece_bytes = piece_bytes
@@ -29,6 +34,7 @@ cdef void memory_destroy(MemoryPool* pool) noexcept nogil:
         piece = pool.free
         pool.free = (<void**> piece)[0]
         free(piece)
+    pthread_cond_destroy(&pool.eased)
     pthread_mutex_destroy(&pool.lock)
 
 
@@ -162,6 +168,42 @@ cdef void memory_trade(MemoryPool* pool, int64_t given, int64_t taken) noexcept 
     pthread_mutex_unlock(&pool.lock)
 
 
+cdef void memory_ahead(MemoryPool* pool, int64_t size) noexcept nogil:
+    cdef int64_t now = atomic_add_i64(&pool.ahead, size)
+    if size >= 0:
+        return
+    atomic_add_i64(&pool.departed, 1)
+    if atomic_load_i32(&pool.easing) > 0 and now <= atomic_load_relaxed_i64(&pool.ahead_max) // 2:
+        pthread_mutex_lock(&pool.lock)
+        pthread_cond_broadcast(&pool.eased)
+        pthread_mutex_unlock(&pool.lock)
+
+
+cdef void memory_ease(MemoryPool* pool, int64_t deadline_ns) noexcept nogil:
+    cdef int64_t most = atomic_load_relaxed_i64(&pool.ahead_max)
+    cdef int64_t departed = -1
+    cdef int64_t until_ns = 0
+    cdef int64_t now_ns
+    cdef timespec_t until
+    if most == 0 or atomic_load_relaxed_i64(&pool.ahead) <= most \
+            or atomic_load_relaxed_i64(&pool.departed) == pool.stuck_at:
+        return
+    pthread_mutex_lock(&pool.lock)
+    atomic_add_i32(&pool.easing, 1)
+    while atomic_load_relaxed_i64(&pool.ahead) > most // 2 and not pool.closed:
+        now_ns = monotonic_ns()
+        if departed != atomic_load_relaxed_i64(&pool.departed):
+            departed = atomic_load_relaxed_i64(&pool.departed)
+            until_ns = now_ns + EASE_NS
+        if now_ns >= min(until_ns, deadline_ns):
+            pool.stuck_at = departed
+            break
+        until = timespec_of(min(until_ns, deadline_ns))
+        pthread_cond_timedwait(&pool.eased, &pool.lock, &until)
+    atomic_add_i32(&pool.easing, -1)
+    pthread_mutex_unlock(&pool.lock)
+
+
 cdef void memory_close(MemoryPool* pool) noexcept nogil:
     cdef MemoryWaiter* waiter
     pthread_mutex_lock(&pool.lock)
@@ -170,4 +212,5 @@ cdef void memory_close(MemoryPool* pool) noexcept nogil:
     while waiter != NULL:
         pthread_cond_signal(&waiter.granted)
         waiter = waiter.next
+    pthread_cond_broadcast(&pool.eased)
     pthread_mutex_unlock(&pool.lock)

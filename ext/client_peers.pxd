@@ -39,6 +39,9 @@ cdef struct Peer:                   # a broker, by its node id
     int64_t throttled_until
     int64_t ready_ns                # partitioner.availability.timeout.ms: last had something to
     int64_t drained_ns              # send, last could send it
+    int64_t pace_ns                 # since when the next one holds
+    int64_t quickest_ns             # answer since then ...
+    int64_t quickest_before_ns      # ... and in the time before
 
 cdef struct Sender:
     Accumulator* a

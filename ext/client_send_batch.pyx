@@ -13,7 +13,7 @@ from kbroker.ext.client_columns_in cimport (
     columns_of_batch,
 )
 from kbroker.ext.client_delivery cimport batch_delivery_new
-from kbroker.ext.client_memory cimport MEMORY_TIMEOUT
+from kbroker.ext.client_memory cimport MEMORY_TIMEOUT, memory_ease
 from kbroker.ext.client_headers cimport bytes_slice
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.wire cimport Slice
@@ -195,6 +195,7 @@ cdef class ProducerCore(ProducerBase):
         cdef ClientBatch* b
         with nogil:
             while done < n:
+                memory_ease(&self.a.pool, deadline_ns)
                 end = done + 1
                 while end < n and columns.places[end] == columns.places[done]:
                     end += 1

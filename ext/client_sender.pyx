@@ -12,7 +12,7 @@ from kbroker.ext.batch_build cimport BatchStamp, builder_stamp, builder_stamp_su
 from kbroker.ext.client_accumulator cimport Accumulator
 from kbroker.ext.client_batch cimport (
     ClientBatch, ERROR_CLOSED, ERROR_COMPRESSION, ERROR_EXPIRED, ERROR_PURGED, OUTCOME_PENDING,
-    batch_pack, batch_ref, batch_sum, batch_unref,
+    batch_close, batch_pack, batch_ref, batch_sum, batch_unref,
 )
 from kbroker.ext.client_link cimport (
     Call, LINK_BROKEN, LINK_CORRUPT, LINK_OK, LINK_TIMEOUT, link_submit,
@@ -40,6 +40,9 @@ cdef enum:
     RATIO_BETTER_MILLI = 5          # as Java's CompressionRatioEstimator
     RATIO_WORSE_MILLI = 50
     BATCH_FRAME_BYTES = 64          # of a request, for each batch
+    AHEAD_BYTES_MIN = 1 << 20       # stays in a processor's cache
+    PACE_BYTES_NS = 2               # more than 2 GB/s no producer sends
+    PACE_NS = 1_000_000_000
 
 
 # ---- what Python told, what others brought
@@ -84,7 +87,7 @@ cdef ClientBatch* pop_locked(Part* part) noexcept nogil:
         if part.head == NULL:
             part.tail = NULL
         part.length -= 1
-        b.closed = True
+        batch_close(b)
         b.next = NULL
     return b
 
@@ -377,11 +380,27 @@ cdef void produce_done(Call* done, int code, const uint8_t* p, size_t n) noexcep
     produce_free(call)
 
 
+cdef void note_pace(Sender* s, Peer* peer, int64_t took_ns, int64_t now_ns) noexcept nogil:
+    """What is under way for as long as the quickest answer takes, of the broker that is farthest
+    away, keeps all of them busy."""
+    cdef int64_t pace_ns = 0
+    cdef int32_t i
+    if now_ns - peer.pace_ns > PACE_NS:
+        peer.quickest_before_ns = peer.quickest_ns if peer.pace_ns else took_ns
+        peer.quickest_ns = took_ns
+        peer.pace_ns = now_ns
+    peer.quickest_ns = min(peer.quickest_ns, took_ns)
+    for i in range(s.peers_count):
+        pace_ns = max(pace_ns, min(s.peers[i].quickest_ns, s.peers[i].quickest_before_ns))
+    atomic_store_i64(&s.a.pool.ahead_max, max(<int64_t> AHEAD_BYTES_MIN, PACE_BYTES_NS * pace_ns))
+
+
 cdef void note_answer(Sender* s, Peer* peer, ProduceCall* call, int64_t now_ns) noexcept nogil:
     cdef int64_t took_ns = now_ns - call.sent_ns
     if call.throttle_ms > 0:
         peer.throttled_until = now_ns + <int64_t> call.throttle_ms * 1000000
         atomic_add_relaxed_i64(&s.a.totals.throttle_ms, call.throttle_ms)
+    note_pace(s, peer, took_ns, now_ns)
     atomic_add_relaxed_i64(&s.a.totals.latency_ns, took_ns)
     if took_ns > s.a.totals.latency_ns_max:
         atomic_store_relaxed_i64(&s.a.totals.latency_ns_max, took_ns)

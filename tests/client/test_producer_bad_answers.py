@@ -193,3 +193,22 @@ def test_where_nothing_helps(between: Any, topic: str, fault: Any) -> None:
             producer.send(topic, b"x").result(60)
         assert time.monotonic() - began < 10
         assert time.process_time() - cpu < 1.5  # and no busy loop meanwhile
+
+
+def test_many_are_taken_where_nothing_goes_on(between: Any, topic: str) -> None:
+    """send_batch() keeps step with brokers that answer; one that stopped holds it up a moment."""
+    stopped = threading.Event()
+    middle, broker = between(lambda _, answer: None if stopped.is_set() else answer)
+    wire.create_topic(broker.port, topic, 2)
+    values = [bytes(1000)] * 1000
+    with Producer(bootstrap_servers=f"127.0.0.1:{middle.port}") as producer:
+        for _ in range(20):
+            producer.send_batch(topic, values)
+        producer.flush(90)
+        stopped.set()
+        sent = [producer.send_batch(topic, values) for _ in range(16)]
+        metrics = producer.metrics()
+        assert metrics["buffer-total-bytes"] - metrics["buffer-available-bytes"] >= 16_000_000
+        assert not any(one.done() for one in sent)
+        producer.purge()
+        assert all(one.done() for one in sent)
