@@ -18,6 +18,11 @@ from kbroker.ext.client_headers cimport bytes_slice
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.wire cimport Slice
 
+
+cdef inline object slice_bytes(Slice s):
+    return (<const char*> s.p)[:s.n] if s.n >= 0 else None
+
+
 cdef class ColumnsIn:
     def __cinit__(self) -> None:
         self.held = []
@@ -227,6 +232,7 @@ cdef class ProducerCore(ProducerBase):
         headers: a list of what send() takes, or an Arrow column. partition: one for all, or a
         column. Waits for memory at most max.block.ms at a time. Where it raises in the middle,
         what was taken before is sent; the exception's `delivery` is the future of that.
+        Serializers and interceptors are not asked; a callable partitioner is, for each record.
         """
         cdef ColumnsIn columns = ColumnsIn.__new__(ColumnsIn)
         cdef BatchDelivery delivery = batch_delivery_new()
@@ -261,15 +267,20 @@ cdef class ProducerCore(ProducerBase):
     def place_all(self, ColumnsIn columns, topic: str, start: int, n: int) -> None:
         """Of a chunk, where a column or Python may say it."""
         cdef Topic* t = self.driver.topic(topic)
+        cdef bint asks = self._partitioner is not None and columns.partition < 0
         cdef int32_t i
-        if columns.partitions is None:
+        if not asks:
             self.place(columns, t, n)
-            return
-        for i in range(<int32_t> n):
-            columns.places[i] = -1
-            if not column_null(&columns.partitions.c, start + i):
+        for i in range(<int32_t> n if asks or columns.partitions is not None else 0):
+            if columns.partitions is not None and not column_null(
+                &columns.partitions.c, start + i
+            ):
                 columns.places[i] = self._checked_partition(
                     topic, column_int(&columns.partitions.c, start + i)
+                )
+            elif asks:
+                columns.places[i] = self._chosen_partition(
+                    topic, slice_bytes(columns.recs[i].key), slice_bytes(columns.recs[i].value)
                 )
 
     def _columns(

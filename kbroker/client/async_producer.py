@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from typing import Any, TypeVar
 
+from kbroker.client.group.room import GroupMetadata
 from kbroker.client.producer import Producer, exit_timeout
+from kbroker.client.transactions import Offsets
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
 
 __all__ = ["AsyncBatchDelivery", "AsyncDelivery", "AsyncProducer"]
@@ -105,6 +107,48 @@ class AsyncProducer:
         sent = await _elsewhere(lambda: self._producer.send_batch(topic, values, *given, **more))
         return AsyncBatchDelivery(sent)
 
+    # ---- transactions
+
+    async def init_transactions(self, timeout: float | None = None) -> None:
+        """See Producer.init_transactions."""
+        await _to_its_end(lambda: self._producer.init_transactions(timeout))
+
+    async def begin(self) -> None:
+        """See Producer.begin."""
+        self._producer.begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Offsets, group: GroupMetadata | str, timeout: float | None = None
+    ) -> None:
+        """See Producer.send_offsets_to_transaction."""
+        await _to_its_end(
+            lambda: self._producer.send_offsets_to_transaction(offsets, group, timeout)
+        )
+
+    async def commit(self, timeout: float | None = None) -> None:
+        """See Producer.commit."""
+        await _to_its_end(lambda: self._producer.commit(timeout))
+
+    async def abort(self, timeout: float | None = None) -> None:
+        """See Producer.abort."""
+        await _to_its_end(lambda: self._producer.abort(timeout))
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """`async with producer.transaction():` commits at the end, and aborts where an exception
+        leaves the block, or the task is cancelled."""
+        inner = self._producer.transaction()
+        inner.__enter__()
+        try:
+            yield
+        except BaseException as error:
+            told = (type(error), error, error.__traceback__)
+            await _to_its_end(lambda: inner.__exit__(*told))
+            raise
+        await _to_its_end(lambda: inner.__exit__(None, None, None))
+
+    # ---- ends
+
     async def flush(self, timeout: float | None = None) -> None:
         """Waits until all that was sent before has its outcome."""
         await _elsewhere(lambda: self._producer.flush(timeout))
@@ -146,6 +190,16 @@ def _settle_from_outside(future: asyncio.Future[None]) -> None:
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """As _elsewhere, and waited for even when cancelled: the next call must not meet it."""
+    future = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait([future])
+        raise
 
 
 async def _elsewhere(work: Callable[[], T]) -> T:

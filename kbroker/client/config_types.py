@@ -202,9 +202,7 @@ def read_settings(
         for name, value in source.items():
             attribute = str(name).replace(".", "_")
             if attribute not in specs:
-                known = [entry.replace("_", ".") for entry in specs]
-                wrong = _nearest(attribute.replace("_", "."), known, "see kbroker.client.config")
-                raise ConfigError(f"no setting is named {name!r}; {wrong}")
+                raise ConfigError(f"no setting is named {name!r}; {_instead(attribute, specs)}")
             if attribute in found:
                 raise ConfigError(f"{name} is given twice")
             if value is not None:
@@ -296,6 +294,19 @@ _READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "class": lambda _, value: value,
     "plugins": _read_plugins,
 }
+
+
+def _instead(attribute: str, specs: Mapping[str, Spec]) -> str:
+    """What to do about a name that is none."""
+    from kbroker.client import config, config_elsewhere  # only for who has to be told
+
+    name = attribute.replace("_", ".")
+    for kind in (config.ProducerConfig, config.ConsumerConfig, config.AdminConfig):
+        if attribute in specs_of(kind):
+            client = kind.__name__.removesuffix("Config").lower()
+            return f"only {'an' if client == 'admin' else 'a'} {client} has it"
+    known = [entry.replace("_", ".") for entry in specs]
+    return config_elsewhere.advice(name) or _nearest(name, known, "see kbroker.client.config")
 
 
 def _nearest(word: str, known: Iterable[str], otherwise: str) -> str:

@@ -262,15 +262,19 @@ class Producer(ProducerCore):
         if self._value_serializer is not None and value is not None:
             value = _serialized(self._value_serializer, topic, value, "value")
         if self._partitioner is not None and partition is None:
-            count = self._partition_count(topic)
-            partition = self._partitioner(topic, key, value, count)
-            if not isinstance(partition, int) or not 0 <= partition < count:
-                raise ValueError(
-                    f"partition: the partitioner chose {partition!r} of {count} partitions"
-                )
+            partition = self._chosen_partition(topic, key, value)
         if self._interceptors:
             on_delivery = self._acknowledging(on_delivery)
         return topic, value, key, partition, headers, timestamp_ms, on_delivery
+
+    def _chosen_partition(self, topic: str, key: bytes | None, value: bytes | None) -> int:
+        """What a callable partitioner says."""
+        assert self._partitioner is not None
+        count = self._partition_count(topic)
+        chosen = self._partitioner(topic, key, value, count)
+        if not isinstance(chosen, int) or not 0 <= chosen < count:
+            raise ValueError(f"partition: the partitioner chose {chosen!r} of {count} partitions")
+        return chosen
 
     def _acknowledging(self, then: Any) -> Any:
         interceptors = self._interceptors

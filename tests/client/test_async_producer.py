@@ -8,10 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from kbroker.client.async_producer import AsyncDelivery, AsyncProducer
+from kbroker.client.consumer import Consumer
 from kbroker.client.errors import KafkaError
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from tests.client.reading import read_all
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+from tests.support.waits import wait_for
 
 
 class Sent:
@@ -122,3 +125,52 @@ def test_memory_is_waited_for_elsewhere(kbroker: KbrokerProcess, topic: str) -> 
         return (await each).offset  # type: ignore[misc, no-any-return]
 
     asyncio.run(work())
+
+
+def test_transactions(kbroker: KbrokerProcess, topic: str) -> None:
+    """Whole or not at all, offsets of a group along; and a task that is cancelled aborts."""
+    wire.create_topic(kbroker.port, topic, 1)
+    where = TopicPartition(topic, 0)
+
+    async def cancelled(producer: AsyncProducer) -> None:
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"cancelled")
+            await asyncio.sleep(600)
+
+    async def work() -> None:
+        async with AsyncProducer(
+            bootstrap_servers=kbroker.bootstrap, transactional_id=topic
+        ) as producer:
+            await producer.init_transactions(60)
+            async with producer.transaction():
+                sent = [await producer.send(topic, b"%d" % i) for i in range(10)]
+                await producer.send_offsets_to_transaction({where: 7}, f"{topic}-group")
+            assert [(await one).offset for one in sent] == list(range(10))
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, b"lost")
+                    raise ZeroDivisionError
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(cancelled(producer), 0.5)
+            await producer.begin()
+            await producer.send(topic, b"aborted")
+            await producer.abort(60)
+            await producer.begin()
+            await producer.send(topic, b"last")
+            await producer.commit(60)
+
+    asyncio.run(work())
+    with Consumer(
+        bootstrap_servers=kbroker.bootstrap, group_id=f"{topic}-group",
+        isolation_level="read_committed", enable_auto_commit=False,
+    ) as consumer:  # fmt: skip
+        assert consumer.committed([where]) == {where: OffsetAndMetadata(7)}
+        consumer.assign([where])
+        consumer.seek(where, 0)
+        found: list[bytes] = []
+        wait_for(
+            "all is read",
+            lambda: found.extend(r.value for r in consumer.poll(0.5)) or found[-1:] == [b"last"],
+            60,
+        )
+        assert found == [b"%d" % i for i in range(10)] + [b"last"]

@@ -39,7 +39,11 @@ def test_dots_and_underscores_are_the_same_in_dicts_and_in_arguments():
     [
         ({"linger_msec": 5}, "no setting is named 'linger_msec'; did you mean linger.ms?"),
         ({"bootstrap_server": "a:1"}, "did you mean bootstrap.servers?"),
-        ({"qwertz": 5}, "no setting is named 'qwertz'"),
+        ({"qwertz": 5}, "no setting is named 'qwertz'; see kbroker.client.config"),
+        ({"group.id": "g"}, "'group.id'; only a consumer has it"),
+        ({"message.timeout.ms": 5}, "'message.timeout.ms'; Kafka's name is delivery.timeout.ms"),
+        ({"ssl_cafile": "a"}, "'ssl_cafile'; Kafka's name is ssl.ca.location"),
+        ({"stats_cb": print}, r"'stats_cb'; metrics\(\) tells when it is asked"),
         ({"linger_ms": -1}, "linger.ms=-1: must be at least 0"),
         ({"linger_ms": "soon"}, "linger.ms='soon': must be a whole number of 64 bits"),
         ({"linger_ms": True}, "linger.ms=True: must be a whole number"),

@@ -204,10 +204,7 @@ def test_where_nothing_was_committed(read: Read, target: BrokerProcess, topic: s
     assert ago.position((topic, 0)) == 10, "the records are of 1970"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("target", ["kafka"], indirect=True)
 def test_only_committed_transactions(read: Read, target: BrokerProcess, topic: str) -> None:
-    """kbroker's transactions come with their own issue."""
     told = {"bootstrap.servers": target.bootstrap, "transactional.id": topic}
     producer = confluent_kafka.Producer(told)
     producer.init_transactions()

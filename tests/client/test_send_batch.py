@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -59,6 +60,39 @@ def test_partitions(target: BrokerProcess, producer: Producer, topic: str) -> No
     expected = [producer.send(topic, b"", b"%d" % i).partition for i in range(50)]
     told = {p: sum(r.records for r in keyed.result(60) if r.partition == p) for p in range(3)}
     assert told == {p: 60 * expected.count(p) for p in range(3)}
+
+
+def test_a_callable_partitioner_is_asked(target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 3)
+    keys = [b"%d" % (i % 50) if i % 7 else None for i in range(1000)]
+    told: list[tuple[bytes | None, bytes | None]] = []
+
+    def choose(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        told.append((key, value))
+        return int(value or 0) % partitions if key is None else 2
+
+    with Producer(bootstrap_servers=target.bootstrap, partitioner_class=choose) as producer:
+        values = [b"%d" % i for i in range(1000)]
+        ranges = producer.send_batch(topic, values, keys).result(60)
+        assert told == list(zip(keys, values, strict=True))
+        expected = Counter(i % 3 if key is None else 2 for i, key in enumerate(keys))
+        assert Counter({p: sum(r.records for r in ranges if r.partition == p)
+                        for p in range(3)}) == expected  # fmt: skip
+        producer.send_batch(topic, values, keys, partition=0).result(60)
+        assert len(told) == 1000, "where the partition is told nobody is asked"
+
+
+def test_a_partition_that_is_null_is_the_key_s(
+    target: BrokerProcess, producer: Producer, topic: str
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    wire.create_topic(target.port, topic, 3)
+    keys = [b"%d" % i for i in range(90)]
+    told = arrow.array([None if i % 3 else 1 for i in range(90)], arrow.int32())
+    ranges = producer.send_batch(topic, [b""] * 90, keys, partition=told).result(60)
+    expected = Counter(producer.send(topic, b"", key).partition if i % 3 else 1
+                       for i, key in enumerate(keys))  # fmt: skip
+    assert {p: sum(r.records for r in ranges if r.partition == p) for p in range(3)} == expected
 
 
 def test_partitions_that_are_added_meanwhile(
