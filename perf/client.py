@@ -38,6 +38,7 @@ CLIENTS = {
     "confluent-kafka": "confluent-kafka 2.16",
     "aiokafka": "aiokafka 0.14",
     "kafka-python": "kafka-python 3.0",
+    "socket": "bare socket",
 }
 SIZES = (100, 1000)
 TIMEOUT_S = 30  # of one run; what hangs costs no more, and once
@@ -46,6 +47,8 @@ MEMORY_TIMEOUT_S = 600
 
 #: Messages of 100 B in one go: some seconds for each client. Of 1 KB it is a quarter.
 COUNTS = {
+    ("socket", "send_batch"): 6_000_000,
+    ("socket", "poll_batch"): 6_000_000,
     ("kbroker", "send"): 2_000_000,
     ("kbroker", "send_batch"): 6_000_000,
     ("kbroker", "iterate"): 3_000_000,
@@ -250,7 +253,8 @@ def where(told: argparse.Namespace, before: float, rounds: int) -> str:
         " second beside confluent-kafka's, of send or of iterate. Same batching for all"
         " (131,072 B, 5 ms), acks=all, idempotence; confluent-kafka consumes by `consume(10000)`,"
         " kafka-python with receive_message_max_bytes raised to 64 MiB, without which it reads"
-        " nothing (perf/README.md). `-`: it has none, or did not end in time."
+        " nothing (perf/README.md). bare socket: requests made beforehand, answers not looked at."
+        " `-`: it has none, or did not end in time."
     )
 
 

@@ -384,10 +384,23 @@ def aiokafka_poll(job: Job, meter: Meter) -> None:
     aiokafka_read(job, meter, many=True)
 
 
+# ---- no client
+
+
+def socket_produce(job: Job, meter: Meter) -> None:
+    import_module("perf.client_floor").produce(job, meter)
+
+
+def socket_fetch(job: Job, meter: Meter) -> None:
+    import_module("perf.client_floor").fetch(job, meter)
+
+
 Work = Callable[[Job, Meter], None]
 
 #: (client, work). Works: send, send_batch, iterate, poll_batch.
 WORKS: dict[tuple[str, str], Work] = {
+    ("socket", "send_batch"): socket_produce,
+    ("socket", "poll_batch"): socket_fetch,
     ("kbroker", "send"): kbroker_send,
     ("kbroker", "send_batch"): kbroker_send_batch,
     ("kbroker", "iterate"): kbroker_iterate,
