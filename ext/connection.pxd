@@ -66,6 +66,29 @@ cdef enum ConnectionFlag:
     FLAG_IN_FLUSH = 8       # stands in NetThread.flush
     FLAG_IN_STALLED = 16    # stands in NetThread.stalled
     FLAG_PEER_CLOSED = 32   # end of its stream was seen
+    FLAG_TOKENS = 64        # frames are tokens of SASL, without a header (SaslHandshake 0)
+    FLAG_VERSIONS = 128     # STAGE_SASL: ApiVersions may not be asked any more
+
+# What a listener speaks; numbers are of this broker only.
+cdef enum Security:
+    SECURITY_PLAINTEXT = 0
+    SECURITY_SSL
+    SECURITY_SASL_PLAINTEXT
+    SECURITY_SASL_SSL
+
+# How far a connection is in telling who it is (stages.pxd). Only an open one is served.
+cdef enum Stage:
+    STAGE_OPEN = 0
+    STAGE_TLS               # the handshake is under way
+    STAGE_IDENTITY          # its certificate waits to be mapped to a principal
+    STAGE_SASL
+
+# What an answer of the control thread makes of its connection (Job.sets, bits).
+cdef enum Sets:
+    SETS_STATE = 1          # what is remembered of its SASL exchange
+    SETS_TOKENS = 2         # frames are tokens from here on
+    SETS_PRINCIPAL = 4      # it is known, and open
+    SETS_REFUSED = 8        # answered, then closed, both after a while
 
 # Net.stopping
 cdef enum Stop:
@@ -182,6 +205,7 @@ cdef struct Request:
     int64_t begun_ns                # ... when the handler was called
     int64_t weight                  # of its times, see Times
     int64_t wall_ms                 # wall clock of this loop turn
+    int32_t principal               # who asks, by the control plane's number; 0: nobody knows
     void** auth                     # the connection's authorisation cache slot; NULL in the pool
     const Verdict* verdicts         # by partition; NULL: the coordinator was not asked
     int32_t listener
@@ -212,6 +236,13 @@ cdef struct Job:
     int64_t received_ns
     uint64_t connection_id
     Verdict* verdicts               # owned; see Request
+    int32_t principal               # who asks; with SETS_PRINCIPAL who it is from here on
+    int32_t stage                   # of the connection when it asked
+    int32_t sets                    # Sets bits
+    int64_t session_ms              # SETS_PRINCIPAL: until it must say so again; 0: never
+    int64_t refused_ms              # SETS_REFUSED: how long that takes
+    uint8_t* state                  # owned: as the connection remembers it, then as it is to
+    uint32_t state_bytes
     const char* reason
     char peer[46]                   # as text
 
@@ -255,8 +286,17 @@ cdef struct Connection:
     Mark* marks_tail
     int64_t stalled_ns              # since when the first frame that is kept stalls; 0: it does not
     int64_t last_active_ms
-    Timer idle
+    Timer idle                      # and for the end of a stage
     Timer mute
+    int32_t stage                   # Stage
+    int32_t principal               # the control plane's number; 0: nobody knows
+    int64_t stage_ends_ms           # monotonic: closed then unless it is open; 0: it is
+    int64_t session_ends_ns         # monotonic: it must have said again who it is; 0: never
+    int64_t renewed_ns              # when it last began to
+    uint8_t* state                  # of its SASL exchange: the control plane's, owned
+    uint32_t state_bytes
+    void* tls                       # Tls*; NULL: none
+    void* quota                     # cached for principal and client id
     void* auth                      # authorisation cache; net.auth_free(auth) when it closes
     # lists of the thread
     Connection* next
@@ -368,6 +408,8 @@ cdef struct NetSettings:
     int64_t connections_max         # atomic: may change while the engine runs
     int64_t connections_per_ip_max  # under addresses_lock, may change
     int64_t idle_ms_max
+    int64_t handshake_ms_max        # to say who it is, TLS included
+    int64_t sasl_bytes_max          # a frame in STAGE_SASL
     int64_t in_flight_max
     int64_t unsent_bytes_max        # above it a connection is not read
     int64_t read_bytes              # the thread-wide buffer
@@ -375,6 +417,8 @@ cdef struct NetSettings:
 cdef struct Listener:
     int32_t fd
     int32_t port
+    int32_t security                # Security
+    void* tls                       # atomic: TLS context; NULL: none
     char name[64]
 
 cdef struct Net:

@@ -19,6 +19,8 @@ cdef void connection_close(Connection* connection, int32_t level, const char* re
 cdef void connection_fail(Connection* connection, int32_t level, const char* reason) noexcept nogil
 # No reading for so long (throttling).
 cdef void connection_mute(Connection* connection, int64_t milliseconds) noexcept nogil
+# Another Stage. Who leaves the open one, or begins in another, has so long to be open (again).
+cdef void connection_enter(Connection* connection, int32_t stage) noexcept nogil
 # Wait for net_unstall_all. The caller has raised net.stalled and tried once more.
 cdef void connection_stall(Connection* connection, uint32_t block) noexcept nogil
 cdef void input_free(Connection* connection) noexcept nogil

@@ -15,10 +15,11 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_FAILED, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_IN_FLUSH,
-    FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post,
+    FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post, SECURITY_PLAINTEXT,
+    SECURITY_SASL_PLAINTEXT, STAGE_OPEN, STAGE_SASL, STAGE_TLS,
 )
 from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
-from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, net_log_text
+from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING, net_log_text
 from kbroker.ext.marks cimport marks_drop
 from kbroker.ext.memory cimport buffer_free, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
@@ -114,6 +115,13 @@ cdef void connection_place(Net* net, Connection* connection) noexcept nogil:
     thread_post(connection.thread, &connection.post)
 
 
+cdef int32_t first_stage(const Connection* connection) noexcept nogil:
+    cdef int32_t security = connection.net.listeners[connection.listener].security
+    if security == SECURITY_PLAINTEXT:
+        return STAGE_OPEN
+    return STAGE_SASL if security == SECURITY_SASL_PLAINTEXT else STAGE_TLS
+
+
 cdef void adopt(NetThread* thread, Post* post) noexcept nogil:
     cdef Connection* connection = <Connection*> post
     cdef epoll_event_t event
@@ -127,9 +135,7 @@ cdef void adopt(NetThread* thread, Post* post) noexcept nogil:
     if thread.draining:
         connection_close(connection, LOG_DEBUG, NULL)
         return
-    if thread.net.settings.idle_ms_max > 0:
-        timer_arm(&thread.wheel, &connection.idle,
-                  thread.now_ms + thread.net.settings.idle_ms_max)
+    connection_enter(connection, first_stage(connection))
     # Edge-triggered and armed once for both directions: no epoll_ctl afterwards.
     event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | <uint32_t> EPOLLET
     event.data.ptr = connection
@@ -139,18 +145,49 @@ cdef void adopt(NetThread* thread, Post* post) noexcept nogil:
 
 # ---- timers ------------------------------------------------------------------------------------
 
+cdef void watch(Connection* connection) noexcept nogil:
+    """Arm the timer for when the connection may be idle for too long, or its stage is over."""
+    cdef NetThread* thread = connection.thread
+    cdef int64_t idle_ms_max = thread.net.settings.idle_ms_max
+    cdef int64_t ends_ms = connection.stage_ends_ms
+    cdef int64_t idle_from_ms = connection.last_active_ms
+    if connection.ops != NULL:
+        idle_from_ms = thread.now_ms
+    if idle_ms_max > 0 and (ends_ms == 0 or idle_from_ms + idle_ms_max < ends_ms):
+        ends_ms = idle_from_ms + idle_ms_max
+    if ends_ms > 0:
+        timer_arm(&thread.wheel, &connection.idle, ends_ms)
+
+
 cdef void idle_fired(Timer* timer) noexcept nogil:
     """The timer is not moved at each request; it looks when it fires."""
     cdef Connection* connection = <Connection*> timer.owner
     cdef NetThread* thread = connection.thread
     cdef int64_t idle_ms_max = thread.net.settings.idle_ms_max
-    if connection.ops != NULL:
-        timer_arm(&thread.wheel, timer, thread.now_ms + idle_ms_max)
-    elif thread.now_ms - connection.last_active_ms < idle_ms_max:
-        timer_arm(&thread.wheel, timer, connection.last_active_ms + idle_ms_max)
+    if connection.stage != STAGE_OPEN and thread.now_ms >= connection.stage_ends_ms:
+        connection_close(connection, LOG_WARNING,
+                         "did not say who it is within kbroker.handshake.timeout.ms")
+    elif connection.ops != NULL or idle_ms_max <= 0 \
+            or thread.now_ms - connection.last_active_ms < idle_ms_max:
+        watch(connection)
     else:
         thread.counters.idle_closed += 1
         connection_close(connection, LOG_DEBUG, "idle for longer than connections.max.idle.ms")
+
+
+cdef void connection_enter(Connection* connection, int32_t stage) noexcept nogil:
+    """The time that all stages together may take begins with the first. The timer is not moved
+    when the last is over."""
+    connection.stage = stage
+    if stage == STAGE_OPEN:
+        connection.stage_ends_ms = 0
+    elif connection.stage_ends_ms == 0:
+        connection.stage_ends_ms = (connection.thread.now_ms
+                                    + connection.net.settings.handshake_ms_max)
+    else:
+        return
+    if stage != STAGE_OPEN or connection.idle.slot == 0:
+        watch(connection)
 
 
 cdef void mute_fired(Timer* timer) noexcept nogil:
@@ -266,6 +303,7 @@ cdef void connection_close(Connection* connection, int32_t level,
     input_free(connection)
     if connection.auth != NULL and net.auth_free != NULL:
         net.auth_free(connection.auth)
+    free(connection.state)
     close(connection.fd)
     connection.fd = -1
     unlink(connection)

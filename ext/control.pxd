@@ -13,8 +13,12 @@ cdef class Request:
     cdef readonly tuple peer
     cdef readonly object connection_id
     cdef readonly object received_ns
+    cdef readonly int principal
+    cdef readonly bint open         # its connection was in STAGE_OPEN
+    cdef readonly bytes state       # what `remember` was given last on this connection
     cdef list places                # of partitions that open a transaction
     cdef list opened
+    cdef Job* sets_of(self) except NULL
 
 # Takes over the job.
 cdef Request request_from_job(Job* job, object owner)

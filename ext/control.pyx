@@ -4,17 +4,22 @@ An answer is posted to the network thread of the connection, which may have died
 nothing happens. A request that is dropped without an answer closes its connection, because the
 client could not tell its answers apart any more.
 """
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from kbroker.ext.broker cimport broker_of
 from kbroker.ext.clock cimport monotonic_ns
-from kbroker.ext.connection cimport H_CLOSE, H_DONE
+from kbroker.ext.connection cimport (
+    H_CLOSE, H_DONE, H_NONE, SETS_PRINCIPAL, SETS_REFUSED, SETS_STATE, SETS_TOKENS,
+    STAGE_OPEN,
+)
 from kbroker.ext.control_wait cimport job_finish_when
 from kbroker.ext.log cimport Log
 from kbroker.ext.produce_verify cimport verification_begin
 from kbroker.ext.queue cimport job_finish, job_free_frame, queue_pass_on
-from kbroker.ext.response cimport reply_begin, reply_end
+from kbroker.ext.response cimport reply_bare, reply_begin, reply_end
+from kbroker.ext.stages cimport TOKEN_VERSION
 
 cdef enum:
     RESPONSE_BYTES_MAX = 0x7fffff00
@@ -33,11 +38,15 @@ cdef class Request:
             raise RuntimeError("this request was answered before")
         if length > RESPONSE_BYTES_MAX:
             raise ValueError(f"a response of {length} bytes")
-        at = reply_begin(&job.op.reply, <uint32_t> length)
+        if job.api_version == TOKEN_VERSION:
+            at = reply_bare(&job.op.reply, <uint32_t> length)
+        else:
+            at = reply_begin(&job.op.reply, <uint32_t> length)
         if at == NULL:
             raise MemoryError(f"no memory for a response of {length} bytes")
         memcpy(at, <const uint8_t*> <const char*> body, length)
-        reply_end(&job.op.reply, <uint32_t> length)
+        if job.api_version != TOKEN_VERSION:
+            reply_end(&job.op.reply, <uint32_t> length)
         self.handled()
         job.op.times.ready = monotonic_ns()
         self.job = NULL
@@ -65,6 +74,51 @@ cdef class Request:
         ) < 0:
             raise MemoryError(f"no memory for responses of {length + failed_length} bytes")
         self.job = NULL
+
+    def remember(self, state: bytes, tokens: bool = False) -> None:
+        """Before the answer: have the connection keep this for the next SaslHandshake or
+        SaslAuthenticate. `tokens`: its frames are bare tokens from here on, which come as
+        SaslAuthenticate of version -1 and are answered without a header."""
+        cdef Job* job = self.sets_of()
+        cdef size_t length = len(state)
+        cdef uint8_t* copy = <uint8_t*> malloc(max(length, 1))
+        if copy == NULL:
+            raise MemoryError("no memory for the state of an authentication")
+        memcpy(copy, <const uint8_t*> <const char*> state, length)
+        free(job.state)
+        job.state = copy
+        job.state_bytes = <uint32_t> length
+        job.sets |= SETS_STATE
+        if tokens:
+            job.sets |= SETS_TOKENS
+
+    def identify(self, principal: int, session_ms: int = 0) -> None:
+        """Before the answer: whose connection this is from the next frame on, and for how long;
+        0: for as long as it lasts."""
+        cdef Job* job = self.sets_of()
+        job.principal = principal
+        job.session_ms = session_ms
+        job.sets |= SETS_PRINCIPAL
+
+    def refuse(self, body: bytes | None, delay_ms: int = 0) -> None:
+        """Answer, where there is something to say, then close the connection, both after so long;
+        nothing of it is read meanwhile."""
+        cdef Job* job = self.sets_of()
+        cdef int64_t milliseconds = delay_ms
+        job.refused_ms = milliseconds
+        job.sets |= SETS_REFUSED
+        if body is not None:
+            self.respond(body)
+            return
+        self.handled()
+        job.op.times.ready = monotonic_ns()
+        self.job = NULL
+        job_finish(job, H_NONE)
+
+    cdef Job* sets_of(self) except NULL:
+        if self.job == NULL:
+            raise RuntimeError("this request was answered before")
+        return self.job
 
     def handled(self) -> None:
         """The handler has returned; what follows until the answer is waiting (its remote time)."""
@@ -128,6 +182,9 @@ cdef Request request_from_job(Job* job, object owner):
     request.correlation_id = job.correlation_id
     request.connection_id = job.connection_id
     request.received_ns = job.received_ns
+    request.principal = job.principal
+    request.open = job.stage == STAGE_OPEN
+    request.state = b"" if job.state == NULL else (<const char*> job.state)[:job.state_bytes]
     request.peer = ((<bytes> job.peer).decode("ascii"), job.peer_port)
     request.listener = (<bytes> job.net.listeners[job.listener].name).decode("utf-8")
     request.body = b"" if job.api_key == PRODUCE else frame[job.body:job.length]

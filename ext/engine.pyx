@@ -49,12 +49,15 @@ DEFAULTS = {
     "max.connections": 2147483647,
     "max.connections.per.ip": 2147483647,
     "connections.max.idle.ms": 600000,
+    "sasl.server.max.receive.size": 524288,
+    "kbroker.handshake.timeout.ms": 30000,
     "kbroker.control.queue.requests.max": 1000,
     "kbroker.network.read.bytes": 262144,
     "kbroker.request.buffer.cache.bytes": 67108864,
     "kbroker.connection.requests.max": 1000,
     "kbroker.connection.unsent.bytes.max": 4194304,
 }
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")    # as enum Security
 # A full backlog drops SYNs, and each drop costs its client a second; Kafka's default of 50 is full
 # when a few hundred clients come back at once.
 BACKLOG_MIN = 1024
@@ -92,6 +95,8 @@ def checked_settings(given: dict[str, int]) -> dict[str, int]:
         ("kbroker.control.queue.requests.max", 1, 1 << 31),
         ("socket.request.max.bytes", 1024, FRAME_BYTES_MAX),
         ("kbroker.network.read.bytes", 4096, 1 << 30),
+        ("sasl.server.max.receive.size", 1, FRAME_BYTES_MAX),
+        ("kbroker.handshake.timeout.ms", 1, 1 << 40),
         ("kbroker.connection.requests.max", 1, 1 << 30),
         ("kbroker.connection.unsent.bytes.max", 1, 1 << 40),
     ):
@@ -111,6 +116,8 @@ cdef int fill_settings(NetSettings* out, dict settings) except -1:
     out.connections_max = settings["max.connections"]
     out.connections_per_ip_max = settings["max.connections.per.ip"]
     out.idle_ms_max = settings["connections.max.idle.ms"]
+    out.handshake_ms_max = settings["kbroker.handshake.timeout.ms"]
+    out.sasl_bytes_max = settings["sasl.server.max.receive.size"]
     out.in_flight_max = settings["kbroker.connection.requests.max"]
     out.unsent_bytes_max = settings["kbroker.connection.unsent.bytes.max"]
     out.read_bytes = settings["kbroker.network.read.bytes"]
@@ -135,13 +142,14 @@ cdef class Engine:
             net_stop(self.net, 0)
             net_destroy(self.net)
 
-    def listen(self, host: str, port: int, listener_name: str) -> int:
-        """Bind a listener before start(); the port, which the kernel picks for 0."""
+    def listen(self, host: str, port: int, listener_name: str, security: int = 0) -> int:
+        """Bind a listener before start(); the port, which the kernel picks for 0. `security` is
+        what it speaks, by its place in SECURITY_PROTOCOLS."""
         if self.started:
             raise RuntimeError("the engine has been started")
-        return self.adopt(bound(host, port).detach(), listener_name)
+        return self.adopt(bound(host, port).detach(), listener_name, security)
 
-    def adopt(self, fd: int, listener_name: str) -> int:
+    def adopt(self, fd: int, listener_name: str, security: int = 0) -> int:
         """Before start(): a bound TCP socket of somebody else's making as a listener; its port.
         The descriptor is the engine's from here on."""
         if self.started:
@@ -150,7 +158,7 @@ cdef class Engine:
         prepare(listening, self.settings)
         cdef int port = listening.getsockname()[1]
         name = listener_name.encode("utf-8")
-        if net_listen(self.net, listening.fileno(), port, name) < 0:
+        if net_listen(self.net, listening.fileno(), port, name, security) < 0:
             listening.close()
             raise ValueError("too many listeners")
         listening.detach()

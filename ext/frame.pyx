@@ -5,14 +5,15 @@ from libc.string cimport memset
 from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
-    API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, H_CLOSE, H_CONTROL, H_IO, H_NONE, H_STALL,
-    Job, JobQueue, NetThread,
+    API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, FLAG_TOKENS, H_CLOSE, H_CONTROL, H_IO, H_NONE,
+    H_STALL, Job, JobQueue, NetThread, STAGE_OPEN,
 )
 from kbroker.ext.connections cimport connection_fail, connection_stall
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.marks cimport request_begins, request_ends
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
+from kbroker.ext.stages cimport stage_admits, stage_read_token
 from kbroker.ext.wire cimport Cursor, cursor_init, get_i16, get_i32, skip_tags, take
 
 cdef enum:
@@ -113,6 +114,7 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.on_io = False
     request.received_ns = connection.stalled_ns if connection.stalled_ns else thread.now_ns
     request.wall_ms = thread.wall_ms
+    request.principal = connection.principal
     request.auth = &connection.auth
     request.listener = connection.listener
     request.verdicts = NULL
@@ -133,14 +135,26 @@ cdef void fill_reply(Request* request) noexcept nogil:
     request.reply.tagged_header = request.flexible and request.api_key != API_VERSIONS_KEY
 
 
+cdef bint read_frame(Connection* connection, Request* request, uint8_t* frame,
+                     uint32_t length) noexcept nogil:
+    """What is asked, where it may be; else the connection is closed."""
+    if connection.stage != STAGE_OPEN and connection.flags & FLAG_TOKENS:
+        stage_read_token(request, frame, length)
+        return True
+    if frame_parse_header(connection.net, request, frame, length) < 0:
+        close_for(connection, "a frame of %d bytes holds no request header", <int> length, 0)
+        return False
+    if (connection.stage != STAGE_OPEN or connection.session_ends_ns != 0) \
+            and not stage_admits(connection, request):
+        return False
+    return is_served(connection, request)
+
+
 cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) noexcept nogil:
     cdef Request request
     cdef int outcome
     cdef NetThread* thread = connection.thread
-    if frame_parse_header(connection.net, &request, frame, length) < 0:
-        close_for(connection, "a frame of %d bytes holds no request header", <int> length, 0)
-        return FRAME_TAKEN
-    if not is_served(connection, &request):
+    if not read_frame(connection, &request, frame, length):
         return FRAME_TAKEN
     fill(connection, &request)
     fill_reply(&request)
@@ -182,6 +196,7 @@ cdef int job_handle(Job* job) noexcept nogil:
     request.on_io = True
     request.received_ns = job.received_ns
     request.wall_ms = realtime_ms()
+    request.principal = job.principal
     request.listener = job.listener
     request.verdicts = job.verdicts
     request.reply = job.op.reply

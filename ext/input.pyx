@@ -17,7 +17,7 @@ from libc.string cimport memcpy
 from kbroker.ext.atomics cimport atomic_add_i64, atomic_exchange_i64, atomic_fence
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
-    BLOCK_CLOSED, BLOCK_MEMORY, FLAG_PEER_CLOSED, FLAG_READABLE, NetThread,
+    BLOCK_CLOSED, BLOCK_MEMORY, FLAG_PEER_CLOSED, FLAG_READABLE, NetThread, STAGE_OPEN,
 )
 from kbroker.ext.connections cimport connection_close, connection_fail, connection_stall, input_free
 from kbroker.ext.endian cimport load_be32
@@ -40,10 +40,14 @@ cdef enum:
 
 cdef bint is_length_good(Connection* connection, int32_t length) noexcept nogil:
     cdef char reason[128]
-    if 0 <= length <= connection.net.settings.request_bytes_max:
+    cdef int64_t most = connection.net.settings.request_bytes_max
+    cdef const char* name = "socket.request.max.bytes"
+    if connection.stage != STAGE_OPEN:
+        most = connection.net.settings.sasl_bytes_max
+        name = "sasl.server.max.receive.size"
+    if 0 <= length <= most:
         return True
-    snprintf(reason, 128, "a frame of %d bytes; socket.request.max.bytes is %ld", <int> length,
-             <long> connection.net.settings.request_bytes_max)
+    snprintf(reason, 128, "a frame of %d bytes; %s is %ld", <int> length, name, <long> most)
     connection_fail(connection, LOG_WARNING, reason)
     return False
 

@@ -1,11 +1,11 @@
 """Bounded queues of copied requests (see queue.pxd)."""
-from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
-    BLOCK_JOB, H_DONE, H_NONE, H_PENDING, NetThread, Post,
+    BLOCK_JOB, Connection, H_DONE, H_NONE, H_PENDING, NetThread, Post, SETS_REFUSED,
 )
 from kbroker.ext.connections cimport connection_fail, peer_text
 from kbroker.ext.debug cimport OBJECT_REQUEST, object_born, object_died
@@ -19,6 +19,7 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.response cimport connection_unblock, op_drop, op_hold, op_park, op_ready
 from kbroker.ext.sockets cimport cond_init_monotonic
+from kbroker.ext.stages cimport SASL_AUTHENTICATE, SASL_HANDSHAKE, stage_refuse, stage_settle
 from kbroker.ext.timer cimport timer_arm
 
 
@@ -137,6 +138,18 @@ cdef void queue_close(JobQueue* queue) noexcept nogil:
 
 # ---- jobs --------------------------------------------------------------------------------------
 
+cdef bint copy_state(Job* job, const Connection* connection) noexcept nogil:
+    """What the connection remembers of its SASL exchange, for the next step of it."""
+    if connection.state_bytes == 0 or job.api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+        return True
+    job.state = <uint8_t*> malloc(connection.state_bytes)
+    if job.state == NULL:
+        return False
+    memcpy(job.state, connection.state, connection.state_bytes)
+    job.state_bytes = connection.state_bytes
+    return True
+
+
 cdef Job* job_new(Request* request) noexcept nogil:
     """Called on the network thread; the connection waits until the job comes back."""
     cdef Net* net = request.net
@@ -145,8 +158,10 @@ cdef Job* job_new(Request* request) noexcept nogil:
     if job == NULL:
         return NULL
     job.frame = buffer_alloc(&net.pool, length, &job.capacity)
-    if job.frame == NULL or op_park(request) == NULL:
+    job.api_key = request.api_key
+    if job.frame == NULL or not copy_state(job, request.connection) or op_park(request) == NULL:
         buffer_free(&net.pool, job.frame, job.capacity)
+        free(job.state)
         free(job)
         return NULL
     pool_force(&net.pool, <int64_t> job.capacity)
@@ -169,10 +184,11 @@ cdef Job* job_new(Request* request) noexcept nogil:
         job.client_id_length = request.client_id_length
     job.correlation_id = request.correlation_id
     job.listener = request.listener
-    job.api_key = request.api_key
     job.api_version = request.api_version
     job.flexible = request.flexible
     job.received_ns = request.received_ns
+    job.principal = request.principal
+    job.stage = request.connection.stage
     job.connection_id = request.connection.id
     job.peer_port = request.connection.port
     peer_text(request.connection, job.peer)
@@ -199,6 +215,11 @@ cdef void job_finish(Job* job, int32_t outcome) noexcept nogil:
 cdef void settle(NetThread* thread, Job* job) noexcept nogil:
     """The connection still lives: answer, close, or leave the Op parked."""
     cdef Op* op = job.op
+    if job.sets != 0:
+        stage_settle(op.connection, job)
+    if job.sets & SETS_REFUSED and op.failed == NULL:
+        stage_refuse(op, job)           # and stays blocked
+        return
     connection_unblock(op.connection, BLOCK_JOB)
     if op.failed != NULL:
         connection_fail(op.connection, LOG_WARNING, op.failed)
@@ -224,5 +245,6 @@ cdef void job_finished(NetThread* thread, Post* post) noexcept nogil:
         op.on_cancel(op)
     op_drop(op)
     free(job.verdicts)
+    free(job.state)
     free(job)
     object_died(OBJECT_REQUEST)

@@ -44,6 +44,8 @@ cdef uint8_t* reply_begin(Reply* reply, uint32_t bytes_max) noexcept nogil
 cdef int reply_region(Reply* reply, uint32_t written, int32_t fd, int64_t position,
                       int64_t length, void* ref, RegionRelease release) noexcept nogil
 cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil
+# An answer without a header, of an Op, in one step: where its bytes go.
+cdef uint8_t* reply_bare(Reply* reply, uint32_t length) noexcept nogil
 
 # ---- operations, network thread ----------------------------------------------------------------
 cdef Op* op_park(Request* request) noexcept nogil

@@ -235,6 +235,18 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil:
         flush_later(reply.request.connection)
 
 
+cdef uint8_t* reply_bare(Reply* reply, uint32_t length) noexcept nogil:
+    cdef Out* out = reply.out
+    cdef uint8_t* at = out_reserve(reply.thread, out, length + 4)
+    if at == NULL:
+        return NULL
+    store_be32(at, length)
+    out.tail.end += length + 4
+    out.written += length + 4
+    out.unsent += length + 4
+    return at + 4
+
+
 # ---- lists of the thread -----------------------------------------------------------------------
 
 cdef void flush_later(Connection* connection) noexcept nogil:

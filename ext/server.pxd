@@ -6,7 +6,8 @@ from kbroker.ext.connection cimport Net, NetSettings
 # NULL when memory is out. Everything but the settings may still be changed before net_start.
 cdef Net* net_create(const NetSettings* settings) noexcept nogil
 # The listening socket now belongs to the engine. Its index, -1 when there are too many.
-cdef int32_t net_listen(Net* net, int32_t fd, int32_t port, const char* name) noexcept nogil
+cdef int32_t net_listen(Net* net, int32_t fd, int32_t port, const char* name,
+                        int32_t security) noexcept nogil
 # 0, or an errno; after an errno only net_stop and net_destroy may follow.
 cdef int net_start(Net* net) noexcept nogil
 # Other numbers of threads while it runs; 0 or an errno. A connection never changes its network

@@ -49,12 +49,14 @@ cdef Net* net_create(const NetSettings* settings) noexcept nogil:
     return net
 
 
-cdef int32_t net_listen(Net* net, int32_t fd, int32_t port, const char* name) noexcept nogil:
+cdef int32_t net_listen(Net* net, int32_t fd, int32_t port, const char* name,
+                        int32_t security) noexcept nogil:
     cdef int32_t index = net.listeners_count
     if index >= LISTENERS_MAX:
         return -1
     net.listeners[index].fd = fd
     net.listeners[index].port = port
+    net.listeners[index].security = security
     snprintf(net.listeners[index].name, sizeof(net.listeners[index].name), "%s", name)
     net.listeners_count += 1
     return index

@@ -35,6 +35,15 @@ class RequestPort(Protocol):
     def client_id(self) -> str | None: ...
     @property
     def peer(self) -> tuple[str, int]: ...
+    @property
+    def principal(self) -> int: ...
+    @property
+    def open(self) -> bool: ...
+    @property
+    def state(self) -> bytes: ...
+    def remember(self, state: bytes, tokens: bool = False) -> None: ...
+    def identify(self, principal: int, session_ms: int = 0) -> None: ...
+    def refuse(self, body: bytes | None, delay_ms: int = 0) -> None: ...
     def respond(self, body: bytes) -> None: ...
     def respond_when(
         self, log: Any, offset: int, body: bytes, failed: bytes, timeout_ms: int
@@ -82,6 +91,38 @@ class RequestAnswer:
     def given(self) -> bool:
         """Whether the answer has left."""
         return self._request is None
+
+    @property
+    def open(self) -> bool:
+        """Whether the client had said who it is, or need not, when it asked."""
+        return self._request is not None and self._request.open
+
+    @property
+    def state(self) -> bytes:
+        """What its connection remembers of authentication."""
+        return b"" if self._request is None else self._request.state
+
+    def remember(self, state: bytes, *, tokens: bool = False) -> None:
+        """Before the answer: what the connection is to remember (kbroker.ext.control)."""
+        if self._request is not None:
+            self._request.remember(state, tokens)
+
+    def identify(self, principal: int, session_ms: int = 0) -> None:
+        """Before the answer: whose connection it is from here on (kbroker.ext.control)."""
+        if self._request is not None:
+            self._request.identify(principal, session_ms)
+
+    def refuse(self, response: Response, delay_ms: int) -> None:
+        """Answer, then close the connection, both after a while."""
+        request = self._take()
+        if request is not None:
+            self._respond(request, lambda: request.refuse(self._encode(response), delay_ms))
+
+    def close(self) -> None:
+        """Close the connection in place of an answer."""
+        request = self._take()
+        if request is not None:
+            request.close()
 
     def failing(self, make: Failing) -> None:
         """What a failure answers, in the place of what the handler's registration says."""

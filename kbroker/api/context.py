@@ -30,7 +30,8 @@ long in coming. The address of the client is `context.peer`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kbroker.api.answer import RequestAnswer
 from kbroker.api.coordinators import GroupHost
@@ -53,9 +54,14 @@ from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
 from kbroker.protocol import Answered
+from kbroker.security.principals import Principal, Principals
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
 from kbroker.txn.coordinator import TransactionCoordinator
+
+if TYPE_CHECKING:
+    from kbroker.security.authentication import Authentication
+    from kbroker.security.tokens import Tokens
 
 ZERO_UUID: Final = bytes(16)
 
@@ -113,6 +119,10 @@ class DataPlanePort(Protocol):
     ) -> None: ...
 
 
+class Authorizer(Protocol):
+    """Who may do what (kbroker.security.acls)."""
+
+
 class Services:
     """The parts of the broker that handlers work on; one for the broker's whole life."""
 
@@ -139,10 +149,37 @@ class Services:
         self.groups = GroupCoordinator(self._group_host)
         self.transactions = TransactionCoordinator(TransactionHost(self))
         self.answered = Answered()
+        self.principals = Principals()
+        self.authorizer: Authorizer | None = None  # None: everybody may do everything
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
         self.partitions_about = 1  # their number rounded up, see publish.adapt_segments
         self.collisions: dict[str, set[str]] = {}
+
+    @cached_property
+    def authentication(self) -> Authentication:
+        """How clients say who they are; imported when the first one does."""
+        from kbroker.security.authentication import Authentication  # noqa: PLC0415
+
+        return Authentication(
+            self.config,
+            lambda: self.store.image,
+            lambda: self.store.directory_id,
+            self.principals,
+            self.clock,
+        )
+
+    def close(self) -> None:
+        """At the end: what of the parts has threads of its own."""
+        if "authentication" in vars(self):
+            self.authentication.close()
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Delegation tokens; imported when the first one is asked about."""
+        from kbroker.security.tokens import Tokens  # noqa: PLC0415
+
+        return Tokens(self.config, lambda: self.store.image, self.clock)
 
     @property
     def image(self) -> Image:
@@ -196,6 +233,12 @@ class Context(NamedTuple):
     client_id: str | None
     peer: tuple[str, int]
     answer: RequestAnswer
+    principal_number: int = 0
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.services.principals.principal(self.principal_number)
 
     @property
     def groups(self) -> GroupCoordinator:

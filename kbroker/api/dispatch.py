@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kbroker.api.answer import Parked, RequestAnswer, RequestPort
 from kbroker.api.context import Context, Services
-from kbroker.api.registry import Registration
+from kbroker.api.registry import Left, Registration, inner_table
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
 from kbroker.limits import PARKED_REQUESTS_MAX_BYTES, PARKED_REQUESTS_MAX_COUNT
@@ -33,6 +33,7 @@ class Dispatcher:
     def __init__(self, services: Services, table: Mapping[ApiKey, Registration]) -> None:
         self._services = services
         self._table = dict(table)
+        self._inner = inner_table()
         self.parked = Parked()
 
     def serve(self, request: RequestPort) -> None:
@@ -40,7 +41,10 @@ class Dispatcher:
         key, version = request.api_key, request.api_version
         entry = self._table.get(key)  # type: ignore[call-overload]  # an IntEnum is its number
         if entry is not None and entry.left is not None:
-            self._take_over(entry, request)
+            self._take_over(entry.left, request)
+            return
+        if (key, version) in self._inner:
+            self._take_over(self._inner[key, version], request)
             return
         if entry is None or entry.handler is None or not entry.low <= version <= entry.high:
             _LOG.warning(
@@ -56,17 +60,22 @@ class Dispatcher:
             return
         answer = RequestAnswer(request, entry, entity, self._services.answered)
         context = Context(
-            self._services, version, request.listener, request.client_id, request.peer, answer
+            self._services,
+            version,
+            request.listener,
+            request.client_id,
+            request.peer,
+            answer,
+            request.principal,
         )
         self._handle(entry, entity, context, answer)
 
-    def _take_over(self, entry: Registration, request: RequestPort) -> None:
-        """A request of the data plane, which leaves something of it to the control plane."""
-        assert entry.left is not None
+    def _take_over(self, take: Left, request: RequestPort) -> None:
+        """What the data plane asks, or leaves of a request."""
         try:
-            entry.left(request, self._services)
+            take(request, self._services)
         except Exception:
-            _LOG.exception("%s v%d failed", entry.key.name, request.api_version)
+            _LOG.exception("API key %d v%d failed", request.api_key, request.api_version)
             request.close()
 
     def _handle(

@@ -17,6 +17,7 @@ from kbroker.protocol import ApiKey
 Response = Mapping[str, Any]
 Handler = Callable[[Any, Any], Response]
 Failure = Callable[[Any, int, str], Response]
+Left = Callable[[Any, Any], None]
 
 
 def top_level_error(request: Any, code: int, message: str) -> Response:
@@ -40,12 +41,13 @@ class Registration(NamedTuple):
     handler: Handler | None
     failed: Failure = top_level_error
     parks: bool = False
-    left: Callable[[Any, Any], None] | None = None
+    left: Left | None = None
 
 
 Table = Mapping[ApiKey, Registration]
 
 _TABLE: Final[dict[ApiKey, Registration]] = {}
+_INNER: Final[dict[tuple[int, int], Left]] = {}
 
 
 def register(
@@ -66,12 +68,29 @@ def register_data_plane(
     high: int,
     *,
     advertised_low: int | None = None,
-    left: Callable[[Any, Any], None] | None = None,
+    left: Left | None = None,
 ) -> None:
     """The data plane answers this key; only what it leaves for `left` comes to the control thread.
     """
     lowest = low if advertised_low is None else advertised_low
     _add(Registration(key, low, high, lowest, None, left=left))
+
+
+def register_inner(key: int, version: int) -> Callable[[Left], Left]:
+    """Decorator: the function, of (request, services), takes what the data plane asks under a key
+    and version that no client can send."""
+
+    def add(take: Left) -> Left:
+        if _INNER.setdefault((key, version), take) is not take:
+            raise RuntimeError(f"key {key}, version {version} is registered twice")
+        return take
+
+    return add
+
+
+def inner_table() -> dict[tuple[int, int], Left]:
+    """What was registered by `register_inner`, once `table` was asked for."""
+    return dict(_INNER)
 
 
 def _add(entry: Registration) -> None:

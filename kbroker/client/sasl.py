@@ -8,11 +8,11 @@ somewhere between 85 and 95 percent of its life, so that all of a client's do no
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kbroker import jaas
 from kbroker.client.connection import Connection
 from kbroker.client.errors import AuthenticationError, ConfigError, check
 from kbroker.client.oauth import TokenSource, initial_response
@@ -36,31 +36,13 @@ _MODULES = {
     "OAUTHBEARER": "OAuthBearerLoginModule",
 }
 
-_VALUE = r'"(?:\\.|[^"\\])*"|[^\s";]+'
-_JAAS = re.compile(
-    rf"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)((?:\s+[\w.-]+\s*=\s*(?:{_VALUE}))*)"
-    r"\s*;\s*",
-    re.IGNORECASE | re.DOTALL,
-)
-_OPTION = re.compile(rf"([\w.-]+)\s*=\s*({_VALUE})", re.DOTALL)
-
 
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """Login module and options of Kafka's `sasl.jaas.config`. Raises ConfigError.
-
-    `org.apache.kafka...PlainLoginModule required username="alice" password="a secret";`
-    """
-    found = _JAAS.fullmatch(text)
-    if found is None:
-        raise ConfigError(
-            'sasl.jaas.config: write MODULE required username="..." password="..."; with the ; '
-            "at its end"
-        )
-    options = {
-        name: re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
-        for name, value in _OPTION.findall(found[2])
-    }
-    return found[1], options
+    """Login module and options of Kafka's `sasl.jaas.config`. Raises ConfigError."""
+    try:
+        return jaas.parse_jaas(text)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def login_of(config: ClientConfig) -> Login | None:

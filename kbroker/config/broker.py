@@ -15,7 +15,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from kbroker.config.definitions import BROKER, find_broker_key, is_plugin_key, unknown_key_text
+from kbroker.config.definitions import (
+    BROKER,
+    PER_LISTENER,
+    find_broker_key,
+    is_plugin_key,
+    unknown_key_text,
+)
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
 from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
 from kbroker.config.types import (
@@ -81,7 +87,7 @@ class BrokerConfig:
                 parse_value(key, text)
             except ConfigError as error:
                 raise ConfigError(self._placed(name, str(error))) from None
-        if key is None or not key.effective or key.name != name:  # nothing is asked for a listener
+        if key is None or not key.effective or (key.name != name and key.name not in PER_LISTENER):
             self.ignored.append(name)
         self.static[name] = text.strip()
 
@@ -200,6 +206,25 @@ class BrokerConfig:
                 return layer[name]
         key = BROKER.get(name)
         return None if key is None else key.default
+
+    def text_of(self, listener: str, name: str, mechanism: str = "") -> str | None:
+        """The text that holds for one listener, or one SASL mechanism of it; what is set for all
+        counts where nothing else is."""
+        prefix = f"listener.name.{listener.lower()}."
+        names = [prefix + name, name]
+        if mechanism:
+            names.insert(0, f"{prefix}{mechanism.lower()}.{name}")
+        found = (self.text(one) for one in names if self.is_set(one))
+        return next(found, self.text(name))
+
+    def words_of(self, listener: str, name: str) -> list[str]:
+        """Value of a LIST key for one listener."""
+        value = parse_value(BROKER[name], self.text_of(listener, name))
+        return value if isinstance(value, list) else []
+
+    def is_set_for(self, listener: str, name: str) -> bool:
+        """Whether somebody gave `name` a value, for one listener or for all."""
+        return self.is_set(name) or self.is_set(f"listener.name.{listener.lower()}.{name}")
 
     def value(self, name: str) -> Value:
         """The typed value that holds. Raises KeyError for a name that is no key."""

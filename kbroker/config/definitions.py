@@ -66,6 +66,21 @@ REMOVED: Final = frozenset(
 
 # Settings of one listener (and SASL mechanism), and of plugins that name their own keys.
 _LISTENER: Final = r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.)??(?P<base>.+)"
+# What is asked for a listener by itself; of other keys a listener's has no effect.
+PER_LISTENER: Final = frozenset(
+    {
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience",
+        "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.sub.claim.name",
+        "sasl.server.callback.handler.class",
+    }
+)
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
 
 

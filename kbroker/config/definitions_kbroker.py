@@ -26,6 +26,7 @@ from kbroker.config.types import (
 FSYNC: Final = "fsync"
 PAGE_CACHE: Final = "page-cache"
 HTTP_LISTENERS: Final = "kbroker.http.listeners"
+INSECURE: Final = "kbroker.insecure"
 LOG_LEVEL: Final = "kbroker.log.level"
 LOG_FORMAT: Final = "kbroker.log.format"
 
@@ -113,6 +114,16 @@ KEYS: Final = (
     ConfigKey(
         "kbroker.request.buffer.cache.bytes", LONG, "67108864", at_least(0), LOW, READ_ONLY,
         "Memory of finished large requests that is kept for the next ones.",
+    ),
+    ConfigKey(
+        INSECURE, BOOLEAN, "false", None, MEDIUM, READ_ONLY,
+        "Whether it is meant that a listener which other machines reach asks nobody who it is; "
+        "otherwise the broker warns of it when it starts.",
+    ),
+    ConfigKey(
+        "kbroker.handshake.timeout.ms", LONG, "30000", at_least(1), MEDIUM, READ_ONLY,
+        "How long a client may take to say who it is, TLS and SASL together, whatever it sends "
+        "meanwhile.",
     ),
     ConfigKey(
         "kbroker.connection.requests.max", INT, "1000", at_least(1), LOW, READ_ONLY,

@@ -55,7 +55,6 @@ KEYS: Final = (
         "connection.failed.authentication.delay.ms", INT, "100", at_least(0), LOW, READ_ONLY,
         "How long the close of a connection is put off after failed authentication, to slow "
         "down guessing.",
-        effective=False,
     ),
     ConfigKey(
         "connections.max.idle.ms", LONG, "600000", None, MEDIUM, READ_ONLY,
@@ -64,7 +63,6 @@ KEYS: Final = (
     ConfigKey(
         "connections.max.reauth.ms", LONG, "0", None, MEDIUM, READ_ONLY,
         "When positive, a SASL session older than this must authenticate again.",
-        effective=False,
     ),
     ConfigKey(
         "controller.quota.window.num", INT, "11", at_least(1), LOW, READ_ONLY,

@@ -37,22 +37,18 @@ KEYS: Final = (
         "delegation.token.expiry.check.interval.ms", LONG, "3600000", at_least(1), LOW,
         READ_ONLY,
         "How often expired delegation tokens are removed.",
-        effective=False,
     ),
     ConfigKey(
         "delegation.token.expiry.time.ms", LONG, "86400000", at_least(1), MEDIUM, READ_ONLY,
         "How long a delegation token lives until it must be renewed.",
-        effective=False,
     ),
     ConfigKey(
         "delegation.token.max.lifetime.ms", LONG, "604800000", at_least(1), MEDIUM, READ_ONLY,
         "Age at which a delegation token ends even when it is renewed.",
-        effective=False,
     ),
     ConfigKey(
         "delegation.token.secret.key", PASSWORD, None, None, MEDIUM, READ_ONLY,
         "Secret with which delegation tokens are signed.",
-        effective=False,
     ),
     ConfigKey(
         "principal.builder.class", CLASS,
@@ -68,13 +64,12 @@ KEYS: Final = (
     ),
     ConfigKey(
         "sasl.enabled.mechanisms", LIST, "GSSAPI", list_of(), MEDIUM, PER_BROKER,
-        "SASL mechanisms that clients may choose from.",
-        effective=False,
+        "SASL mechanisms that clients may choose from: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+        "OAUTHBEARER. Where nothing is set, a listener has the two of SCRAM; there is no Kerberos.",
     ),
     ConfigKey(
         "sasl.jaas.config", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Login data for SASL in the syntax of a JAAS file, given per listener and mechanism.",
-        effective=False,
     ),
     ConfigKey(
         "sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", None, MEDIUM, PER_BROKER,
@@ -240,22 +235,18 @@ KEYS: Final = (
     ConfigKey(
         "sasl.oauthbearer.clock.skew.seconds", INT, "30", None, LOW, READ_ONLY,
         "Seconds by which the clocks of broker and OAuth provider may differ.",
-        effective=False,
     ),
     ConfigKey(
         "sasl.oauthbearer.expected.audience", LIST, "", list_of(), LOW, READ_ONLY,
         "Audiences that a token must be made out for.",
-        effective=False,
     ),
     ConfigKey(
         "sasl.oauthbearer.expected.issuer", STRING, None, None, LOW, READ_ONLY,
         "Issuer that a token must come from.",
-        effective=False,
     ),
     ConfigKey(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, "3600000", None, LOW, READ_ONLY,
         "How often the key set of an OAuth provider is read again.",
-        effective=False,
     ),
     ConfigKey(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, "10000", None, LOW,
@@ -271,7 +262,6 @@ KEYS: Final = (
     ConfigKey(
         "sasl.oauthbearer.jwks.endpoint.url", STRING, None, None, MEDIUM, READ_ONLY,
         "Address of the key set that tokens are verified with.",
-        effective=False,
     ),
     ConfigKey(
         "sasl.oauthbearer.jwt.retriever.class", CLASS,
@@ -300,7 +290,6 @@ KEYS: Final = (
     ConfigKey(
         "sasl.oauthbearer.sub.claim.name", STRING, "sub", None, LOW, READ_ONLY,
         "Name of the claim that holds a token's subject.",
-        effective=False,
     ),
     ConfigKey(
         "sasl.oauthbearer.token.endpoint.url", STRING, None, None, MEDIUM, READ_ONLY,
@@ -309,13 +298,13 @@ KEYS: Final = (
     ),
     ConfigKey(
         "sasl.server.callback.handler.class", CLASS, None, None, MEDIUM, READ_ONLY,
-        "Java class that handles SASL callbacks on the server side.",
-        effective=False,
+        "Java class that handles SASL callbacks on the server side. Of OAUTHBEARER, Kafka's "
+        "OAuthBearerUnsecuredValidatorCallbackHandler has unsigned tokens taken; no other is "
+        "known.",
     ),
     ConfigKey(
         "sasl.server.max.receive.size", INT, "524288", None, MEDIUM, READ_ONLY,
         "Largest SASL message that is read before a client has authenticated.",
-        effective=False,
     ),
     ConfigKey(
         "security.inter.broker.protocol", STRING, "PLAINTEXT",

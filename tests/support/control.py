@@ -33,6 +33,12 @@ class FakeRequest:
     listener: str = "PLAINTEXT"
     client_id: str | None = "client"
     peer: tuple[str, int] = ("127.0.0.1", 1)
+    principal: int = 0
+    open: bool = True
+    state: bytes = b""
+    session_ms: int | None = None
+    refused_ms: int | None = None
+    tokens: bool = False
     answer: bytes | None = None
     closed: bool = False
     waits: tuple[Any, int, bytes, bytes] | None = None
@@ -40,6 +46,17 @@ class FakeRequest:
     def respond(self, body: bytes) -> None:
         assert self.answer is None and self.waits is None, "answered twice"
         self.answer = body
+
+    def remember(self, state: bytes, tokens: bool = False) -> None:
+        self.state, self.tokens = state, tokens
+
+    def identify(self, principal: int, session_ms: int = 0) -> None:
+        self.principal, self.session_ms = principal, session_ms
+
+    def refuse(self, body: bytes | None, delay_ms: int = 0) -> None:
+        self.refused_ms = delay_ms
+        if body is not None:
+            self.respond(body)
 
     def respond_when(
         self, log: Any, offset: int, body: bytes, failed: bytes, timeout_ms: int

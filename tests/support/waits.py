@@ -22,6 +22,12 @@ def wait_for(what: str, condition: Callable[[], T], timeout_s: float, pause_s: f
         time.sleep(pause_s)
 
 
+def passes(milliseconds: float) -> None:
+    """Lets time pass that something outside of the test measures: a session's life."""
+    until = time.monotonic() + milliseconds / 1000
+    wait_for("time to pass", lambda: time.monotonic() >= until, milliseconds / 1000 + 60)
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nothing listens on; held together so that they are distinct."""
     held = []

@@ -17,6 +17,7 @@ LAYERS = (
     "kbroker.ports",
     "kbroker.environment",
     "kbroker.runfile",
+    "kbroker.jaas",
     # 1: the data plane, in the order in which a byte meets it
     "kbroker.ext",
     "kbroker.ext.atomics",
@@ -93,6 +94,7 @@ LAYERS = (
     "kbroker.ext.broker",
     "kbroker.ext.addresses",
     "kbroker.ext.connections",
+    "kbroker.ext.stages",
     "kbroker.ext.queue",
     "kbroker.ext.frame",
     "kbroker.ext.output",

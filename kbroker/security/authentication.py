@@ -1,0 +1,259 @@
+"""SASL, the server's side: which mechanisms a listener has, and how an exchange goes (KIP-43, 368).
+
+    SaslHandshake       names the mechanism; version 1 and up: tokens come as SaslAuthenticate
+    SaslAuthenticate    the mechanism's messages, until it says who the client is
+
+What is remembered of an exchange is carried by its connection, as JSON:
+
+    {"mechanism": the one of the exchange that goes on, "step": what that remembers,
+     "was": [mechanism, principal's number] of a session that is being renewed}
+
+A session is renewed with the mechanism and as the principal that it began with. It ends after
+`connections.max.reauth.ms`, or with the token that the client showed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kbroker.clock import Clock
+from kbroker.config import BrokerConfig
+from kbroker.config.types import ConfigError
+from kbroker.metadata.image import Image
+from kbroker.security.credentials import ImageCredentials
+from kbroker.security.mechanism import AuthenticationError, Mechanism, OutOfTurnError, Settled
+from kbroker.security.plain import Plain, users_of
+from kbroker.security.principals import Principals
+from kbroker.security.scram import MECHANISMS, Scram
+
+if TYPE_CHECKING:
+    from kbroker.security.jwks import KeySet
+    from kbroker.security.oauth import OAuthBearer
+
+_LOG: Final = logging.getLogger("kbroker.security")
+_ENABLED: Final = "sasl.enabled.mechanisms"
+_JAAS: Final = "sasl.jaas.config"
+_LINES_A_SECOND: Final = 10
+_SHOWN_MAX_CHARS: Final = 200
+PLAIN: Final = "PLAIN"
+DEFAULT_MECHANISMS: Final = tuple(MECHANISMS)
+OAUTHBEARER: Final = "OAUTHBEARER"
+KNOWN_MECHANISMS: Final = (PLAIN, *MECHANISMS, OAUTHBEARER)
+_JWKS: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_HANDLER: Final = "sasl.server.callback.handler.class"
+_UNSIGNED: Final = "OAuthBearerUnsecuredValidatorCallbackHandler"
+
+
+def enabled_mechanisms(config: BrokerConfig, listener: str) -> list[str]:
+    """The mechanisms of a listener. Raises ConfigError for those that there are not."""
+    if not config.is_set_for(listener, _ENABLED):
+        return list(DEFAULT_MECHANISMS)  # Kafka's default is Kerberos alone
+    told = config.words_of(listener, _ENABLED)
+    unknown = [name for name in told if name not in KNOWN_MECHANISMS]
+    if unknown or not told:
+        raise ConfigError(
+            f"{_ENABLED}: {', '.join(unknown) or 'nothing'} for listener {listener}; there are "
+            f"{', '.join(KNOWN_MECHANISMS)}"
+        )
+    return told
+
+
+def check_listener(config: BrokerConfig, listener: str) -> None:
+    """Whether a SASL listener could authenticate anybody. Raises ConfigError."""
+    for name in enabled_mechanisms(config, listener):
+        if name == PLAIN:
+            users_of(_jaas_of(config, listener, name))
+        elif (
+            name == OAUTHBEARER
+            and _takes_signed(config, listener)
+            and not config.text_of(listener, _JWKS, name)
+        ):
+            raise ConfigError(
+                f"{_JWKS} is not set, and {name} on listener {listener} needs it; unsigned tokens "
+                f"are taken where {_HANDLER} names {_UNSIGNED}"
+            )
+
+
+def _takes_signed(config: BrokerConfig, listener: str) -> bool:
+    named = config.text_of(listener, _HANDLER, OAUTHBEARER) or ""
+    return named.rpartition(".")[2] != _UNSIGNED
+
+
+def _jaas_of(config: BrokerConfig, listener: str, mechanism: str) -> str:
+    text = config.text_of(listener, _JAAS, mechanism)
+    if text is None:
+        key = f"listener.name.{listener.lower()}.{mechanism.lower()}.{_JAAS}"
+        raise ConfigError(f"{key} is not set, and {mechanism} needs it")
+    return text
+
+
+class Authentication:
+    """All listeners' exchanges. The control thread owns it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: Callable[[], Image],
+        directory_id: Callable[[], bytes],
+        principals: Principals,
+        clock: Clock,
+    ) -> None:
+        """`directory_id` is the data directory's, which nobody outside knows: what is made up for
+        users that are not there follows from it, and is the same after a start."""
+        self._config = config
+        self._directory_id = directory_id
+        self._principals = principals
+        self._clock = clock
+        self.credentials = ImageCredentials(
+            image, clock, lambda: config.string("delegation.token.secret.key")
+        )
+        self.refusals = Refusals(clock)
+        self._key_sets: dict[str, KeySet] = {}
+
+    def mechanisms(self, listener: str) -> list[str]:
+        """The mechanisms of a listener; none where what was set at run time cannot be."""
+        try:
+            return enabled_mechanisms(self._config, listener)
+        except ConfigError as error:
+            _LOG.error("%s", error)
+            return []
+
+    def open(self, listener: str) -> None:
+        """At the start: get what takes time. Raises ConfigError."""
+        check_listener(self._config, listener)
+        if OAUTHBEARER in self.mechanisms(listener) and _takes_signed(self._config, listener):
+            self._key_set(listener)
+
+    def close(self) -> None:
+        """At the end."""
+        for one in self._key_sets.values():
+            one.close()
+
+    @property
+    def delay_ms(self) -> int:
+        """How long a refusal takes."""
+        return self._config.integer("connection.failed.authentication.delay.ms")
+
+    def begin(self, state: bytes, mechanism: str) -> bytes:
+        """A handshake named a mechanism of the listener's: what is remembered. Raises
+        OutOfTurnError where an exchange goes on already."""
+        was = _loaded(state)
+        if "mechanism" in was:
+            raise OutOfTurnError
+        return _dumped({"mechanism": mechanism, "step": None, **was})
+
+    def step(self, listener: str, state: bytes, message: bytes) -> Settled:
+        """The client's next message. Raises AuthenticationError, OutOfTurnError."""
+        told = _loaded(state)
+        name = told.get("mechanism")
+        if name is None:
+            raise OutOfTurnError
+        was = told.get("was")
+        if was is not None and was[0] != name:
+            raise AuthenticationError(f"a session of {was[0]} cannot be renewed with {name}")
+        step = self._mechanism(listener, name).step(told["step"], message)
+        if step.who is None:
+            return Settled(step.answer, _dumped({**told, "step": step.state}))
+        before = None if was is None else self._principals.principal(was[1])
+        if before not in (None, step.who):
+            raise AuthenticationError(
+                f"a session of {before} cannot be renewed as {step.who}", step.who.name
+            )
+        number = self._principals.number(step.who, by_token=step.by_token)
+        session_ms = self._session_ms(listener, name, step.ends_ms)
+        return Settled(step.answer, _dumped({"was": [name, number]}), number, session_ms)
+
+    def _mechanism(self, listener: str, name: str) -> Mechanism:
+        if name == PLAIN:
+            return Plain(users_of(_jaas_of(self._config, listener, name)))
+        if name == OAUTHBEARER:
+            return self._oauth(listener)
+        return Scram(MECHANISMS[name], self.credentials, self._secret)
+
+    def _oauth(self, listener: str) -> OAuthBearer:
+        from kbroker.security.oauth import Demands, OAuthBearer  # noqa: PLC0415  not everybody's
+
+        def told(key: str) -> str:
+            return self._config.text_of(listener, f"sasl.oauthbearer.{key}", OAUTHBEARER) or ""
+
+        signed = _takes_signed(self._config, listener)
+        audiences = filter(None, map(str.strip, told("expected.audience").split(",")))
+        demands = Demands(
+            told("sub.claim.name"),
+            told("expected.issuer"),
+            frozenset(audiences),
+            int(told("clock.skew.seconds")),
+            signed,
+        )
+        keys = self._key_set(listener).keys if signed else _no_keys
+        return OAuthBearer(demands, keys, self._clock.wall_ms)
+
+    def _key_set(self, listener: str) -> KeySet:
+        found = self._key_sets.get(listener)
+        if found is None:
+            from kbroker.security.jwks import KeySet  # noqa: PLC0415  as above
+
+            url = self._config.text_of(listener, _JWKS, OAUTHBEARER) or ""
+            every = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
+            refresh_ms = int(self._config.text_of(listener, every, OAUTHBEARER) or 0)
+            found = self._key_sets[listener] = KeySet(url, refresh_ms)
+        return found
+
+    def _secret(self) -> bytes:
+        return hashlib.sha256(b"users that are not there" + self._directory_id()).digest()
+
+    def _session_ms(self, listener: str, mechanism: str, ends_ms: int | None) -> int:
+        text = self._config.text_of(listener, "connections.max.reauth.ms", mechanism)
+        most_ms = max(int(text or 0), 0)
+        if ends_ms is None:
+            return most_ms
+        left_ms = max(ends_ms - self._clock.wall_ms(), 1)
+        return min(left_ms, most_ms) if most_ms else left_ms
+
+
+class Refusals:
+    """Refused authentications in the log, some a second and then how many there were."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._second = -1
+        self._told = 0
+        self._untold = 0
+
+    def tell(self, listener: str, peer: tuple[str, int], error: AuthenticationError) -> None:
+        """One line, with nothing of a secret."""
+        second = self._clock.monotonic_ms() // 1000
+        if second != self._second:
+            if self._untold:
+                _LOG.warning("%d more authentications were refused", self._untold)
+            self._second, self._told, self._untold = second, 0, 0
+        if self._told >= _LINES_A_SECOND:
+            self._untold += 1
+            return
+        self._told += 1
+        who = "" if error.user is None else f" of {_shown(error.user)}"
+        _LOG.warning("refused authentication%s from %s:%d on %s: %s", who, *peer, listener, error)
+
+
+def _shown(name: str) -> str:
+    """A name as it may stand in a log: whoever sent it chose its characters."""
+    return re.sub(r"[^\x20-\x7e]", "?", name[:_SHOWN_MAX_CHARS])
+
+
+def _no_keys(key_id: str | None) -> list[Any]:
+    del key_id
+    return []
+
+
+def _loaded(state: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(state) if state else {}
+    return found
+
+
+def _dumped(state: dict[str, Any]) -> bytes:
+    return json.dumps(state, separators=(",", ":")).encode()

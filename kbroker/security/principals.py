@@ -1,0 +1,135 @@
+"""Principals: `User:name`, their numbers, and the names that certificates give.
+
+The data plane knows a principal by the number that `Principals` gave it: 0 is nobody's, and none is
+used again while the broker runs. The same principal has another number where a delegation token
+said who it is, for tokens make no tokens.
+
+`ssl.principal.mapping.rules` is a list of DEFAULT (the distinguished name itself) and
+`RULE:PATTERN/REPLACEMENT/[L|U]`: where the pattern matches the whole name, its groups $1, $2 ... go
+into the replacement, which L puts in lower case, U in upper. The first rule that matches counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kbroker.config.types import ConfigError
+
+USER: Final = "User"
+ANYBODY: Final = "User:*"
+ANONYMOUS: Final = "User:ANONYMOUS"
+_KEY: Final = "ssl.principal.mapping.rules"
+_RULE: Final = re.compile(
+    r"\s*(?:(?P<default>DEFAULT)"
+    r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
+    r"\s*(?:,|$)"
+)
+
+
+class Principal(NamedTuple):
+    """Who asks; without authentication it is NOBODY."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+NOBODY: Final = Principal(USER, "ANONYMOUS")
+
+
+class Principals:
+    """Numbers of principals. The control thread owns it."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Principal, bool]] = [(NOBODY, False)]
+        self._numbers = {self._known[0]: 0}
+
+    def number(self, principal: Principal, *, by_token: bool = False) -> int:
+        """The number of a principal, a new one where it has none."""
+        known = (principal, by_token)
+        number = self._numbers.setdefault(known, len(self._known))
+        if number == len(self._known):
+            self._known.append(known)
+        return number
+
+    def principal(self, number: int) -> Principal:
+        """Who has a number."""
+        return self._known[number][0]
+
+    def by_token(self, number: int) -> bool:
+        """Whether a delegation token said so."""
+        return self._known[number][1]
+
+
+class Rule(NamedTuple):
+    """One rule; without a pattern it is DEFAULT."""
+
+    pattern: re.Pattern[str] | None
+    replacement: str = ""
+    case: str = ""
+
+    def apply(self, name: str) -> str | None:
+        """What the rule makes of a distinguished name, None where it does not match."""
+        if self.pattern is None:
+            return name
+        found = self.pattern.fullmatch(name)
+        if found is None:
+            return None
+        made = _filled(self.replacement, found)
+        return made.lower() if self.case == "L" else made.upper() if self.case == "U" else made
+
+
+def _filled(replacement: str, found: re.Match[str]) -> str:
+    """A reference to a group that the pattern does not have is plain text."""
+    groups = found.re.groups
+
+    def put(reference: re.Match[str]) -> str:
+        if reference[1] is not None:
+            return reference[1]  # a character behind a backslash
+        digits, rest = reference[2], ""
+        while digits and int(digits) > groups:
+            digits, rest = digits[:-1], digits[-1] + rest
+        return reference[0] if not digits else (found[int(digits)] or "") + rest
+
+    return re.sub(r"\\(.)|\$([0-9]+)", put, replacement)
+
+
+def parse_rules(text: str) -> list[Rule]:
+    """The rules of the setting. Raises ConfigError."""
+    rules, at = [], 0
+    while text[at:].strip():
+        found = _RULE.match(text, at)
+        if found is None or found.end() == at:
+            raise ConfigError(f"{_KEY}: no rule: {text[at:].strip()}")
+        at = found.end()
+        if found["default"]:
+            rules.append(Rule(None))
+            continue
+        try:
+            pattern = re.compile(found["pattern"])
+        except re.error as error:
+            raise ConfigError(f"{_KEY}: {found['pattern']}: {error}") from None
+        rules.append(Rule(pattern, found["replacement"], found["case"]))
+    return rules or [Rule(None)]
+
+
+def mapped(rules: Iterable[Rule], name: str) -> str | None:
+    """The user that a certificate's distinguished name stands for; None where no rule matches."""
+    return next((user for rule in rules if (user := rule.apply(name)) is not None), None)
+
+
+def parse_principal(text: str) -> str:
+    """`Type:name`, checked. Raises ConfigError."""
+    kind, colon, name = text.partition(":")
+    if not (kind and colon and name):
+        raise ConfigError(f"{text!r} is no principal: write TYPE:NAME, as in User:alice")
+    return text
+
+
+def parse_super_users(text: str) -> frozenset[str]:
+    """super.users: principals with semicolons between them. Raises ConfigError."""
+    return frozenset(parse_principal(one.strip()) for one in text.split(";") if one.strip())

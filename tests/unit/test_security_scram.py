@@ -1,0 +1,200 @@
+"""SCRAM, the server's half: the RFC's own exchange, and what an attacker would try."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+import pytest
+
+from kbroker.security.scram import (
+    MECHANISMS,
+    SHA_256,
+    SHA_512,
+    AuthenticationError,
+    Credential,
+    ScramServer,
+    credential_of,
+    keys_of,
+)
+
+SECRET = b"s" * 32
+
+
+def server(mechanism=SHA_256, users=None, nonce="SERVER"):
+    known = users if users is not None else {"alice": credential_of(mechanism, "wonder", 4096)}
+    return ScramServer(mechanism, known.get, SECRET, nonce=lambda: nonce)
+
+
+def client(mechanism, password, first_bare, challenge, *, gs2="n,,", nonce=None):
+    """The final message of an honest client."""
+    told = dict(part.split("=", 1) for part in challenge.decode().split(","))
+    salt, rounds = base64.b64decode(told["s"]), int(told["i"])
+    salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, rounds)
+    binding = base64.b64encode(gs2.encode()).decode()
+    unproved = f"c={binding},r={nonce or told['r']}"
+    signed = f"{first_bare},{challenge.decode()},{unproved}".encode()
+    key = hmac.digest(salted, b"Client Key", mechanism.digest)
+    stored = hashlib.new(mechanism.digest, key).digest()
+    signature = hmac.digest(stored, signed, mechanism.digest)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    return f"{unproved},p={proof}".encode(), signed, salted
+
+
+def test_the_exchange_of_rfc_7677():
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    users = {"user": credential_of(SHA_256, "pencil", 4096, salt)}
+    one = server(users=users, nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    challenge = one.first(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert challenge == f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
+    proof = "dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    signature = one.final(f"c=biws,r={nonce},p={proof}".encode())
+    assert signature == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    assert one.complete and one.user == "user"
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=list(MECHANISMS))
+@pytest.mark.parametrize(
+    ("name", "bare", "gs2"),
+    [
+        ("alice", "n=alice,r=abc", "n,,"),
+        ("alice", "n=alice,r=abc", "n,a=alice,"),
+        ("a,b=c", "n=a=2Cb=3Dc,r=abc", "n,,"),
+        ("\u00e4\u4e16", "n=\u00e4\u4e16,r=abc", "n,,"),
+        ("alice", "n=alice,r=abc,tokenauth=true,x=y", "n,,"),
+        ("alice", "m=later,n=alice,r=abc", "n,,"),
+    ],
+)
+def test_an_honest_client_is_let_in(mechanism, name, bare, gs2):
+    one = server(mechanism, {name: credential_of(mechanism, "p\u00e4ss", 4096)})
+    challenge = one.first(f"{gs2}{bare}".encode())
+    message, signed, salted = client(mechanism, "p\u00e4ss", bare, challenge, gs2=gs2)
+    told = one.final(message)
+    _, server_key = keys_of(mechanism, salted)
+    assert told == b"v=" + base64.b64encode(hmac.digest(server_key, signed, mechanism.digest))
+    assert one.complete and one.user == name
+    assert one.token_authenticated == ("tokenauth" in bare)
+
+
+def attempt(one, password="wonder", bare="n=alice,r=abc", **changes):
+    challenge = one.first(f"n,,{bare}".encode())
+    message, _, _ = client(SHA_256, password, bare, challenge, **changes)
+    return one.final(message)
+
+
+def test_a_wrong_password_is_refused_and_there_is_one_try():
+    one = server()
+    with pytest.raises(AuthenticationError, match="wrong password, or no such user"):
+        attempt(one, "wander")
+    assert not one.complete
+    with pytest.raises(AuthenticationError, match="out of turn"):
+        one.final(b"c=biws,r=abcSERVER,p=AAAA")
+
+
+def test_who_is_not_there_looks_like_who_is():
+    """Same shape, same salt at every try, same error; another broker's secret gives another."""
+    challenges = [server().first(b"n,,n=bob,r=abc") for _ in range(2)]
+    assert challenges[0] == challenges[1]
+    known = server().first(b"n,,n=alice,r=abc")
+    assert len(known) == len(challenges[0]) and known.split(b",")[2] == b"i=4096"
+    other = ScramServer(SHA_256, {}.get, b"t" * 32, nonce=lambda: "SERVER")
+    assert other.first(b"n,,n=bob,r=abc") != challenges[0]
+    assert server(SHA_512, {}).first(b"n,,n=bob,r=abc") != challenges[0]
+    with pytest.raises(AuthenticationError, match="wrong password, or no such user"):
+        attempt(server(), bare="n=bob,r=abc")
+
+
+def test_a_made_up_credential_cannot_be_met(monkeypatch):
+    """Not even by a password that fits it."""
+    made_up = credential_of(SHA_256, "known", 4096)
+    monkeypatch.setattr(ScramServer, "_made_up", lambda self, name: made_up)
+    with pytest.raises(AuthenticationError, match="wrong password, or no such user"):
+        attempt(server(users={}), "known")
+
+
+def test_a_nonce_of_another_exchange_is_refused():
+    """A recorded exchange played again meets another server nonce."""
+    users = {"alice": credential_of(SHA_256, "wonder", 4096)}
+    recorded = server(users=users, nonce="ONE")
+    challenge = recorded.first(b"n,,n=alice,r=abc")
+    message, _, _ = client(SHA_256, "wonder", "n=alice,r=abc", challenge)
+    assert recorded.final(message)
+    again = server(users=users, nonce="TWO")
+    again.first(b"n,,n=alice,r=abc")
+    with pytest.raises(AuthenticationError, match="another nonce"):
+        again.final(message)
+
+
+def test_a_changed_header_is_refused():
+    """What stands between could have taken channel binding out of the first message."""
+    with pytest.raises(AuthenticationError, match="another channel binding"):
+        attempt(server(), gs2="y,,")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"n,,n=alice",
+        b"y,,n=alice,r=abc",
+        b"p=tls-unique,,n=alice,r=abc",
+        b"n,,n=,r=abc",
+        b"n,,n=al=2Xice,r=abc",
+        b"n,,n=alice,r=",
+        b"n,,n=alice,r=a\x00c",
+        b"n,,n=ali\x00ce,r=abc",
+        b"n,a=bob,n=alice,r=abc",
+        b"n,,n=\xff\xfe,r=abc",
+        b"n,,n=" + b"a" * 40_000 + b",r=abc",
+    ],
+)
+def test_first_messages_that_are_none(message):
+    with pytest.raises(AuthenticationError):
+        server().first(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"c=biws,r=abcSERVER",
+        b"c=biws,r=abcSERVER,p=",
+        b"c=biws,r=abcSERVER,p=AAAA",
+        b"c=biws,r=abcSERVER,p=" + b"A" * 44,
+        b"c=biws,r=abcSERVER,p=***",
+        b"c=,r=abcSERVER,p=AAAA",
+        b"c=biws,r=,p=AAAA",
+        b"\xff",
+    ],
+)
+def test_final_messages_that_are_none(message):
+    one = server()
+    one.first(b"n,,n=alice,r=abc")
+    with pytest.raises(AuthenticationError):
+        one.final(message)
+    assert not one.complete
+
+
+def test_messages_out_of_turn():
+    one = server()
+    with pytest.raises(AuthenticationError):
+        one.final(b"c=biws,r=abcSERVER,p=AAAA")
+    two = server()
+    two.first(b"n,,n=alice,r=abc")
+    with pytest.raises(AuthenticationError):
+        two.first(b"n,,n=alice,r=abc")
+
+
+def test_too_few_rounds_are_refused():
+    weak = Credential(b"salt", b"k" * 32, b"s" * 32, 100)
+    with pytest.raises(AuthenticationError, match="100 rounds"):
+        server(users={"alice": weak}).first(b"n,,n=alice,r=abc")
+
+
+def test_nonces_and_salts_are_never_the_same():
+    made = {credential_of(SHA_256, "p", 4096).salt for _ in range(5)}
+    assert len(made) == 5
+    first = {ScramServer(SHA_256, {}.get, SECRET).first(b"n,,n=a,r=b") for _ in range(5)}
+    assert len(first) == 5
