@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 FIRST_PORT = 9092
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SECURED: Final = "SASL_PLAINTEXT"
 _PORTS_TRIED = 100
 
 # Of --dev, where nothing else is told: what a developer's machine can do without, and what lets a
@@ -59,7 +61,10 @@ class Wish:
     data_dir: list[str] = field(default_factory=list)
     listen: list[str] = field(default_factory=list)
     advertise: list[str] = field(default_factory=list)
+    user: list[str] = field(default_factory=list)
+    password_file: list[str] = field(default_factory=list)
     dev: bool = False
+    insecure: bool = False
 
 
 class Ready(NamedTuple):
@@ -69,6 +74,8 @@ class Ready(NamedTuple):
     arguments: list[str]
     throwaway: bool
     """The directory goes when the broker ends."""
+    environment: dict[str, str]
+    """What the broker is to have beyond this process's environment."""
 
 
 _OPTIONS = {
@@ -78,7 +85,10 @@ _OPTIONS = {
     "-D": "data_dir",
     "--listen": "listen",
     "--advertise": "advertise",
+    "--user": "user",
+    "--password-file": "password_file",
 }
+_FLAGS = {"--dev": "dev", "--insecure": "insecure"}
 
 
 def plain_wish(words: Sequence[str]) -> Wish | None:
@@ -86,8 +96,8 @@ def plain_wish(words: Sequence[str]) -> Wish | None:
     wish = Wish()
     rest = iter(words)
     for word in rest:
-        if word == "--dev":
-            wish.dev = True
+        if word in _FLAGS:
+            setattr(wish, _FLAGS[word], True)
             continue
         option, equals, value = word.partition("=")
         name = _OPTIONS.get(option)
@@ -112,7 +122,10 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
         chosen[key.strip()] = value.strip()
     if wish.data_dir:
         chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
-    chosen.update(listener_settings(wish.listen, wish.advertise))
+    secured = bool(wish.user)
+    chosen.update(listener_settings(wish.listen, wish.advertise, secured=secured))
+    if wish.insecure:
+        chosen["kbroker.insecure"] = "true"
     config_file = Path(wish.config[-1]) if wish.config else None
     told = _told(config_file, chosen)
     throwaway = wish.dev and not {"log.dirs", "log.dir"} & told.keys()
@@ -125,13 +138,16 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
         chosen["log.dirs"] = told["log.dirs"] = _throwaway_place()
     if wish.dev:
         chosen.update((name, value) for name, value in _DEV.items() if name not in told)
-    place = _settle(chosen, told)
+    place = _settle(chosen, told, secured=secured)
+    if secured:
+        _refuse_open({**told, **chosen})
     _refuse_second(place)
+    environment = _users(wish) if secured else {}
     _make_directory(place, mode=0o700 if throwaway else 0o777)
     arguments = ["--config", str(config_file)] if config_file else []
     for name, value in chosen.items():
         arguments += ["--set", f"{name}={value}"]
-    return Ready(place, arguments, throwaway)
+    return Ready(place, arguments, throwaway, environment)
 
 
 def serve(ready: Ready) -> int:
@@ -139,6 +155,7 @@ def serve(ready: Ready) -> int:
     try:
         from kbroker.server.__main__ import main
 
+        os.environ.update(ready.environment)
         return main(ready.arguments)
     except KeyboardInterrupt:  # before the broker takes its signals
         return 130
@@ -165,42 +182,74 @@ def _throwaway_place() -> str:
     return os.path.join(tempfile.gettempdir(), f"kbroker-dev-{os.urandom(6).hex()}")
 
 
-def _settle(chosen: dict[str, str], told: dict[str, str]) -> Path:
+def _users(wish: Wish) -> dict[str, str]:
+    """The users that the start makes, their passwords hashed."""
+    from kbroker.cli.passwords import password_of, split_user
+    from kbroker.environment import START_USERS
+    from kbroker.security.handed import handed
+
+    file = wish.password_file[-1] if wish.password_file else None
+    users = dict(map(split_user, wish.user))
+    passwords = {name: word or password_of(name, file) for name, word in users.items()}
+    return {START_USERS: handed(passwords)}
+
+
+def _refuse_open(settings: dict[str, str]) -> None:
+    """--user promises that nobody gets in without a password."""
+    from kbroker.config import BrokerConfig
+
+    listeners = BrokerConfig(settings).listeners
+    open_ones = [one.name for one in listeners if not one.protocol.startswith("SASL")]
+    if open_ones:
+        raise UsageError(
+            f"the listener {', '.join(open_ones)} asks for no password; have it speak"
+            " SASL_PLAINTEXT or SASL_SSL in listener.security.protocol.map",
+            "--user",
+        )
+
+
+def _settle(chosen: dict[str, str], told: dict[str, str], *, secured: bool) -> Path:
     """Adds to `chosen` what neither file nor options say; gives the data directory."""
     if not {"log.dirs", "log.dir"} & told.keys():
         chosen["log.dirs"] = told["log.dirs"] = str(default_data_dir())
     if "listeners" not in told:
-        chosen["listeners"] = f"PLAINTEXT://127.0.0.1:{_free_port()}"
+        speaks = _SECURED if secured else "PLAINTEXT"
+        chosen["listeners"] = f"{speaks}://127.0.0.1:{_free_port()}"
     return Path(told.get("log.dirs") or told["log.dir"])
 
 
-def listener_settings(listen: Sequence[str], advertise: Sequence[str]) -> dict[str, str]:
-    """--listen and --advertise as Kafka's settings."""
+def listener_settings(
+    listen: Sequence[str], advertise: Sequence[str], *, secured: bool = False
+) -> dict[str, str]:
+    """--listen and --advertise as Kafka's settings; secured: those without a protocol ask who one
+    is."""
     if len(advertise) > max(1, len(listen)):
         raise UsageError("more --advertise than --listen; give one for each, in order")
     settings: dict[str, str] = {}
-    names = [_listener_name(text, at) for at, text in enumerate(listen)]
+    plain = _SECURED if secured else "PLAINTEXT"
+    names = [_listener_name(text, at, plain) for at, text in enumerate(listen)]
     if listen:
         settings["listeners"] = ",".join(
             _with_name(text, name, "--listen") for text, name in zip(listen, names, strict=True)
         )
-        own = [name for name in names if name not in ("PLAINTEXT", "SSL")]
+        own = [name for name in names if name not in _PROTOCOLS]
         if own:
-            mapped = ["PLAINTEXT:PLAINTEXT", *(f"{name}:PLAINTEXT" for name in own)]
+            mapped = [f"{one}:{one}" for one in _PROTOCOLS if one == "PLAINTEXT" or one in names]
+            mapped += [f"{name}:{plain}" for name in own]
             settings["listener.security.protocol.map"] = ",".join(mapped)
     if advertise:
-        told = zip(advertise, names or ["PLAINTEXT"], strict=False)
+        told = zip(advertise, names or [plain], strict=False)
         settings["advertised.listeners"] = ",".join(
             _with_name(text.rpartition("://")[2], name, "--advertise") for text, name in told
         )
     return settings
 
 
-def _listener_name(text: str, at: int) -> str:
+def _listener_name(text: str, at: int, plain: str) -> str:
     name, found, _ = text.partition("://")
     if found:
         return name.upper()
-    return "PLAINTEXT" if at == 0 else f"PLAINTEXT_{at + 1}"
+    return plain if at == 0 else f"{plain}_{at + 1}"
 
 
 def _with_name(text: str, name: str, option: str) -> str:

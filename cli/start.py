@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kbroker import runfile
-from kbroker.cli.launch import FIRST_PORT, UsageError, Wish, prepare, serve, server_command
+from kbroker.cli.launch import FIRST_PORT, Ready, UsageError, Wish, prepare, serve, server_command
 from kbroker.cli.options import broker_options, data_dir_option
 from kbroker.cli.places import stop_command
 
@@ -41,6 +41,24 @@ _LOG_LINES_SHOWN = 5
     help="For a developer's machine: nothing is synced, replication factors count as 1, groups"
     " start at once. Without --data-dir the data go when the broker ends.",
 )
+@click.option(
+    "--user",
+    multiple=True,
+    metavar="NAME[:PASSWORD]",
+    help="Make this user, or give it this password, and let nobody in without one: listeners speak"
+    " SASL_PLAINTEXT with SCRAM. Without PASSWORD: --password-file, $KBROKER_PASSWORD, else it is"
+    " asked for.",
+)
+@click.option(
+    "--password-file",
+    metavar="FILE",
+    help="With --user NAME: its first line; - for standard input.",
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="It is meant that listeners which other machines reach ask nobody who it is: no warning.",
+)
 @click.option("--detach", is_flag=True, help="Return when it serves; it goes on in the background.")
 @click.option(
     "--timeout",
@@ -57,12 +75,15 @@ def start(
     listen: tuple[str, ...],
     advertise: tuple[str, ...],
     dev: bool,
+    user: tuple[str, ...],
+    password_file: str | None,
+    insecure: bool,
     detach: bool,
     timeout: float,
 ) -> int:
     """Run a broker on a data directory. An empty one needs no format step.
 
-    When it serves, it prints `listening on PLAINTEXT://HOST:PORT`. Stop it with Ctrl-C, SIGTERM or
+    When it serves, it prints `listening on NAME://HOST:PORT`. Stop it with Ctrl-C, SIGTERM or
     `kbroker stop`.
     """
     wish = Wish(
@@ -71,7 +92,10 @@ def start(
         data_dir=[] if data_dir is None else [str(data_dir)],
         listen=list(listen),
         advertise=list(advertise),
+        user=list(user),
+        password_file=[] if password_file is None else [password_file],
         dev=dev,
+        insecure=insecure,
     )
     try:
         ready = prepare(wish, foreground=not detach)
@@ -81,10 +105,11 @@ def start(
         raise click.UsageError(str(error)) from error
     if not detach:
         return serve(ready)
-    return _detached(server_command(ready.arguments), ready.place, timeout)
+    return _detached(ready, timeout)
 
 
-def _detached(command: list[str], place: Path, timeout_s: float) -> int:
+def _detached(ready: Ready, timeout_s: float) -> int:
+    command, place = server_command(ready.arguments), ready.place
     log_file = (place / _LOG_NAME).absolute()
     with log_file.open("ab") as log:
         before = log.tell()
@@ -94,7 +119,7 @@ def _detached(command: list[str], place: Path, timeout_s: float) -> int:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "KBROKER_LOG_FILE": str(log_file)},
+            env={**os.environ, **ready.environment, "KBROKER_LOG_FILE": str(log_file)},
         )
     deadline = time.monotonic() + timeout_s
     while True:

@@ -22,6 +22,7 @@ ROOT: Commands = {
     "group": ("", "GROUP", "List, describe, reset and delete consumer groups."),
     "produce": ("produce", "produce", "Send records from standard input or a file."),
     "consume": ("consume", "consume", "Print records of a topic."),
+    "user": ("", "USER", "List, create and delete users, change passwords."),
     "txn": ("", "TXN", "List, describe, find and abort transactions."),
     "cluster": ("", "CLUSTER", "Show brokers, health, APIs, log directories, features, quorum."),
     "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
@@ -62,6 +63,12 @@ TXN: Commands = {
     "describe": ("txn", "describe", "Show a transaction's producer, state and partitions."),
     "find-hanging": ("txn", "find_hanging", "Find transactions that nobody will end."),
     "abort": ("txn", "abort", "End a transaction in a partition."),
+}
+USER: Commands = {
+    "list": ("user", "list_users", "List users with what they can log in with."),
+    "create": ("user", "create", "Create a user, who logs in with SCRAM."),
+    "delete": ("user", "delete", "Delete users."),
+    "passwd": ("user", "passwd", "Give a user another password."),
 }
 CLUSTER: Commands = {
     "info": ("cluster", "info", "Show the cluster's id and its brokers."),
@@ -111,6 +118,7 @@ GROUPS = {
     "TOPIC": TOPIC,
     "GROUP": GROUP,
     "TXN": TXN,
+    "USER": USER,
     "CLUSTER": CLUSTER,
     "CONFIG": CONFIG,
     "LOG": LOG,

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Final
 
 PREFIX: Final = "KBROKER_"
+START_USERS: Final = f"{PREFIX}START_USERS"  # see kbroker.security.handed
 # Those that mean something to the command line, the service or the build, and are no settings.
 _OTHERS: Final = frozenset(
     PREFIX + name
     for name in (
         "BOOTSTRAP_SERVER", "BUILD_JOBS", "DATA_DIR", "DEBUG", "KAFKA_LIBS", "LOG_FILE", "OPTS",
-        "PROFILE",
+        "PASSWORD", "PROFILE", "START_USERS",
     )
 )  # fmt: skip
 _OF_TESTS: Final = f"{PREFIX}TEST"

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kbroker.config import BrokerConfig, load_config
+from kbroker.environment import START_USERS
 from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
 from kbroker.server.lines import begin_log, configure_log
 from kbroker.server.service import Busy, Notifier, Started, Watchdog
 
 if TYPE_CHECKING:
+    from kbroker.metadata.records.access import UserScramCredentialRecord
     from kbroker.server.broker import Broker
 
 _USAGE: Final = "usage: python -m kbroker.server [--config FILE] [--set KEY=VALUE]..."
@@ -92,7 +94,12 @@ def _made(config: BrokerConfig, started: Started) -> Broker:
     """Imported here, where garbage is not collected."""
     from kbroker.server.broker import Broker  # noqa: PLC0415
 
-    return Broker(config, started.notifier, started.sockets)
+    users: list[UserScramCredentialRecord] = []
+    if START_USERS in os.environ:
+        from kbroker.security.handed import taken  # noqa: PLC0415  not every start
+
+        users = taken(os.environ)
+    return Broker(config, started.notifier, started.sockets, users)
 
 
 def _parse(arguments: list[str]) -> tuple[Path | None, list[str]] | None:

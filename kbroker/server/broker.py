@@ -22,6 +22,7 @@ from typing import Final
 from kbroker import __version__, runfile
 from kbroker.api import publish, registry
 from kbroker.api.context import Endpoint, Services
+from kbroker.api.delegation import TokenSweep
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
@@ -31,16 +32,18 @@ from kbroker.config.report import ignored_line
 from kbroker.errors import DiskError, KbrokerError, OperatorError
 from kbroker.ext.data_plane import DataPlane
 from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
-from kbroker.ext.engine import FRAME_BYTES_MAX
+from kbroker.ext.engine import FRAME_BYTES_MAX, SECURITY_PROTOCOLS
 from kbroker.ext.log import Log
 from kbroker.files import DirectoryLock
 from kbroker.group.consumer.assignors import ASSIGNORS, assignor_named
 from kbroker.metadata import registration
 from kbroker.metadata.builders import Listener
+from kbroker.metadata.records.schema import Record
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
 from kbroker.server import journal, sockets
 from kbroker.server.control import ControlThread, Mailbox
+from kbroker.server.exposure import open_line
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
 from kbroker.server.liveness import Planes
@@ -67,9 +70,12 @@ class Broker:
         config: BrokerConfig,
         notifier: Notifier | None = None,
         inherited: Iterable[tuple[int, str]] = (),
+        users: Iterable[Record] = (),
     ) -> None:
-        """`inherited` are descriptors of bound sockets with the names that they were given."""
+        """`inherited` are descriptors of bound sockets with the names that they were given; `users`
+        are records of who may log in from this start on."""
         self.config = config
+        self._users = list(users)
         self._notifier = notifier or Notifier("")
         self._inherited = list(inherited)
         self._phase = "opening the metadata"
@@ -167,9 +173,14 @@ class Broker:
         services = self._services = Services(
             self.config, store, logs, data_plane, self._clock, self.endpoints, mailbox.post
         )
+        for listener in self.config.listeners:
+            if listener.protocol.startswith("SASL"):
+                services.authentication.open(listener.name)
         self._open_logs(services)
         self._listen(data_plane)
         self._lead(store, logs)
+        if self._users:
+            store.append(self._users)
         with _beside(partial(self._open_journal, data_plane, logs)):
             table = registry.table()  # imports the handlers while the disk has its time
         for topic in store.image.topics.values():
@@ -189,7 +200,7 @@ class Broker:
             self._clock,
             mailbox,
             (services.groups, services.transactions),
-            (slow.tick, store.snapshot_when_due),
+            (slow.tick, store.snapshot_when_due, TokenSweep(services).tick),
         )
         limits = services.disk_limits
         disk = self._disk = DiskGuard(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
@@ -230,6 +241,9 @@ class Broker:
         if unknown:
             _LOG.warning("group.consumer.assignors: %s passed over; there are: %s",
                          ", ".join(unknown), ", ".join(ASSIGNORS))  # fmt: skip
+        exposed = open_line(self.config)
+        if exposed is not None:
+            _LOG.warning("%s", exposed)
         if not self.config.durable:
             _LOG.warning(
                 "kbroker.durability=page-cache: a power cut may take back what was acknowledged"
@@ -280,10 +294,11 @@ class Broker:
         given = sockets.by_listener(self._inherited, self.config.listeners)
         for one in self.config.listeners:
             try:
+                speaks = SECURITY_PROTOCOLS.index(one.protocol)
                 if one.name in given:
-                    port = data_plane.engine.adopt(given[one.name], one.name)
+                    port = data_plane.engine.adopt(given[one.name], one.name, speaks)
                 else:
-                    port = data_plane.engine.listen(one.host, one.port, one.name)
+                    port = data_plane.engine.listen(one.host, one.port, one.name, speaks)
             except OSError as error:
                 raise _cannot_listen(one.host, one.port, error) from None
             told = one.advertised_port or port
@@ -388,6 +403,8 @@ class Broker:
         clean = self._close_logs(self._data_plane, self._store)
         runfile.remove(self.directory)
         self._http.stop()
+        if self._services is not None:
+            self._services.close()
         self._store.close()
         self._lock.release()
         _LOG.info("stopped" if clean else "stopped, not cleanly: the next start recovers")
@@ -413,6 +430,7 @@ class Broker:
             if self._services is not None:
                 self._services.transactions.stop()
                 self._services.groups.stop()
+                self._services.close()
             self._data_plane.engine.stop(0)
             self._data_plane.stop_journal()
         if self._store is not None:

@@ -1,0 +1,65 @@
+"""What the requests about delegation tokens have in common (KIP-48)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from kbroker.api.context import Context, Services
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.security.principals import NOBODY, Principal
+
+if TYPE_CHECKING:
+    from kbroker.security.tokens import Tokens
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+NO_TIME: Final = -1
+
+
+def tokens_of(context: Context) -> Tokens:
+    """The broker's tokens, where they are enabled and this client may ask about them. Raises
+    ClientError."""
+    check_allowed(context)
+    tokens = context.services.tokens
+    if not tokens.secret:
+        raise ClientError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    return tokens
+
+
+def check_allowed(context: Context) -> None:
+    """Only who has said by itself who it is may: not by a token. Raises ClientError."""
+    by_token = context.services.principals.by_token(context.principal_number)
+    if by_token or context.principal == NOBODY:
+        raise ClientError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+class TokenSweep:
+    """Removes tokens that are over, every `delegation.token.expiry.check.interval.ms`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._next_ms = self._due_ms()
+
+    def _due_ms(self) -> int:
+        key = "delegation.token.expiry.check.interval.ms"
+        return self._services.clock.monotonic_ms() + self._services.config.integer(key)
+
+    def tick(self) -> None:
+        """On the control thread, now and then."""
+        services = self._services
+        if services.clock.monotonic_ms() < self._next_ms:
+            return
+        self._next_ms = self._due_ms()
+        records = services.tokens.ended() if services.image.tokens else []
+        if records:
+            services.store.append(records)
+
+
+def milliseconds(duration: timedelta | int) -> int:
+    """A duration of a request; one beyond what a timedelta holds is read as a number."""
+    return duration if isinstance(duration, int) else duration // _MILLISECOND
+
+
+def principal(one: Any) -> Principal:
+    """A principal of a request."""
+    return Principal(one.principal_type, one.principal_name)

@@ -1,0 +1,45 @@
+"""DescribeUserScramCredentials: which users have a password, and for which mechanisms (KIP-554).
+
+Behavior: no names, or null: all users. A name twice is an error of its own, whatever there is. Of a
+credential only mechanism and iterations are told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from kbroker.api.context import Context
+from kbroker.api.registry import Response, register
+from kbroker.errors import ErrorCode
+from kbroker.metadata.image import Image
+from kbroker.protocol import ApiKey
+
+
+@register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
+def describe_user_scram_credentials(request: Any, context: Context) -> Response:
+    """Answer a DescribeUserScramCredentials request."""
+    image = context.image
+    names = Counter(user.name for user in request.users or ())
+    asked = names or Counter(dict.fromkeys((name for name, _ in image.scram), 1))
+    results = [_result(image, name, count > 1) for name, count in asked.items()]
+    return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
+
+
+def _result(image: Image, name: str, twice: bool) -> Response:
+    infos = [
+        {"mechanism": record.mechanism, "iterations": record.iterations}
+        for number in (1, 2)
+        if (record := image.scram.get((name, number))) is not None
+    ]
+    code, message = ErrorCode.NONE, None
+    if twice:
+        code, message = ErrorCode.DUPLICATE_RESOURCE, f"User {name} is asked for twice."
+    elif not infos:
+        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"User {name} has no SCRAM credential."
+    return {
+        "user": name,
+        "error_code": code,
+        "error_message": message,
+        "credential_infos": infos if code is ErrorCode.NONE else [],
+    }
