@@ -1,4 +1,4 @@
-"""Who a connection is: what it may ask before that is known, and what becomes known (KIP-43, KIP-368).
+"""Who a connection is: what it may ask before that is known, and what becomes known (KIP-368).
 
     SECURITY_PLAINTEXT       open, of nobody
     SECURITY_SASL_PLAINTEXT  STAGE_SASL, then open

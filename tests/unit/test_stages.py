@@ -151,7 +151,7 @@ def test_who_is_refused_is_answered_and_closed_after_the_delay():
                 if body is not None:
                     assert client.receive() == (1, body)
                 assert client.is_closed()
-                assert time.monotonic() - began >= delay_ms / 1000
+                assert time.monotonic() - began >= delay_ms / 1000 - 0.05  # a turn's clock
         assert one.engine.next_request(0) is None
 
 

@@ -78,7 +78,7 @@ def test_who_is_refused_is_told_late_and_closed(connection: WireConnection) -> N
     began = time.monotonic()
     told = sasl.plain(connection, "alice", "wrong")
     assert (told["error_code"], told["auth_bytes"]) == (FAILED, b"")
-    assert time.monotonic() - began >= 0.3
+    assert time.monotonic() - began >= 0.25
     connection.wait_closed()
 
 
@@ -97,7 +97,7 @@ def test_refusals_do_not_tell_who_is_there(broker: SecuredBroker, mechanism: str
                     told.append(sasl.scram(one, mechanism, user, "wrong"))
                 times.append(time.monotonic() - began)
     assert all(one == told[0] for one in told)
-    assert min(map(min, took.values())) >= 0.3
+    assert min(map(min, took.values())) >= 0.25
 
 
 def test_a_mechanism_that_is_not_enabled_is_answered_with_those_that_are(
@@ -258,7 +258,7 @@ def test_guessing_is_slow_and_leaves_others_alone(broker: SecuredBroker) -> None
         assert one.receive(sasl.AUTHENTICATE, 2, number)["error_code"] == FAILED
         one.wait_closed()
         one.close()
-    assert time.monotonic() - began >= 0.3
+    assert time.monotonic() - began >= 0.25
     text = broker.log_text()
     assert "more authentications were refused" in text or text.count("refused authentication") > 90
     assert "guess " not in text
