@@ -1,0 +1,11 @@
+"""What transactions promise, proved at several distances.
+
+- `test_model.py`: a simulation in one process, with real logs and coordinators, a clock and a disk
+  that the test moves; `model` says what a reader may see at each moment, `canaries` break things.
+
+    python -m tests.txn [SEED [STEPS]]
+
+- `test_fault_points.py`: a broker that ends right before and right after each durable step.
+- `test_bank.py`: accounts whose sum never changes, under kills of the broker and of its clients.
+- `test_streams.py`: Kafka Streams, exactly_once_v2, counts exactly while the broker is killed.
+"""
