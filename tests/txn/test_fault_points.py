@@ -1,0 +1,289 @@
+"""The broker ends right before and right after each durable step of a transaction.
+
+Whatever the step: what was told holds, a commit that was begun is finished, one that was not is
+aborted, the records of all partitions and the group's offset go together, and the id goes on.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reference.crafted_batches import TRANSACTIONAL, Batch, Record
+from tests.support import wire
+from tests.support.kbroker import KbrokerProcess
+from tests.support.tally import Tally
+from tests.support.waits import wait_for
+from tests.support.wire import FIND_COORDINATOR, ConnectionClosedError
+from tests.wire.test_transactions import Producer, offset_of, read
+
+LONG = pytest.mark.long
+DEAD = (ConnectionClosedError, ConnectionError, TimeoutError)
+GROUP = "g"
+TIMEOUT_MS, OVERDUE_MS = 60_000, 1_000
+WHEN = ("before", "after", "durable")
+MOST = 60
+
+
+class DyingBroker(KbrokerProcess):
+    """One that ends itself where it is told to (tests/txn/dying.py)."""
+
+    def command(self) -> list[str]:
+        command = super().command()
+        command[command.index("kbroker.cli")] = "tests.txn.dying"
+        return command
+
+    @property
+    def words(self) -> Path:
+        return Path(self.environ["KBROKER_TEST_DIE"])
+
+    def arm(self, number: int, when: str) -> None:
+        """From now on steps are counted."""
+        self.steps_file.unlink(missing_ok=True)
+        fresh = self.words.with_suffix(".new")
+        fresh.write_text(f"{number} {when} {self.rounds}")
+        fresh.replace(self.words)
+        self.rounds += 1
+
+    def disarm(self) -> None:
+        self.words.unlink(missing_ok=True)
+
+    rounds = 0
+
+    @property
+    def steps_file(self) -> Path:
+        return self.words.with_suffix(".steps")
+
+    def steps(self) -> list[str]:
+        """Those that were begun since it was armed."""
+        return self.steps_file.read_text().splitlines() if self.steps_file.exists() else []
+
+    def bury(self) -> None:
+        """It has ended itself, and can be started again."""
+        assert self.process is not None
+        assert self.process.wait(30) == -signal.SIGKILL, self.log_tail()
+        self.process = None
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., DyingBroker]]:
+    made: list[DyingBroker] = []
+
+    def run(**settings: str) -> DyingBroker:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        named |= {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
+        root = Path(__file__).parents[2]
+        broker = DyingBroker(
+            tmp_path, named,
+            environ={"KBROKER_TEST_DIE": str(tmp_path / "die"), "PYTHONPATH": str(root)},
+        )  # fmt: skip
+        made.append(broker)
+        broker.start()
+        wire.create_topic(broker.port, "t", 2)
+        for kind in (0, 1):
+            body = {"key_type": kind, "coordinator_keys": [GROUP]}
+            wire.call_once(broker.port, FIND_COORDINATOR, 4, body)
+        return broker
+
+    yield run
+    for broker in made:
+        broker.kill()
+
+
+class Older(Producer):
+    """A producer of the protocol's version 1: adds by itself, and keeps its epoch."""
+
+    def __init__(self, broker: KbrokerProcess, name: str, timeout_ms: int) -> None:
+        super().__init__(broker, name, timeout_ms)
+        self.added: set[int] = set()
+
+    def init(self) -> None:
+        super().init()
+        self.added.clear()
+
+    def _add(self, partition: int) -> None:
+        who = {f"v3_and_below_{key}": value for key, value in self.who.items()}
+        body = who | {"v3_and_below_topics": [{"name": "t", "partitions": [partition]}]}
+
+        def ask() -> dict[str, Any]:
+            (topic,) = self.call(24, 3, body)["results_by_topic_v3_and_below"]
+            code = topic["results_by_partition"][0]["partition_error_code"]
+            return {"error_code": code}
+
+        self.until("a partition is added", ask)
+
+    def send(self, value: bytes, partition: int = 0) -> None:
+        if partition not in self.added:
+            self._add(partition)
+            self.added.add(partition)
+        data = Batch(
+            records=[Record(value)], producer_id=self.id, producer_epoch=self.epoch,
+            base_sequence=self.sequences.get(partition, 0), attributes=TRANSACTIONAL,
+            base_timestamp=1_700_000_000_000,
+        ).encode()  # fmt: skip
+        topic = {"name": "t", "partition_data": [{"index": partition, "records": data}]}
+        body = {"transactional_id": self.name, "acks": -1, "timeout": 30_000,
+                "topic_data": [topic]}  # fmt: skip
+
+        def ask() -> dict[str, Any]:
+            answer = self.call(0, 9, body)
+            found: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
+            return found | {"error_code": 15 if found["error_code"] == 19 else found["error_code"]}
+
+        self.until("a record is taken", ask)
+        self.sequences[partition] = self.sequences.get(partition, 0) + 1
+
+    def commit_offset(self, group: str, offset: int) -> None:
+        body = self.who | {"group_id": group}
+        self.until("the group's partition is added", lambda: self.call(25, 3, body))
+        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
+        body |= {"topics": [{"name": "t", "partitions": [part]}]}
+
+        def ask() -> dict[str, Any]:
+            found: dict[str, Any] = self.call(28, 3, body)["topics"][0]["partitions"][0]
+            return found
+
+        self.until("an offset is taken", ask)
+
+    def end(self, commit: bool) -> None:
+        body = self.who | {"committed": commit}
+        self.until("the end", lambda: self.call(26, 3, body))
+        self.added.clear()
+
+
+class Attempt:
+    """One transaction, numbered, whose broker is to end in the middle of it."""
+
+    def __init__(self, broker: DyingBroker, kind: str, number: int) -> None:
+        self.broker, self.kind, self.number = broker, kind, number
+        make = Older if kind.endswith("v1") else Producer
+        timeout_ms = OVERDUE_MS if kind.startswith("overdue") else TIMEOUT_MS
+        self.producer = make(broker, f"{kind}-{number % 2}", timeout_ms)
+        self.value = b"%d" % number
+        self.told = self.is_whole = False
+
+    @property
+    def commits(self) -> bool:
+        return self.kind.startswith("commit")
+
+    def run(self) -> None:
+        """Until the broker is gone, or all is done."""
+        producer = self.producer
+        try:
+            producer.init()
+            producer.send(self.value, 0)
+            producer.send(self.value, 1)
+            producer.commit_offset(GROUP, self.number)
+            if self.kind.startswith("fenced"):
+                type(producer)(self.broker, producer.name, TIMEOUT_MS).init()
+            elif not self.kind.startswith("overdue"):
+                producer.end(self.commits)
+            self.told = True
+            producer.until_state("CompleteCommit", "CompleteAbort", "Empty")
+        except DEAD:
+            return
+        except AssertionError:  # refused: on a busy machine it may be overdue before it is whole
+            assert self.kind.startswith("overdue")
+        self.is_whole = True
+
+    def outcome(self) -> bool:
+        """Whether it is there: everywhere or nowhere, once nothing is open any more."""
+        heir = type(self.producer)(self.broker, self.producer.name, TIMEOUT_MS)
+        heir.init()
+        here = [self.value in read(self.broker, partition) for partition in (0, 1)]
+        here.append(offset_of(self.broker, GROUP) == self.number)
+        assert len(set(here)) == 1, f"{self.number}: {here}"
+        return here[0]
+
+
+def begun(steps: list[str], when: str) -> bool:
+    """Whether the decision to commit was appended before the broker ended at the last of these."""
+    taken = steps[:-1] if when == "before" else steps
+    return "PrepareCommit" in taken
+
+
+def try_points(
+    broker: DyingBroker, kind: str, points: list[tuple[int, str]], first: int
+) -> tuple[int, set[str]]:
+    """Each point in turn; how many there were, and the names of the steps. A point behind the last
+    step is none: then the transaction is whole."""
+    tried, names = 0, set()
+    for number, (step, when) in enumerate(points, first):
+        attempt = Attempt(broker, kind, number)
+        broker.arm(step, when)
+        attempt.run()
+        if attempt.is_whole:
+            broker.disarm()
+            assert attempt.outcome() == attempt.commits
+            continue
+        broker.bury()
+        steps = broker.steps()
+        broker.disarm()
+        tried += 1
+        names.add(f"{steps[-1]} {when}")
+        broker.start()
+        came = attempt.outcome()
+        told = f"{kind} {number}: at step {step} ({steps}), {when}"
+        assert came == (attempt.commits and begun(steps, when)), told
+        assert came or not (attempt.told and attempt.commits), told
+    return tried, names
+
+
+STEPS = ("Empty", "Ongoing", "go on", "offsets", "marker t", "marker __consumer_offsets")
+ENDS = {
+    "commit": ("PrepareCommit", "CompleteCommit"),
+    "abort": ("PrepareAbort", "CompleteAbort"),
+    "fenced": ("PrepareAbort", "CompleteAbort"),
+    "overdue": ("PrepareAbort", "CompleteAbort"),
+}
+OVERDUE = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "50"}
+
+
+@pytest.mark.timeout(300)
+def test_some_points(start: Callable[..., DyingBroker], tally: Tally) -> None:
+    """The decision, the markers and the end of a commit."""
+    broker = start()
+    counted = steps_of(broker, "commit")
+    at = counted.index("PrepareCommit") + 1
+    assert counted[at : at + 3] == ["marker __consumer_offsets", "marker t", "marker t"], counted
+    points = [(at, "before"), (at, "durable"), (at + 2, "before"), (at + 3, "after"),
+              (at + 4, "before"), (at + 4, "after")]  # fmt: skip
+    tried, names = try_points(broker, "commit", points, 10)
+    tally("F24", tried=tried)
+    assert tried == len(points), names
+
+
+def steps_of(broker: DyingBroker, kind: str) -> list[str]:
+    """The steps of a transaction at which nothing happens."""
+    attempt = Attempt(broker, kind, 1)
+    broker.arm(MOST * 10, "after")
+    attempt.run()
+    wait_for("its end", lambda: ENDS[kind.partition("-")[0]][1] in broker.steps(), 60)
+    broker.disarm()
+    steps = broker.steps()
+    assert attempt.outcome() == attempt.commits
+    return steps
+
+
+@LONG
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "kind",
+    ["commit-v2", "commit-v1", "abort-v2", "abort-v1", "fenced-v2", "fenced-v1", "overdue-v2"],
+)
+@pytest.mark.parametrize("durability", ["fsync", "page-cache"])
+def test_every_point(
+    start: Callable[..., DyingBroker], kind: str, durability: str, tally: Tally
+) -> None:
+    broker = start(kbroker_durability=durability, **(OVERDUE if "overdue" in kind else {}))
+    count = len(steps_of(broker, kind))
+    points = [(step, when) for step in range(1, count + 1) for when in WHEN]
+    tried, names = try_points(broker, kind, points, 10)
+    tally("F24", tried=tried)
+    wanted = {f"{step} {when}" for step in (*STEPS, *ENDS[kind.partition("-")[0]])
+              for when in ("before", "after")}  # fmt: skip
+    assert wanted <= names, wanted - names
