@@ -13,6 +13,7 @@ PROMISES = {
     "P2": "what acks=1 or acks=all acknowledged survives kill -9",
     "P3": "an idempotent producer's records come once and in order, across restarts",
     "P4": "a transaction is seen whole or not at all, and as its producer was told",
+    "P5": "no request that comes late tears one, or leaves one open",
     "P6": "a torn end is recovered exactly",
     "P7": "rot is found, never served as right, and costs no more than it hit",
     "P8": "after a failed sync nothing more is acknowledged, and nothing tried again",
@@ -26,7 +27,7 @@ PROMISES = {
 
 #: Come with the issues that bring what they are about.
 LATER = {
-    "P5": "transactions", "P13": "security",
+    "P13": "security",
     "F26": "TLS", "F27": "SASL", "F28": "ACLs",
     "F30": "a virtual machine with its own kernel; F2, F3 and F4 do what it would",
 }  # fmt: skip
@@ -168,13 +169,17 @@ FAULTS = (
     ),
     Fault(
         "F23", "sequences replayed", "schedules of repeats, gaps, wraps and restarts, and a model",
-        ("P3",), "no idempotence", 100, 10_000,
+        ("P3", "P5"), "no idempotence", 100, 10_000,
         ("tests/unit/test_log_producers.py::test_against_the_model",
+         "tests/txn/test_model.py::test_a_short_simulation",
+         "tests/txn/test_model.py::test_a_million_steps",
          "tests/faults/test_kill.py::test_control_without_idempotence_records_come_twice"),
     ),
     Fault(
-        "F24", "transactions cut off", "recorded calls: a kill or power cut between any two",
-        ("P4",), "syncs forgotten", 120, 9_000, _here("test_transaction_states.py"),
+        "F24", "fenced, late or cut off", "late frames, a kill or power cut at each step or call",
+        ("P4", "P5"), "coordinators broken on purpose; syncs forgotten", 220, 19_000,
+        (*_here("test_transactions.py", "test_transaction_states.py"),
+         "tests/txn/test_model.py", "tests/txn/test_fault_points.py"),
     ),
     Fault(
         "F25", "members that vanish and return", "simulated members: kills, crashes, stale epochs",
@@ -186,6 +191,11 @@ FAULTS = (
     Fault(
         "F29", "a ceiling of memory", "a control group of 512 MiB: load, silent readers, bombs",
         ("P11", "P12"), "a ceiling that is too low", 0, 1, _here("test_memory.py"),
+    ),
+    Fault(
+        "P5", "frames that come late", "frames of transactions once more, whenever chance has it",
+        ("P5",), "protocol version 1; machines broken on purpose", 25, 1_000,
+        (*_here("test_transactions.py"), "tests/txn/test_model.py"),
     ),
     Fault(
         "P10", "killed while compacting", "SIGKILL and failures at each step of cleaning, recovery",
