@@ -358,23 +358,32 @@ class TransactionCoordinator:
         for partition in sorted(left):
             try:
                 now_ms = self._host.clock.wall_ms()
-                slot.marked[name] = self._markers.write(partition, marker, now_ms)
+                place = self._markers.write(partition, marker, now_ms)
+                slot.marked.setdefault(name, []).append(place)
             except (ClientError, DiskError, OSError) as error:
                 if not self._is_passed_over(name, partition, error):
                     if code_of(error) is ErrorCode.REQUEST_TIMED_OUT:
                         break  # the disk hangs: each further one would wait as long
                     continue
             left.discard(partition)
-        again = partial(self._write_markers, slot, name)
         if left:
-            self._later(slot, name, again)
+            self._later(slot, name, partial(self._write_markers, slot, name))
         else:
-            self.durable.when(
-                *slot.marked.get(name, (log, log.log_end_offset)),
-                lambda durable: self._complete(slot, name)
-                if durable
-                else self._rewrite_later(slot, name),
-            )
+            self._when_marked(slot, name, slot.marked.get(name) or [(log, log.log_end_offset)])
+
+    def _when_marked(self, slot: Slot, name: str, places: list[tuple[LogPort, int]]) -> None:
+        """Complete the transaction when every log shows its marker: what one write of the journal
+        has made durable is told to one log after the other, in no order."""
+
+        def do(_: bool) -> None:
+            if all(log.high_watermark >= offset for log, offset in places):
+                self._complete(slot, name)
+            else:
+                self._rewrite_later(slot, name)
+
+        for log, offset in places[:-1]:
+            self.durable.when(log, offset, lambda _: None)
+        self.durable.when(*places[-1], do)
 
     @staticmethod
     def _is_passed_over(name: str, partition: Partition, error: Exception) -> bool:

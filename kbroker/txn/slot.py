@@ -27,8 +27,8 @@ class Slot:
         self.by_state = dict.fromkeys(State, 0)
         self.unmarked: dict[str, set[Partition]] = {}
         """Of transactions that end: partitions that have no marker yet."""
-        self.marked: dict[str, tuple[LogPort, int]] = {}
-        """... the log that got a marker last, and where it ended then."""
+        self.marked: dict[str, list[tuple[LogPort, int]]] = {}
+        """... the logs that got a marker, and where each ended then."""
         self.waiting: dict[str, list[Callable[[], None]]] = {}
         """What is tried again when a transaction has ended."""
         self._records = Records(partition)

@@ -41,6 +41,8 @@ class Log:
     leader_epoch = 0
     log_start_offset = 0
     offline = None
+    late = 0
+    """How many appends of the stream it has not been told of that are on disk."""
 
     def __init__(self, stream: Stream, name: Any) -> None:
         self.stream = stream
@@ -55,7 +57,8 @@ class Log:
 
     @property
     def high_watermark(self) -> int:
-        return next(end for at, end in reversed(self.ends) if at <= self.stream.durable)
+        told = self.stream.durable - self.late
+        return next(end for at, end in reversed(self.ends) if at <= told)
 
     def append(self, batch: bytes, **_: Any) -> None:
         count = sum(one.last_offset_delta + 1 for one in records.batches(batch))
@@ -282,6 +285,12 @@ def world() -> World:
     return World()
 
 
+def state_of(world: World) -> State:
+    """The only transaction's."""
+    ((_, found),) = world.coordinator.all_transactions()
+    return found.state
+
+
 class TestSteps:
     def test_a_transaction(self, world):
         client = Client(world, "id", 2)
@@ -315,6 +324,23 @@ class TestSteps:
         assert [name for name, _ in world.stream.appends[before:]][1:] == [("a", 0)]
         world.sync()
         assert len(world.stream.appends) == before + 3
+
+    @pytest.mark.parametrize("behind", PARTITIONS)
+    def test_it_is_complete_when_every_log_shows_its_marker(self, world, behind):
+        """Logs are told one after the other of what the journal has written at once."""
+        client = Client(world, "id", 2)
+        client.init()
+        client.send(PARTITIONS)
+        world.sync()
+        client.end(True)
+        world.sync()
+        log = world.logs[behind]
+        log.late = len(world.stream.appends)
+        world.sync()
+        assert state_of(world) is State.PREPARE_COMMIT
+        log.late = 0
+        world.sync()
+        assert state_of(world) is State.COMPLETE_COMMIT
 
     def test_the_next_one_waits_for_the_end(self, world):
         client = Client(world, "id", 2)
