@@ -370,8 +370,8 @@ cdef int clean_held(Pass* c, const Held* held, int64_t first_dirty, int64_t end)
     cdef int32_t i = 0
     cdef int32_t n
     cdef int code
-    cdef int64_t dirty_at = held.segments[held.first_dirty].base_offset
-    code = txns_load(&c.filter.txns, c.log, dirty_at, end)
+    # Not from where its segment begins: the walk starts behind the markers of what ended before.
+    code = txns_load(&c.filter.txns, c.log, first_dirty, end)
     if code == LOG_OK:
         code = build_map(c, held, first_dirty, end)
     txns_free(&c.filter.txns)

@@ -55,12 +55,16 @@ Step = Data | End | Roll | Clean
 
 
 class History:
-    def __init__(self, log: Log, folder: Path) -> None:
-        self.log, self.folder = log, folder
+    """`bumps`: each transaction ends in an epoch of its own, as from transaction version 2 on."""
+
+    def __init__(self, log: Log, folder: Path, *, bumps: bool = False) -> None:
+        self.log, self.folder, self.bumps = log, folder, bumps
         self.now_ms = START_MS
         self.checkpoint: int | None = None
         self.producers: dict[int, tuple[int, int]] = {}
+        """Last data offset, -1 where the epoch has none, and epoch."""
         self.sequences: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
         self.open: dict[int, list[tuple[int, bytes | None, bytes | None]]] = {}
         self.settled: list[tuple[int, bytes | None, bytes | None]] = []
 
@@ -82,8 +86,9 @@ class History:
         producer = step.producer
         transactional = producer >= 0 and (step.transactional or producer in self.open)
         header: dict[str, Any] = {"codec": step.codec}
+        epoch = self.epochs.get(producer, 0)
         if producer >= 0:
-            header |= {"producer_id": producer, "producer_epoch": 0,
+            header |= {"producer_id": producer, "producer_epoch": epoch,
                        "base_sequence": self.sequences.get(producer, 0),
                        "transactional": transactional}  # fmt: skip
         rows = [(START_MS + ms, key, value, [("h", b"1")] if ms % 3 == 0 else [])
@@ -94,7 +99,7 @@ class History:
         told = [(base + i, key, value) for i, (key, value, _) in enumerate(step.rows)]
         if producer >= 0:
             self.sequences[producer] = header["base_sequence"] + len(rows)
-            self.producers[producer] = (last, 0)
+            self.producers[producer] = (last, epoch)
         if transactional:
             self.open.setdefault(producer, []).extend(told)
         else:
@@ -106,9 +111,14 @@ class History:
         told = self.open.pop(step.producer)
         if step.commit:
             self.settled += told
+        epoch = self.epochs.get(step.producer, 0)
+        if self.bumps:
+            epoch += 1
+            self.epochs[step.producer], self.sequences[step.producer] = epoch, 0
+            self.producers[step.producer] = (-1, epoch)
         code, *_ = testing_log.append(
-            self.log, marker(step.producer, 0, commit=step.commit, timestamp=START_MS), COORDINATOR,
-            START_MS,
+            self.log, marker(step.producer, epoch, commit=step.commit, timestamp=START_MS),
+            COORDINATOR, START_MS, transaction_version=2 if self.bumps else 0,
         )  # fmt: skip
         assert code == 0
 

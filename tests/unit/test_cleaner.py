@@ -61,10 +61,10 @@ def sequences(log):
     return [(one[0], one[1], one[2], one[5]) for one in log.producers()]
 
 
-def live(folder, steps, **more):
+def live(folder, steps, *, bumps=False, **more):
     """Run a past on a new log; the readers' view must hold, and again after it was opened anew."""
     log = open_log(folder, **(SMALL | more))
-    history = History(log, folder)
+    history = History(log, folder, bumps=bumps)
     history.segment_bytes = 4000
     history.run(steps)
     history.check()
@@ -91,10 +91,11 @@ class TestKeyHash:
 
 
 class TestOracle:
-    @pytest.mark.parametrize("seed", range(12))
+    @pytest.mark.parametrize("seed", range(18))
     def test_a_random_past(self, folder, seed):
         steps = random_steps(seed, 120)
-        live(folder, [*steps, Roll(), Clean(3 * RETENTION_MS), Clean(3 * RETENTION_MS)])
+        end = [Roll(), Clean(3 * RETENTION_MS), Clean(3 * RETENTION_MS)]
+        live(folder, [*steps, *end], bumps=seed >= 12)
 
     rows = st.lists(
         st.tuples(
@@ -118,10 +119,10 @@ class TestOracle:
     @settings(
         max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
-    @given(steps)
-    def test_any_past(self, tmp_path_factory, steps):
+    @given(steps, st.booleans())
+    def test_any_past(self, tmp_path_factory, steps, bumps):
         folder = tmp_path_factory.mktemp("any") / "topic-0"
-        live(folder, [*steps, Roll(), Clean(20_000)])
+        live(folder, [*steps, Roll(), Clean(20_000)], bumps=bumps)
 
 
 class TestRules:
