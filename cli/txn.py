@@ -21,6 +21,9 @@ _MS_PER_MINUTE = 60_000
 # The longest timeout that a broker grants unless told otherwise, and the broker's own grace.
 _HANGING_AFTER_MINUTES = 15
 
+_OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""A transaction that has ended keeps the time of its beginning until the next one."""
+
 _LISTING = [
     Column("transactional_id", "TRANSACTIONAL ID"),
     Column("coordinator", "COORDINATOR", number=True, wide=True),
@@ -70,7 +73,7 @@ def list_all(
 
         found = list_transactions(
             cluster,
-            states=states,
+            states=states or (() if longer_ms is None else _OPEN),
             producer_ids=producers,
             longer_than_ms=-1 if longer_ms is None else longer_ms,
             pattern=pattern,
@@ -108,9 +111,10 @@ def describe(names: tuple[str, ...], bootstrap: str | None, output: str) -> int:
 def _described(found: TransactionDescription) -> dict[str, Any]:
     now_ms = int(time.time() * _MS_PER_S)
     own = ("open_ms", "partitions")
+    is_open = found.state in _OPEN and found.start_ms is not None
     return {
         **_fields(found, [column for column in _DESCRIPTION if column.key not in own]),
-        "open_ms": None if found.start_ms is None else now_ms - found.start_ms,
+        "open_ms": now_ms - (found.start_ms or 0) if is_open else None,
         "partitions": ",".join(f"{one.topic}-{one.partition}" for one in found.partitions),
     }
 

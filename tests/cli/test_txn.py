@@ -26,12 +26,17 @@ def test_a_transaction_is_seen_and_aborted(kbroker: KbrokerProcess, run: Run, to
         producer.send(topic, b"x", partition=0).result(60)
         assert [one["state"] for one in rows(run, "list", topic)] == ["Ongoing"]
         assert rows(run, "list", topic, "--state", "Empty") == []
+        assert len(rows(run, "list", topic, "--longer-than", "0")) == 1
         (told,) = rows(run, "describe", topic)
+        assert told["open_ms"] >= 0
         assert (told["transactional_id"], told["state"]) == (topic, "Ongoing")
         assert f"{topic}-0" in run("txn", "describe", topic).out.decode()
         assert rows(run, "find-hanging", topic, "--quiet-for", "0") == []
         run("txn", "abort", topic, "0", "--start-offset", "0")
         producer.abort(60)
+    (told,) = rows(run, "describe", topic)
+    assert (told["state"], told["open_ms"]) == ("CompleteAbort", None)
+    assert rows(run, "list", topic, "--longer-than", "0") == []
     assert f"{topic}-0" not in run("txn", "describe", topic).out.decode()
 
 
