@@ -26,6 +26,7 @@ ROOT: Commands = {
     "txn": ("", "TXN", "List, describe, find and abort transactions."),
     "cluster": ("", "CLUSTER", "Show brokers, health, APIs, log directories, features, quorum."),
     "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
+    "quota": ("", "QUOTA", "List, set and delete quotas of users, client ids and addresses."),
     "log": ("", "LOG", "Read, check and mend the segment files of a data directory."),
     "backup": ("", "BACKUP", "Copy a data directory, live or at rest, and bring it back."),
     "top": ("top", "top", "Watch a broker: rates, lag, disk, latencies."),
@@ -85,6 +86,11 @@ CONFIG: Commands = {
     "validate": ("config", "validate", "Check a server.properties file."),
     "explain": ("config", "explain", "Say what a setting means, its type, range and default."),
 }
+QUOTA: Commands = {
+    "list": ("quota", "list_all", "List quotas."),
+    "set": ("quota", "set_values", "Set quotas of a user, a client id, both, or an address."),
+    "delete": ("quota", "delete", "Delete quotas."),
+}
 LOG: Commands = {
     "dump": ("log", "dump", "Print the batches or records of segment files."),
     "verify": ("log_care", "verify", "Check segment files and what belongs to them."),
@@ -121,6 +127,7 @@ GROUPS = {
     "USER": USER,
     "CLUSTER": CLUSTER,
     "CONFIG": CONFIG,
+    "QUOTA": QUOTA,
     "LOG": LOG,
     "DASHBOARD": DASHBOARD,
     "BACKUP": BACKUP,
@@ -135,6 +142,7 @@ ALIASES = {
     "logs": "log",
     "backups": "backup",
     "profiles": "profile",
+    "quotas": "quota",
 }
 
 ROOT_HELP = """A broker appliance for one machine that speaks the Apache Kafka protocol.

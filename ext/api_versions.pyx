@@ -9,12 +9,40 @@ from kbroker.ext.connection cimport (
     API_VERSIONS_KEY, API_VERSIONS_MAX, Api, ApiVersionsBody, H_CLOSE, H_DONE,
 )
 from kbroker.ext.endian cimport store_be16, store_be32
+from kbroker.ext.quotas cimport Hold, QUOTA_REQUEST, quota_answer
 from kbroker.ext.response cimport reply_begin, reply_end
 
 cdef enum:
     UNSUPPORTED_VERSION = 35
     INVALID_REQUEST = 42
+    THROTTLE_SINCE = 1
     SOFTWARE_SINCE = 3              # version that brought the client's software name
+    API_BYTES = 7                   # key, two versions, no tags
+
+
+cdef uint32_t throttle_at(int32_t version, const uint8_t* body, uint32_t length) noexcept nogil:
+    """Where an answer without an error tells the throttle time: behind the APIs; 0: nowhere."""
+    cdef uint32_t at = 2            # the error code, then the APIs
+    cdef uint32_t count = 0
+    cdef uint32_t shift = 0
+    if version < THROTTLE_SINCE:
+        return 0
+    if version < SOFTWARE_SINCE:    # no compact array, nothing behind it
+        return length - 4
+    while at < length and body[at] & 0x80:
+        count |= <uint32_t> (body[at] & 0x7f) << shift
+        shift += 7
+        at += 1
+    count |= <uint32_t> body[at] << shift
+    return at + 1 + (count - 1) * API_BYTES
+
+
+cdef void tell_throttle(Request* request, uint8_t* body, uint32_t length) noexcept nogil:
+    cdef uint32_t at = throttle_at(request.api_version, body, length)
+    request.throttle_ms = quota_answer(request.net, <Hold*> request.quota, QUOTA_REQUEST, 0,
+                                       request.thread.now_ms)
+    if at != 0:
+        store_be32(body + at, <uint32_t> request.throttle_ms)
 
 
 cdef int answer(Request* request, const uint8_t* body, uint32_t length) noexcept nogil:
@@ -24,6 +52,18 @@ cdef int answer(Request* request, const uint8_t* body, uint32_t length) noexcept
         return H_CLOSE
     memcpy(at, body, length)
     reply_end(&request.reply, length)
+    return H_DONE
+
+
+cdef int answer_served(Request* request, const ApiVersionsBody* body) noexcept nogil:
+    cdef uint8_t* at = reply_begin(&request.reply, body.length)
+    if at == NULL:
+        request.reason = "out of memory"
+        return H_CLOSE
+    memcpy(at, body.bytes, body.length)
+    if request.quota != NULL:
+        tell_throttle(request, at, body.length)
+    reply_end(&request.reply, body.length)
     return H_DONE
 
 
@@ -80,7 +120,7 @@ cdef int api_versions_handle(Request* request) noexcept nogil:
     if version >= SOFTWARE_SINCE \
             and skip_software(skip_software(request.p, request.end), request.end) == NULL:
         return answer_invalid(request)
-    return answer(request, body.bytes, body.length)
+    return answer_served(request, body)
 
 
 cdef int api_versions_put(Net* net, int32_t version, const uint8_t* body,

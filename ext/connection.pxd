@@ -139,6 +139,7 @@ cdef struct Reply:
     uint8_t* frame                  # the length field, between reply_begin and reply_end
     Request* request                # of the handler that writes it; NULL: of an Op
     int64_t region_bytes
+    int64_t bytes                   # of the whole answer but its length field, after reply_end
     int32_t correlation_id
     int16_t api_key
     int16_t api_version
@@ -209,6 +210,8 @@ cdef struct Request:
     void** auth                     # the connection's authorisation cache slot; NULL in the pool
     const Verdict* verdicts         # by partition; NULL: the coordinator was not asked
     int32_t listener
+    void* quota                     # Hold*: what holds for its client; NULL: no limit
+    int64_t throttle_ms             # the connection is not read for so long
     const char* reason              # for H_CLOSE: why, for the log
     Reply reply
 
@@ -243,6 +246,8 @@ cdef struct Job:
     int64_t refused_ms              # SETS_REFUSED: how long that takes
     uint8_t* state                  # owned: as the connection remembers it, then as it is to
     uint32_t state_bytes
+    void* quota                     # Hold*, owned; NULL: no limit
+    int64_t throttle_ms             # as of Request
     const char* reason
     char peer[46]                   # as text
 
@@ -413,6 +418,8 @@ cdef struct NetSettings:
     int64_t in_flight_max
     int64_t unsent_bytes_max        # above it a connection is not read
     int64_t read_bytes              # the thread-wide buffer
+    int64_t quota_samples
+    int64_t quota_window_s
 
 cdef struct Listener:
     int32_t fd
@@ -420,6 +427,10 @@ cdef struct Listener:
     int32_t security                # Security
     void* tls                       # atomic: TLS context; NULL: none
     char name[64]
+    int64_t connections             # atomic
+    int64_t connections_max         # atomic
+    void* rate                      # Bucket* of new connections; the limit is infinite for none
+    int64_t resumes_ms              # of the acceptor: not looked at until then
 
 cdef struct Net:
     NetSettings settings
@@ -457,6 +468,10 @@ cdef struct Net:
     int64_t slow_ns                 # atomic: requests that take longer are told; 0: none
     Histogram gil                   # the control thread's waits for the GIL, for a request each
     int64_t connections             # atomic
+    int32_t listener_exempt         # atomic: max.connections and its rate are not its; -1: of all
+    void* rate                      # Bucket* of new connections, all listeners
+    int32_t quotas_on               # atomic: some client has a limit
+    void* quotas                    # Quotas*
     uint64_t next_connection_id     # atomic
     pthread_mutex_t addresses_lock
     void* addresses                 # connections and limits per address, under its lock

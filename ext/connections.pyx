@@ -24,6 +24,7 @@ from kbroker.ext.marks cimport marks_drop
 from kbroker.ext.memory cimport buffer_free, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
 from kbroker.ext.posix cimport close, snprintf
+from kbroker.ext.quotas cimport Hold, quota_leave
 from kbroker.ext.response cimport (
     connection_cancel_ops, connection_unblock, flush_later, out_clear,
 )
@@ -91,13 +92,16 @@ cdef Connection* connection_new(Net* net, int32_t fd, int32_t listener,
     connection.mute.fire = mute_fired
     take_address(connection, address)
     atomic_add_i64(&net.connections, 1)
+    atomic_add_i64(&net.listeners[listener].connections, 1)
     object_born(OBJECT_CONNECTION)
     return connection
 
 
 cdef void connection_discard(Connection* connection) noexcept nogil:
     atomic_add_i64(&connection.net.connections, -1)
-    close(connection.fd)
+    atomic_add_i64(&connection.net.listeners[connection.listener].connections, -1)
+    if connection.fd >= 0:
+        close(connection.fd)
     free(connection)
     object_died(OBJECT_CONNECTION)
 
@@ -195,11 +199,13 @@ cdef void mute_fired(Timer* timer) noexcept nogil:
 
 
 cdef void connection_mute(Connection* connection, int64_t milliseconds) noexcept nogil:
+    cdef int64_t until_ms = connection.thread.now_ms + milliseconds
     if connection.blocked & BLOCK_CLOSED:
         return
+    if connection.blocked & BLOCK_MUTED and connection.mute.deadline_ms >= until_ms:
+        return                      # an earlier answer was throttled for longer
     connection.blocked |= BLOCK_MUTED
-    timer_arm(&connection.thread.wheel, &connection.mute,
-              connection.thread.now_ms + milliseconds)
+    timer_arm(&connection.thread.wheel, &connection.mute, until_ms)
 
 
 # ---- stalling ----------------------------------------------------------------------------------
@@ -301,6 +307,8 @@ cdef void connection_close(Connection* connection, int32_t level,
     marks_drop(connection)
     out_clear(thread, &connection.out)
     input_free(connection)
+    quota_leave(net, <Hold*> connection.quota)
+    connection.quota = NULL
     if connection.auth != NULL and net.auth_free != NULL:
         net.auth_free(connection.auth)
     free(connection.state)
@@ -312,6 +320,7 @@ cdef void connection_close(Connection* connection, int32_t level,
     addresses_leave(net, connection.address)
     atomic_add_i64(&thread.assigned, -1)
     atomic_add_i64(&net.connections, -1)
+    atomic_add_i64(&net.listeners[connection.listener].connections, -1)
     tell_acceptor(net)
 
 

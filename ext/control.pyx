@@ -17,6 +17,7 @@ from kbroker.ext.connection cimport (
 from kbroker.ext.control_wait cimport job_finish_when
 from kbroker.ext.log cimport Log
 from kbroker.ext.produce_verify cimport verification_begin
+from kbroker.ext.quotas cimport Hold, quota_take_ns
 from kbroker.ext.queue cimport job_finish, job_free_frame, queue_pass_on
 from kbroker.ext.response cimport reply_bare, reply_begin, reply_end
 from kbroker.ext.stages cimport TOKEN_VERSION
@@ -119,6 +120,24 @@ cdef class Request:
         if self.job == NULL:
             raise RuntimeError("this request was answered before")
         return self.job
+
+    def throttle(self, least_ms: int) -> int:
+        """Before the answer: what it tells that its client has to wait, in ms. The control thread's
+        time counts for the client's quota; `least_ms` is what another quota asks for. The
+        connection is not read for so long."""
+        cdef Job* job = self.job
+        cdef int64_t wait_ms = least_ms
+        cdef int64_t now_ns
+        if job == NULL:
+            return 0
+        if job.quota != NULL:
+            now_ns = monotonic_ns()
+            wait_ms = max(wait_ms, quota_take_ns(
+                job.net, <Hold*> job.quota,
+                (job.op.times.done if job.op.times.done else now_ns) - job.op.times.begun,
+                now_ns // 1000000))
+        job.throttle_ms = wait_ms
+        return wait_ms
 
     def handled(self) -> None:
         """The handler has returned; what follows until the answer is waiting (its remote time)."""

@@ -12,6 +12,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.connection cimport API_KEYS_MAX, Counters, NetThread
 from kbroker.ext.connections cimport address_text
+from kbroker.ext.quotas cimport Quotas
 from kbroker.ext.times cimport (
     ApiTimes, PHASES, SLOW_KEPT, Slow, TIME_BUCKETS, VERSIONS_COUNTED,
 )
@@ -36,6 +37,7 @@ cdef dict net_stats(Net* net):
         for index in range(count):
             sums[index] += atomic_load_relaxed_i64(&one[index])
     stats = {name: sums[index] for index, name in enumerate(NAMES)}
+    stats["quota_buckets"] = (<Quotas*> net.quotas).buckets_count
     stats["control_queue"] = net.control.length
     stats["io_queue"] = net.io.length
     stats["request_buffers"] = atomic_load_i64(&net.pool.live_buffers)

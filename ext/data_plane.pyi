@@ -1,9 +1,11 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 from kbroker.ext.engine import Engine
 from kbroker.ext.log import Log
 from kbroker.ext.pulses import Pulses
+
+QUOTAS: tuple[str, ...]
 
 class DataPlane:
     engine: Engine
@@ -49,6 +51,15 @@ class DataPlane:
     def take_disk_wanted(self) -> int: ...
     def limit_connections(
         self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]
+    ) -> None: ...
+    def set_quotas(
+        self, user: int, client_id: bytes | None, values: Mapping[str, float]
+    ) -> None: ...
+    def limit_addresses(
+        self, others: float | None, rates: Sequence[tuple[bytes, float]]
+    ) -> None: ...
+    def limit_listeners(
+        self, rate: float, exempt: str, limits: dict[str, tuple[int, float]]
     ) -> None: ...
     def resize_threads(self, network_threads: int, io_threads: int) -> None: ...
     def counts(self) -> tuple[int, int, int]: ...

@@ -70,6 +70,10 @@ cdef enum:
     HEARTBEAT = 12
 
 
+# By kind, see quotas.pxd.
+QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")
+
+
 # -- what the journal calls -------------------------------------------------------------------
 
 cdef void retain_log(void* log) noexcept nogil:
@@ -352,6 +356,21 @@ cdef class DataPlane:
     def limit_connections(self, most, per_ip, overrides):
         """As Engine.limit_connections."""
         self.engine.limit_connections(most, per_ip, overrides)
+
+    def set_quotas(self, user, client_id, values):
+        """The quotas of a user, by his number (-1: of all that have none, -2: whoever it is) and a
+        client id (None: of all that have none, b"": whichever it is), by their names in Kafka;
+        what is not among the values has no limit."""
+        for kind, name in enumerate(QUOTAS):
+            self.engine.set_quota(kind, user, client_id, values.get(name))
+
+    def limit_addresses(self, others, rates):
+        """As Engine.limit_addresses."""
+        self.engine.limit_addresses(others, rates)
+
+    def limit_listeners(self, rate, exempt, limits):
+        """As Engine.limit_listeners."""
+        self.engine.limit_listeners(rate, exempt, limits)
 
     def resize_threads(self, network_threads, io_threads):
         """As Engine.resize."""

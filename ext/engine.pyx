@@ -1,10 +1,12 @@
 """The Python face of the data plane: made by the broker's wiring, used by its control thread."""
 import os
 import socket
+from collections.abc import Sequence
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 
+from kbroker.ext.accept_limits cimport limits_of_broker, limits_of_listener
 from kbroker.ext.addresses cimport ADDRESS_BYTES, addresses_limit
 from kbroker.ext.api_versions cimport api_versions_put, api_versions_reclaim
 from kbroker.ext.atomics cimport atomic_load_i64, atomic_store_i64
@@ -15,6 +17,11 @@ from kbroker.ext.counters cimport histogram_told, net_slow, net_stats, net_times
 from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.network cimport net_synchronize
+from kbroker.ext.quota_bucket cimport QuotaKey
+from kbroker.ext.quotas cimport (
+    CLIENT_ABSENT, CLIENT_DEFAULT, CLIENT_NAMED, QUOTA_CLIENT_KINDS, QUOTA_CONNECT, QUOTA_KINDS,
+    Quotas, quota_address, quota_forget, quota_key, quota_rule,
+)
 from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_resize, net_start, net_stop
 from kbroker.ext.sockets cimport thread_name
@@ -49,6 +56,8 @@ DEFAULTS = {
     "max.connections": 2147483647,
     "max.connections.per.ip": 2147483647,
     "connections.max.idle.ms": 600000,
+    "quota.window.num": 11,
+    "quota.window.size.seconds": 1,
     "sasl.server.max.receive.size": 524288,
     "kbroker.handshake.timeout.ms": 30000,
     "kbroker.control.queue.requests.max": 1000,
@@ -94,6 +103,8 @@ def checked_settings(given: dict[str, int]) -> dict[str, int]:
         ("queued.max.requests", 1, 1 << 31),
         ("kbroker.control.queue.requests.max", 1, 1 << 31),
         ("socket.request.max.bytes", 1024, FRAME_BYTES_MAX),
+        ("quota.window.num", 1, 1 << 31),
+        ("quota.window.size.seconds", 1, 1 << 31),
         ("kbroker.network.read.bytes", 4096, 1 << 30),
         ("sasl.server.max.receive.size", 1, FRAME_BYTES_MAX),
         ("kbroker.handshake.timeout.ms", 1, 1 << 40),
@@ -120,6 +131,8 @@ cdef int fill_settings(NetSettings* out, dict settings) except -1:
     out.sasl_bytes_max = settings["sasl.server.max.receive.size"]
     out.in_flight_max = settings["kbroker.connection.requests.max"]
     out.unsent_bytes_max = settings["kbroker.connection.unsent.bytes.max"]
+    out.quota_samples = settings["quota.window.num"]
+    out.quota_window_s = settings["quota.window.size.seconds"]
     out.read_bytes = settings["kbroker.network.read.bytes"]
     return 0
 
@@ -184,6 +197,72 @@ cdef class Engine:
         acceptor_limit(self.net, most)
         if not done:
             raise MemoryError("no memory for limits of connections")
+
+    def limit_listeners(
+        self, rate: float, exempt: str, limits: dict[str, tuple[int, float]]
+    ) -> None:
+        """From now on: new connections of all listeners a second, the listener (of brokers among
+        themselves) for which that and the most of the broker do not hold where it is not the only
+        one, and for single listeners most connections and new ones a second."""
+        cdef int32_t index
+        cdef int32_t exempted = -1
+        for index in range(self.net.listeners_count):
+            name = (<bytes> self.net.listeners[index].name).decode()
+            if name == exempt and self.net.listeners_count > 1:
+                exempted = index
+            if name in limits:
+                most, own_rate = limits[name]
+                limits_of_listener(self.net, index, most, own_rate)
+        limits_of_broker(self.net, exempted, rate)
+        acceptor_limit(self.net, atomic_load_i64(&self.net.settings.connections_max))
+
+    def set_quota(
+        self, kind: int, user: int, client_id: bytes | None, limit: float | None
+    ) -> None:
+        """The limit of a user and client id (see set_quotas of DataPlane); None: no limit."""
+        cdef QuotaKey key
+        cdef int client = CLIENT_DEFAULT
+        cdef const uint8_t* name = NULL
+        cdef int64_t length = 0
+        if not 0 <= kind < QUOTA_CLIENT_KINDS:
+            raise ValueError(f"quota of kind {kind}")
+        if client_id is not None:
+            client = CLIENT_NAMED if client_id else CLIENT_ABSENT
+            name = <const uint8_t*> <const char*> client_id
+            length = len(client_id)
+        quota_key(<Quotas*> self.net.quotas, &key, kind, user, client, name, length)
+        if quota_rule(self.net, &key, 0 if limit is None else limit, limit is None) < 0:
+            raise MemoryError("no memory for a quota")
+
+    def limit_addresses(
+        self, others: float | None, rates: Sequence[tuple[bytes, float]]
+    ) -> None:
+        """New connections a second of single addresses, 16 bytes each, and of each other one."""
+        cdef QuotaKey key
+        quota_forget(self.net, QUOTA_CONNECT)
+        if others is not None:
+            quota_address(&key, NULL)
+            if quota_rule(self.net, &key, others, False) < 0:
+                raise MemoryError("no memory for a quota")
+        for address, rate in rates:
+            if len(address) != ADDRESS_BYTES:
+                raise ValueError("an address has 16 bytes")
+            quota_address(&key, <const uint8_t*> <const char*> address)
+            if quota_rule(self.net, &key, rate, False) < 0:
+                raise MemoryError("no memory for a quota")
+
+    def throttled(self) -> list[tuple[int, int]]:
+        """How many answers and connections had to wait for a quota, and how many ms in all: of
+        produced bytes, fetched bytes, time, connections."""
+        cdef Quotas* quotas = <Quotas*> self.net.quotas
+        cdef int index
+        return [
+            (
+                atomic_load_i64(&quotas.throttled[index]),
+                atomic_load_i64(&quotas.throttled_ms[index]),
+            )
+            for index in range(QUOTA_KINDS)
+        ]
 
     def resize(self, network_threads: int, io_threads: int) -> None:
         """Other numbers of threads while it runs, at most NET_THREADS_MAX of each. With fewer

@@ -8,6 +8,9 @@ with the list of aborted transactions. With fewer than fetch.min.bytes the reque
 purgatory until a watermark moves or max.wait.ms is over. A response to an incremental fetch
 leaves out partitions that have nothing new.
 
+Quotas: a client that is over one gets an empty answer, for which it is not charged, and is not read
+for as long as that tells; no request reads more than a client may have of all windows at once.
+
 Followers: there are no other replicas, so a fetch with a replica id gets NOT_LEADER_OR_FOLLOWER.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -15,8 +18,10 @@ from libc.string cimport memcmp
 
 from kbroker.ext.atomics cimport atomic_add_relaxed_i64
 from kbroker.ext.broker cimport COUNTED_FETCH, count_error
-from kbroker.ext.connection cimport H_CLOSE, H_DONE, H_PENDING, Op, Reply, Request
-from kbroker.ext.connections cimport connection_close
+from kbroker.ext.connection cimport (
+    Connection, H_CLOSE, H_DONE, H_PENDING, Net, Op, Reply, Request,
+)
+from kbroker.ext.connections cimport connection_close, connection_mute
 from kbroker.ext.error_codes cimport (
     FENCED_LEADER_EPOCH,
     KAFKA_STORAGE_ERROR,
@@ -28,6 +33,7 @@ from kbroker.ext.error_codes cimport (
     UNKNOWN_TOPIC_OR_PARTITION,
     error_of_log,
 )
+from kbroker.ext.fetch_news cimport fetch_choose
 from kbroker.ext.fetch_state cimport (
     Fetch,
     fetch_free,
@@ -47,8 +53,11 @@ from kbroker.ext.journal cimport journal_demand
 from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.log_state cimport LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref
-from kbroker.ext.posix cimport pread, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport pread
 from kbroker.ext.purgatory cimport WATCH_DATA, WATCH_STABLE, unwatch, watch
+from kbroker.ext.quotas cimport (
+    Hold, QUOTA_FETCH, quota_answer, quota_correct, quota_window_max,
+)
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
 from kbroker.ext.response cimport (
     op_deadline,
@@ -59,17 +68,7 @@ from kbroker.ext.response cimport (
     reply_region,
 )
 from kbroker.ext.segment cimport Segment, segment_unref
-from kbroker.ext.sessions cimport (
-    SESSIONLESS_ID,
-    Session,
-    SessionPartition,
-    session_create,
-    session_get,
-    session_put,
-    session_remove,
-    session_to_the_end,
-    session_unref,
-)
+from kbroker.ext.sessions cimport SESSIONLESS_ID
 from kbroker.ext.wire cimport Writer, reserve, writer_init
 
 cdef enum:
@@ -195,83 +194,6 @@ cdef inline bint complete(Fetch* fetch) noexcept nogil:
             or fetch.bytes >= min(fetch.head.min_bytes, fetch.broker.fetch_bytes_max))
 
 
-# -- sessions: what the client knows already --------------------------------------------------
-
-cdef bint update_cached(Session* session, FetchPartition* partition,
-                        SessionPartition* cached) noexcept nogil:
-    """Note what the client is told now. True when it is anything new."""
-    cdef bint news = partition.slice.length > 0 or partition.diverging_epoch >= 0
-    if cached.high_watermark != partition.high_watermark:
-        cached.high_watermark = partition.high_watermark
-        news = True
-    if cached.log_start != partition.log_start:
-        cached.log_start = partition.log_start
-        news = True
-    if partition.log != NULL:
-        cached.target.known = True
-    if partition.error != NONE:
-        cached.high_watermark = -1      # so that its end is told, too
-        news = True
-    if partition.slice.length > 0:
-        session_to_the_end(session, cached)
-    return news
-
-
-cdef void select_news(Fetch* fetch) noexcept nogil:
-    cdef Session* session = fetch.session
-    cdef FetchPartition* partition
-    cdef SessionPartition* cached
-    cdef uint32_t i
-    pthread_mutex_lock(&session.lock)
-    for i in range(fetch.count):
-        partition = &fetch.partitions[i]
-        cached = partition.cached
-        if session.generation != fetch.generation:
-            cached = session_get(session, &partition.target)
-        partition.respond = cached == NULL or update_cached(session, partition, cached)
-        if not partition.respond:
-            partition_drop_read(partition)
-    pthread_mutex_unlock(&session.lock)
-
-
-cdef void open_session(Fetch* fetch) noexcept nogil:
-    """A full fetch was answered: keep its partitions for the next request. All of them or none:
-    the client counts on what it named."""
-    cdef Session* session = session_create(&fetch.broker.sessions, fetch.version >= 13,
-                                           fetch.now_ms)
-    cdef SessionPartition* cached = NULL
-    cdef uint32_t i
-    if session == NULL:
-        return
-    pthread_mutex_lock(&session.lock)
-    for i in range(fetch.count):
-        cached = session_put(session, &fetch.partitions[i].target)
-        if cached == NULL:
-            break
-        update_cached(session, &fetch.partitions[i], cached)
-    pthread_mutex_unlock(&session.lock)
-    if fetch.count == 0 or cached != NULL:
-        fetch.session = session
-        return
-    session_remove(&fetch.broker.sessions, session.id)
-    session_unref(session)
-
-
-cdef int32_t choose_what_to_tell(Fetch* fetch) noexcept nogil:
-    """Sets `respond` of each partition; returns the session id of the response."""
-    cdef uint32_t i
-    if fetch.error != NONE:
-        return SESSIONLESS_ID
-    if fetch.incremental:
-        select_news(fetch)
-        return fetch.session.id
-    for i in range(fetch.count):
-        fetch.partitions[i].respond = True
-    if fetch.create_session:
-        open_session(fetch)
-    return fetch.session.id if fetch.session != NULL else SESSIONLESS_ID
-
-
 # -- the response ---------------------------------------------------------------------------
 
 cdef inline bint same_topic(const FetchPartition* a, const FetchPartition* b) noexcept nogil:
@@ -368,23 +290,58 @@ cdef bint write_partitions(Fetch* fetch, Writer* w, Reply* reply,
     return True
 
 
-cdef bint write_response(Fetch* fetch, Reply* reply) noexcept nogil:
-    """False: no memory or a read error; the connection must be closed."""
-    cdef int32_t session_id = choose_what_to_tell(fetch)
-    cdef int32_t topics
-    cdef uint32_t room = measure(fetch, &topics)
-    cdef uint8_t* body = reply_begin(reply, room)
+cdef bint write_throttled(Fetch* fetch, Reply* reply) noexcept nogil:
+    """Nothing, and nothing of it in the session."""
+    cdef int32_t session_id = SESSIONLESS_ID
+    cdef uint8_t* body = reply_begin(reply, FIXED_BYTES)
     cdef Writer w
     if body == NULL:
         return False
+    if fetch.incremental and fetch.error == NONE:
+        session_id = fetch.session.id
+    writer_init(&w, body, FIXED_BYTES)
+    fetch_put_head(&w, fetch.version, fetch.error, session_id, 0, <int32_t>fetch.throttle_ms)
+    count_error(fetch.broker, COUNTED_FETCH, fetch.error)
+    fetch_put_end(&w, fetch.version)
+    reply_end(reply, <uint32_t>(w.p - body))
+    return True
+
+
+cdef bint write_response(Fetch* fetch, Reply* reply) noexcept nogil:
+    """False: no memory or a read error; the connection must be closed."""
+    cdef int32_t session_id, topics
+    cdef uint32_t room
+    cdef uint8_t* body
+    cdef Writer w
+    if fetch.throttle_ms > 0:
+        return write_throttled(fetch, reply)
+    session_id = fetch_choose(fetch)
+    room = measure(fetch, &topics)
+    body = reply_begin(reply, room)
+    if body == NULL:
+        return False
     writer_init(&w, body, room)
-    fetch_put_head(&w, fetch.version, fetch.error, session_id, topics)
+    fetch_put_head(&w, fetch.version, fetch.error, session_id, topics, 0)
     count_error(fetch.broker, COUNTED_FETCH, fetch.error)
     if not write_partitions(fetch, &w, reply, body):
         return False
     fetch_put_end(&w, fetch.version)
     reply_end(reply, <uint32_t>(w.p - body))
     return True
+
+
+cdef bint write_within_quota(Fetch* fetch, Reply* reply, Net* net, Hold* hold,
+                             int64_t now_ms) noexcept nogil:
+    """As write_response, or the answer to a client that is over its quotas."""
+    cdef double guess = <double>(fetch.bytes + FIXED_BYTES)
+    cdef bint written
+    fetch.throttle_ms = quota_answer(net, hold, QUOTA_FETCH, guess, now_ms)
+    written = write_response(fetch, reply)
+    if fetch.throttle_ms > 0 or not written:
+        quota_correct(net, hold, QUOTA_FETCH, -guess, now_ms)
+    else:
+        quota_correct(net, hold, QUOTA_FETCH, <double>reply.bytes - guess, now_ms)
+    return written
 
 
 # -- waiting --------------------------------------------------------------------------------
@@ -422,11 +379,20 @@ cdef bint watch_all(Fetch* fetch, Op* op) noexcept nogil:
 
 cdef void finish(Op* op) noexcept nogil:
     cdef Fetch* fetch = <Fetch*>op.ext
+    cdef Connection* connection = op.connection
+    cdef bint written
     op.ext = NULL
-    if write_response(fetch, &op.reply):
+    if connection.quota == NULL:
+        written = write_response(fetch, &op.reply)
+    else:
+        written = write_within_quota(fetch, &op.reply, op.net, <Hold*>connection.quota,
+                                     op.thread.now_ms)
+    if written:
         op_ready(op)
     else:
-        connection_close(op.connection, LOG_WARNING, UNANSWERED)
+        connection_close(connection, LOG_WARNING, UNANSWERED)
+    if fetch.throttle_ms > 0:
+        connection_mute(connection, fetch.throttle_ms)
     fetch_free(fetch)
 
 
@@ -477,15 +443,30 @@ cdef int wait(Request* request, Fetch* fetch) noexcept nogil:
     return H_PENDING
 
 
+cdef void bound(Fetch* fetch, Request* request) noexcept nogil:
+    """No more than the quota lets through after a long rest: it would never leave."""
+    cdef double most = quota_window_max(request.net, <Hold*>request.quota, QUOTA_FETCH)
+    if 0 <= most < <double>fetch.head.bytes_max:
+        fetch.head.bytes_max = <int32_t>most
+        fetch.head.min_bytes = min(fetch.head.min_bytes, fetch.head.bytes_max)
+
+
 cdef int handle_fetch(Request* request) noexcept nogil:
     cdef Fetch* fetch = fetch_from_request(request)
     cdef bint written
     if fetch == NULL:
         return H_CLOSE
+    if request.quota != NULL:
+        bound(fetch, request)
     evaluate(fetch)
     if not complete(fetch):
         return wait(request, fetch)
-    written = write_response(fetch, &request.reply)
+    if request.quota == NULL:
+        written = write_response(fetch, &request.reply)
+    else:
+        written = write_within_quota(fetch, &request.reply, request.net, <Hold*>request.quota,
+                                     request.thread.now_ms)
+    request.throttle_ms = fetch.throttle_ms
     fetch_free(fetch)
     if written:
         return H_DONE

@@ -24,6 +24,7 @@ ctypedef struct Fetch:
     FetchPartition* partitions      # in the same block as this struct, then their names
     int64_t bytes                   # readable, after evaluation
     bint answer_now                 # an error or a diverging epoch: do not wait
+    int64_t throttle_ms             # above 0: the answer is empty
     bint undurable                  # a partition has appended what is not yet on disk
 
 # The request as a Fetch; NULL: malformed, or no memory (request.reason says which).

@@ -54,7 +54,7 @@ cdef void fetch_read_tail(Cursor* c, int16_t version, FetchHead* head) noexcept 
 
 cdef uint32_t fetch_partition_bytes_max(const FetchPartition* partition) noexcept nogil
 cdef void fetch_put_head(Writer* w, int16_t version, int16_t error, int32_t session_id,
-                         int32_t topics_count) noexcept nogil
+                         int32_t topics_count, int32_t throttle_ms) noexcept nogil
 cdef void fetch_put_topic(Writer* w, int16_t version, const FetchTarget* target,
                           int32_t partitions_count) noexcept nogil
 # Up to and with the length of the records, which follow.

@@ -139,8 +139,8 @@ cdef uint32_t fetch_partition_bytes_max(const FetchPartition* partition) noexcep
 
 
 cdef void fetch_put_head(Writer* w, int16_t version, int16_t error, int32_t session_id,
-                         int32_t topics_count) noexcept nogil:
-    put_i32(w, 0)                   # throttle time, ms
+                         int32_t topics_count, int32_t throttle_ms) noexcept nogil:
+    put_i32(w, throttle_ms)
     if version >= 7:
         put_i16(w, error)
         put_i32(w, session_id)

@@ -2,16 +2,17 @@
 from libc.stdint cimport int16_t, uint8_t, uint32_t
 from libc.string cimport memset
 
-from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence
+from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence, atomic_load_i32
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
     API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, FLAG_TOKENS, H_CLOSE, H_CONTROL, H_IO, H_NONE,
     H_STALL, Job, JobQueue, NetThread, STAGE_OPEN,
 )
-from kbroker.ext.connections cimport connection_fail, connection_stall
+from kbroker.ext.connections cimport connection_fail, connection_mute, connection_stall
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.marks cimport request_begins, request_ends
 from kbroker.ext.posix cimport snprintf
+from kbroker.ext.quotas cimport Hold, quota_begin
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
 from kbroker.ext.stages cimport stage_admits, stage_read_token
 from kbroker.ext.wire cimport Cursor, cursor_init, get_i16, get_i32, skip_tags, take
@@ -118,6 +119,8 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.auth = &connection.auth
     request.listener = connection.listener
     request.verdicts = NULL
+    request.quota = NULL
+    request.throttle_ms = 0
     request.reason = NULL
     request.reply.thread = thread
     request.reply.request = request
@@ -159,6 +162,8 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
     fill(connection, &request)
     fill_reply(&request)
     request_begins(&request)
+    if atomic_load_i32(&connection.net.quotas_on):
+        quota_begin(&request)
     outcome = run(&request)
     if outcome == H_STALL:
         # Say that somebody stalls, then try once more: see net_unstall_all.
@@ -172,6 +177,8 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
     connection.stalled_ns = 0
     request_ends(&request, length, outcome == H_NONE)
     thread.counters.requests += 1
+    if request.throttle_ms > 0:
+        connection_mute(connection, request.throttle_ms)
     if outcome == H_CLOSE:
         connection_fail(connection, LOG_WARNING, request.reason)
     return FRAME_TAKEN
@@ -199,10 +206,14 @@ cdef int job_handle(Job* job) noexcept nogil:
     request.principal = job.principal
     request.listener = job.listener
     request.verdicts = job.verdicts
+    request.quota = job.quota
     request.reply = job.op.reply
     request.reply.request = &request
     request.begun_ns = job.op.times.begun = monotonic_ns()
+    if job.quota != NULL:
+        (<Hold*> job.quota).mark_ns = request.begun_ns
     outcome = job.net.apis[job.api_key].handler(&request)
     job.op.times.done = monotonic_ns()
+    job.throttle_ms = request.throttle_ms
     job.reason = request.reason
     return outcome

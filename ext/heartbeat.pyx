@@ -6,6 +6,7 @@ from kbroker.ext.broker cimport broker_of
 from kbroker.ext.connection cimport H_CLOSE, H_CONTROL, H_DONE
 from kbroker.ext.error_codes cimport NONE
 from kbroker.ext.pulses cimport PulseKey, pulse_answers
+from kbroker.ext.quotas cimport Hold, QUOTA_REQUEST, quota_answer
 from kbroker.ext.response cimport reply_begin, reply_end
 from kbroker.ext.wire cimport (
     Cursor, Writer, cursor_init, get_compact_nullable_string, get_compact_string, get_i32,
@@ -39,6 +40,12 @@ cdef int32_t read(Cursor* c, int32_t version, PulseKey* key) noexcept nogil:
     return generation
 
 
+cdef int32_t throttle(Request* request) noexcept nogil:
+    request.throttle_ms = quota_answer(request.net, <Hold*> request.quota, QUOTA_REQUEST, 0,
+                                       request.thread.now_ms)
+    return <int32_t> request.throttle_ms
+
+
 cdef int answer(Request* request) noexcept nogil:
     cdef uint8_t* body = reply_begin(&request.reply, ANSWER_BYTES)
     cdef Writer w
@@ -47,7 +54,7 @@ cdef int answer(Request* request) noexcept nogil:
         return H_CLOSE
     writer_init(&w, body, ANSWER_BYTES)
     if request.api_version >= THROTTLE_SINCE:
-        put_i32(&w, 0)
+        put_i32(&w, throttle(request))
     put_i16(&w, NONE)
     if request.api_version >= FLEXIBLE_SINCE:
         put_no_tags(&w)

@@ -28,6 +28,7 @@ from kbroker.ext.memory cimport (
 )
 from kbroker.ext.output cimport connection_flush
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, snprintf, ssize_t
+from kbroker.ext.quotas cimport quota_pause, quota_resume
 from kbroker.ext.response cimport ready_later
 from kbroker.ext.sockets cimport iovec_t, readv
 
@@ -286,7 +287,11 @@ cdef bint is_granted(Connection* connection) noexcept nogil:
 cdef void connection_progress(Connection* connection) noexcept nogil:
     if connection.blocked or not is_granted(connection):
         return
+    if connection.quota != NULL:
+        quota_resume(connection)
     if connection.in_buffer != NULL:
         go_on_with_kept(connection)
     if not connection.blocked and connection.flags & FLAG_READABLE:
         receive(connection)
+    if connection.quota != NULL:
+        quota_pause(connection)

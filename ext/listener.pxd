@@ -1,5 +1,5 @@
 """The acceptor: one thread that accepts for all listeners and hands connections to the network
-threads. It keeps max.connections and max.connections.per.ip."""
+threads. It keeps the limits of connections (accept_limits.pxd) and max.connections.per.ip."""
 from libc.stdint cimport int32_t, int64_t
 
 from kbroker.ext.connection cimport Net

@@ -2,8 +2,8 @@
 
 An accept is rare beside requests, so it costs a thread that sleeps, and the loops of the network
 threads stay free of it. Options that accepted sockets inherit (TCP_NODELAY, buffer sizes) are set
-once on the listening socket. Out of descriptors, or at max.connections, it does not poll the
-listening sockets for a while: the kernel's backlog holds who comes, and nothing spins.
+once on the listening socket. Out of descriptors, or at a limit (accept_limits.pxd), it does not
+poll the listening sockets for a while: the kernel's backlog holds who comes, and nothing spins.
 
 Connections never take the last descriptors of the process: those are for what serves them, a new
 segment, an index that is opened again, a module of Python that a first request imports.
@@ -11,10 +11,10 @@ segment, an index that is opened again, a module of Python that a first request 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from kbroker.ext.accept_limits cimport connection_counts, listener_is_full
 from kbroker.ext.addresses cimport addresses_enter
-from kbroker.ext.atomics cimport (
-    atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_i64, atomic_store_i64,
-)
+from kbroker.ext.atomics cimport atomic_exchange_i32, atomic_load_i32, atomic_store_i64
+from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport Connection, LISTENERS_MAX
 from kbroker.ext.connections cimport connection_discard, connection_new, connection_place
 from kbroker.ext.log_ring cimport LOG_ERROR, LOG_WARNING, net_log
@@ -32,11 +32,18 @@ cdef enum:
     PAUSE_MS = 100              # without listening, when descriptors or memory are out
     ACCEPTS_PER_ROUND = 64      # of one listener, before the others are looked at
     DESCRIPTORS_KEPT = 64       # for files, or an eighth of a lower limit
+    DELAYED_MAX = 256
 
 cdef enum Accepted:
-    ACCEPTED_ALL
-    ACCEPTED_FULL               # max.connections
+    ACCEPTED_ALL                # that may come now
     ACCEPTED_EXHAUSTED          # descriptors or memory
+
+# Refused for the quota of their addresses, and not closed yet; oldest first.
+cdef struct Delayed:
+    int32_t first
+    int32_t count
+    int fds[DELAYED_MAX]
+    int64_t until_ms[DELAYED_MAX]
 
 
 cdef bint is_kept(int fd) noexcept nogil:
@@ -57,19 +64,37 @@ cdef bint has_descriptors(Net* net) noexcept nogil:
     return not is_kept(fd)
 
 
-cdef bint is_full(Net* net) noexcept nogil:
-    """At max.connections; whoever closes next writes to the acceptor's eventfd."""
-    if atomic_load_i64(&net.connections) < atomic_load_i64(&net.settings.connections_max):
-        return False
-    atomic_exchange_i32(&net.acceptor_full, 1)
-    atomic_fence()
-    return atomic_load_i64(&net.connections) >= atomic_load_i64(&net.settings.connections_max)
+cdef void close_delayed(Delayed* delayed, int64_t now_ms) noexcept nogil:
+    """Those whose time is over; with no place left, the oldest."""
+    while delayed.count > 0 and (delayed.until_ms[delayed.first] <= now_ms
+                                 or delayed.count == DELAYED_MAX):
+        close(delayed.fds[delayed.first])
+        delayed.first = (delayed.first + 1) % DELAYED_MAX
+        delayed.count -= 1
 
 
-cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address) noexcept nogil:
+cdef void delay(Delayed* delayed, int fd, int64_t until_ms) noexcept nogil:
+    """Close it then: who tries again at once is kept from that."""
+    cdef int32_t at = (delayed.first + delayed.count) % DELAYED_MAX
+    delayed.fds[at] = fd
+    delayed.until_ms[at] = until_ms
+    delayed.count += 1
+
+
+cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address,
+               Delayed* delayed) noexcept nogil:
     cdef Connection* connection = connection_new(net, fd, listener, address)
+    cdef int64_t now_ms = monotonic_ns() // 1000000
+    cdef int64_t wait_ms
     if connection == NULL:
         close(fd)
+        return
+    wait_ms = connection_counts(net, listener, connection.address, now_ms)
+    if wait_ms > 0:
+        connection.fd = -1
+        connection_discard(connection)
+        close_delayed(delayed, now_ms)
+        delay(delayed, fd, now_ms + wait_ms)
         return
     if not addresses_enter(net, connection.address):
         net_log(net, LOG_WARNING, "refused a connection: its address has as many as "
@@ -79,19 +104,20 @@ cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address) 
     connection_place(net, connection)
 
 
-cdef int accept_some(Net* net, int32_t listener) noexcept nogil:
+cdef int accept_some(Net* net, int32_t listener, Delayed* delayed) noexcept nogil:
     cdef sockaddr_storage_t address
     cdef uint32_t length
     cdef int fd
     cdef int _count
     for _count in range(ACCEPTS_PER_ROUND):
-        if is_full(net):
-            return ACCEPTED_FULL
+        if net.listeners[listener].resumes_ms > monotonic_ns() // 1000000 \
+                or listener_is_full(net, listener):
+            return ACCEPTED_ALL
         length = sizeof(address)
         fd = accept4(net.listeners[listener].fd, <sockaddr_t*> &address, &length,
                      SOCK_NONBLOCK | SOCK_CLOEXEC)
         if fd >= 0:
-            take(net, listener, fd, &address)
+            take(net, listener, fd, &address, delayed)
             if is_kept(fd):
                 return ACCEPTED_EXHAUSTED
         elif errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
@@ -116,29 +142,50 @@ cdef void run_errand(Net* net) noexcept nogil:
     pthread_mutex_unlock(&net.threads_lock)
 
 
-cdef int accept_round(Net* net, pollfd_t* polled) noexcept nogil:
+cdef int accept_round(Net* net, pollfd_t* polled, Delayed* delayed) noexcept nogil:
+    """Of all listeners that have somebody; polled is NULL where that is not known."""
     cdef int32_t index
     cdef int result
     for index in range(net.listeners_count):
-        if polled[1 + index].revents:
-            result = accept_some(net, index)
+        if polled == NULL or polled[1 + index].revents:
+            result = accept_some(net, index, delayed)
             if result != ACCEPTED_ALL:
                 return result
     return ACCEPTED_ALL
 
 
+cdef int64_t look_at(Net* net, pollfd_t* polled, const Delayed* delayed) noexcept nogil:
+    """Choose the sockets from which connections may come; ms until that is to be done again, -1
+    for when somebody closes or writes to the eventfd."""
+    cdef int64_t now_ms = monotonic_ns() // 1000000
+    cdef int64_t until_ms = -1
+    cdef int64_t resumes_ms
+    cdef int32_t index
+    if delayed.count > 0:
+        until_ms = delayed.until_ms[delayed.first]
+    for index in range(net.listeners_count):
+        polled[1 + index].fd = -1
+        resumes_ms = net.listeners[index].resumes_ms
+        if resumes_ms > now_ms:
+            until_ms = resumes_ms if until_ms < 0 else min(until_ms, resumes_ms)
+        elif not listener_is_full(net, index):
+            polled[1 + index].fd = net.listeners[index].fd
+    return -1 if until_ms < 0 else max(until_ms - now_ms, <int64_t> 0)
+
+
 cdef void* acceptor_main(void* argument) noexcept nogil:
     cdef Net* net = <Net*> argument
     cdef pollfd_t polled[1 + LISTENERS_MAX]
+    cdef Delayed delayed
     cdef int32_t index
     cdef int result = ACCEPTED_ALL
     cdef int64_t refusals = 0
     thread_name("kbroker-accept")
     memset(polled, 0, sizeof(polled))
+    memset(&delayed, 0, sizeof(delayed))
     polled[0].fd = net.acceptor_event_fd
     polled[0].events = POLLIN
     for index in range(net.listeners_count):
-        polled[1 + index].fd = net.listeners[index].fd
         polled[1 + index].events = POLLIN
     while atomic_load_i32(&net.acceptor_running):
         if result == ACCEPTED_EXHAUSTED:
@@ -148,17 +195,17 @@ cdef void* acceptor_main(void* argument) noexcept nogil:
             refusals += 1
             poll(polled, 1, PAUSE_MS)
             if has_descriptors(net):
-                result = accept_round(net, polled)
-        elif result == ACCEPTED_FULL:
-            poll(polled, 1, -1)
-            result = accept_round(net, polled)
-        elif poll(polled, 1 + <unsigned long> net.listeners_count, -1) > 0:
-            result = accept_round(net, polled)
+                result = accept_round(net, NULL, &delayed)
+        elif poll(polled, 1 + <unsigned long> net.listeners_count,
+                  <int> look_at(net, polled, &delayed)) > 0:
+            result = accept_round(net, polled, &delayed)
+        close_delayed(&delayed, monotonic_ns() // 1000000)
         if polled[0].revents:
             drain_event(net)
             polled[0].revents = 0
             run_errand(net)
     run_errand(net)             # of somebody who saw this run a moment ago
+    close_delayed(&delayed, 0x7fffffffffffffff)
     return NULL
 
 

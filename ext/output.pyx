@@ -10,6 +10,7 @@ from kbroker.ext.connections cimport connection_close
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
 from kbroker.ext.marks cimport marks_flush, marks_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, off_t, ssize_t
+from kbroker.ext.quotas cimport quota_pause, quota_resume
 from kbroker.ext.response cimport connection_unblock, out_region_done, out_sent
 from kbroker.ext.sockets cimport (
     MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, iovec_t, msghdr_t, send, sendfile, sendmsg,
@@ -130,7 +131,11 @@ cdef void thread_flush(NetThread* thread) noexcept nogil:
         connection = thread.flush
         thread.flush = connection.flush_next
         connection.flags &= ~<uint32_t> FLAG_IN_FLUSH
+        if connection.quota != NULL:
+            quota_resume(connection)
         if not connection.blocked & BLOCK_CLOSED:
             connection_flush(connection)
+        if connection.quota != NULL:
+            quota_pause(connection)
         if connection.blocked & BLOCK_FAILED:
             connection_close(connection, LOG_WARNING, connection.failed)

@@ -18,7 +18,8 @@ What must decompress or recompress goes to the I/O pool, where the same code run
 Transactions: a request with a batch that opens one in its log goes to the control thread first, and
 comes back with verdicts (produce_verify.pxd). All others pass with one look at the log's producers.
 
-Not done: quotas.
+Quotas: what came counts when it has been appended; the answer, written ahead or not, tells how long
+the connection is not read from then on. With acks=0 the bytes count and the time does not.
 """
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
@@ -99,6 +100,7 @@ from kbroker.ext.produce_wire cimport (
 )
 from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_CLIENT, Terms
 from kbroker.ext.purgatory cimport log_has_readers, log_wake
+from kbroker.ext.quotas cimport quota_produce
 from kbroker.ext.registry cimport Topic, topic_log
 from kbroker.ext.response cimport op_deadline, reply_begin, reply_end
 from kbroker.ext.wire cimport (
@@ -388,7 +390,8 @@ cdef uint32_t write_reply(Produce* produce, Reply* reply) noexcept nogil:
     if body == NULL:
         return 0
     writer_init(&w, body, room)
-    write_response(&w, request.api_version, request.p, request.end, produce.results)
+    write_response(&w, request.api_version, request.p, request.end, produce.results,
+                   <int32_t>request.throttle_ms)
     return <uint32_t>(w.p - body)
 
 
@@ -413,6 +416,7 @@ cdef int reply_when_durable(Produce* produce) noexcept nogil:
 
 cdef int answer(Produce* produce) noexcept nogil:
     cdef uint32_t written
+    quota_produce(produce.request, produce.head.acks != 0)
     if produce.head.acks == 0:
         if produce.demand:
             journal_demand(produce.broker.journal)

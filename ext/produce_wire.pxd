@@ -55,7 +55,7 @@ cdef uint32_t response_bytes_max(uint32_t request_bytes, const PartitionResult* 
                                  uint32_t count) noexcept nogil
 # The body, by walking the request again for its topics.
 cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const uint8_t* end,
-                         PartitionResult* results) noexcept nogil
+                         PartitionResult* results, int32_t throttle_ms) noexcept nogil
 
 # The bad records among those at [records, end), which are not compressed, `left[0]` at most; what
 # is found is taken off it.

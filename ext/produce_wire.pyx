@@ -148,7 +148,7 @@ cdef void put_topic(Writer* w, int16_t version, const ProduceTopic* topic) noexc
 
 
 cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const uint8_t* end,
-                         PartitionResult* results) noexcept nogil:
+                         PartitionResult* results, int32_t throttle_ms) noexcept nogil:
     cdef Cursor c
     cdef ProduceHead head
     cdef ProduceTopic topic
@@ -168,6 +168,6 @@ cdef void write_response(Writer* w, int16_t version, const uint8_t* body, const 
         end_topic(&c, version)
         if version >= FLEXIBLE:
             put_no_tags(w)
-    put_i32(w, 0)                   # throttle time, ms
+    put_i32(w, throttle_ms)
     if version >= FLEXIBLE:
         put_no_tags(w)

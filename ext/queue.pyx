@@ -7,7 +7,7 @@ from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_JOB, Connection, H_DONE, H_NONE, H_PENDING, NetThread, Post, SETS_REFUSED,
 )
-from kbroker.ext.connections cimport connection_fail, peer_text
+from kbroker.ext.connections cimport connection_fail, connection_mute, peer_text
 from kbroker.ext.debug cimport OBJECT_REQUEST, object_born, object_died
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.memory cimport buffer_alloc, buffer_free, pool_force, pool_release
@@ -17,6 +17,7 @@ from kbroker.ext.posix cimport (
     pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
     pthread_mutex_unlock, timespec_t,
 )
+from kbroker.ext.quotas cimport Hold, quota_leave, quota_share
 from kbroker.ext.response cimport connection_unblock, op_drop, op_hold, op_park, op_ready
 from kbroker.ext.sockets cimport cond_init_monotonic
 from kbroker.ext.stages cimport SASL_AUTHENTICATE, SASL_HANDSHAKE, stage_refuse, stage_settle
@@ -189,6 +190,7 @@ cdef Job* job_new(Request* request) noexcept nogil:
     job.received_ns = request.received_ns
     job.principal = request.principal
     job.stage = request.connection.stage
+    job.quota = quota_share(net, <const Hold*> request.quota)
     job.connection_id = request.connection.id
     job.peer_port = request.connection.port
     peer_text(request.connection, job.peer)
@@ -220,6 +222,8 @@ cdef void settle(NetThread* thread, Job* job) noexcept nogil:
     if job.sets & SETS_REFUSED and op.failed == NULL:
         stage_refuse(op, job)           # and stays blocked
         return
+    if job.throttle_ms > 0:
+        connection_mute(op.connection, job.throttle_ms)
     connection_unblock(op.connection, BLOCK_JOB)
     if op.failed != NULL:
         connection_fail(op.connection, LOG_WARNING, op.failed)
@@ -244,6 +248,7 @@ cdef void job_finished(NetThread* thread, Post* post) noexcept nogil:
     elif job.outcome == H_PENDING and op.on_cancel != NULL:
         op.on_cancel(op)
     op_drop(op)
+    quota_leave(job.net, <Hold*> job.quota)
     free(job.verdicts)
     free(job.state)
     free(job)

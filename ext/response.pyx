@@ -225,6 +225,7 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil:
     out.tail.end += total
     out.written += total
     out.unsent += total + reply.region_bytes
+    reply.bytes = total - 4 + reply.region_bytes
     reply.frame = NULL
     if reply.request == NULL or reply.thread == NULL:
         return                  # of an Op: whoever wrote it says when it is ready

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
+from kbroker.ext.accept_limits cimport limits_destroy, limits_init
 from kbroker.ext.addresses cimport addresses_destroy
 from kbroker.ext.api_versions cimport api_versions_destroy, api_versions_handle
 from kbroker.ext.atomics cimport (
@@ -22,6 +23,7 @@ from kbroker.ext.posix cimport (
     ENOMEM, close, pthread_cond_destroy, pthread_cond_init, pthread_create, pthread_join,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, snprintf,
 )
+from kbroker.ext.quotas cimport Quotas, quotas_free, quotas_new
 from kbroker.ext.queue cimport job_finish, queue_close, queue_destroy, queue_init, queue_pop
 from kbroker.ext.sockets cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, SIGNAL_SET_BYTES, eventfd, poll, signals_block, signals_restore,
@@ -46,6 +48,10 @@ cdef Net* net_create(const NetSettings* settings) noexcept nogil:
     pthread_cond_init(&net.errand_done, NULL)
     log_ring_init(&net.log)
     net.acceptor_event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+    net.quotas = quotas_new(settings.quota_samples, settings.quota_window_s)
+    if net.quotas == NULL or not limits_init(net):
+        net_destroy(net)
+        return NULL
     return net
 
 
@@ -179,6 +185,8 @@ cdef void net_destroy(Net* net) noexcept nogil:
         thread_free(net.threads[index])
     api_versions_destroy(net)
     addresses_destroy(net)
+    limits_destroy(net)
+    quotas_free(<Quotas*> net.quotas)
     queue_destroy(&net.control)
     queue_destroy(&net.io)
     pool_destroy(&net.pool)

@@ -75,7 +75,6 @@ cdef void become(Connection* connection, const Job* job) noexcept nogil:
     if connection.auth != NULL and connection.net.auth_free != NULL:
         connection.net.auth_free(connection.auth)
     connection.auth = NULL
-    connection.quota = NULL
     connection_enter(connection, STAGE_OPEN)
 
 

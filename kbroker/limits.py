@@ -40,6 +40,13 @@ PENDING_MEMBERS_MAX_CHARS: Final = 4_000_000
 PARKED_REQUESTS_MAX_COUNT: Final = 100_000
 PARKED_REQUESTS_MAX_BYTES: Final = 256 * 1024 * 1024
 
+# Metrics that clients push (KIP-714): instances that are known, as in Apache Kafka, what is kept of
+# them, as it came; what one push may be when it is decompressed, and what a page shows of all.
+TELEMETRY_INSTANCES_MAX_COUNT: Final = 16_384
+TELEMETRY_KEPT_MAX_BYTES: Final = 64 * 1024 * 1024
+TELEMETRY_PLAIN_MAX_BYTES: Final = 4 * 1024 * 1024
+TELEMETRY_POINTS_MAX_COUNT: Final = 100_000
+
 # The longest answer that a client takes from a broker, without its length.
 CLIENT_FRAME_MAX_BYTES: Final = 268_435_456
 

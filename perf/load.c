@@ -14,6 +14,8 @@
  *   committed only, where that is said.
  * ping: ApiVersions v0.
  *
+ * With LOAD_OWN_IDS in the environment each connection has a client id of its own, load-0 and so on.
+ *
  * PID is the broker's. Its CPU time (its threads' user and system time, children not counted) is
  * read from /proc before and after, so that each figure is a cost as well as a rate. A request that
  * failed counts in `errors`, one without an answer ten seconds after the end in `lost`: a figure
@@ -147,9 +149,13 @@ static double latency_ms(double quantile) {
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-static uint8_t *put_header(uint8_t *p, int key, int version) {
-    p = put16(put16(p + 4, (uint16_t)key), (uint16_t)version);
-    return put_string(put32(p, 0), "load", 4);
+static uint8_t *put_header(const Connection *c, int key, int version) {
+    char id[32] = "load";
+    if (getenv("LOAD_OWN_IDS") != NULL) {
+        snprintf(id, sizeof id, "load-%ld", (long)(c - connections));
+    }
+    uint8_t *p = put16(put16(c->request + 4, (uint16_t)key), (uint16_t)version);
+    return put_string(put32(p, 0), id, (uint16_t)strlen(id));
 }
 
 static void finish_request(Connection *c, const uint8_t *end) {
@@ -158,7 +164,7 @@ static void finish_request(Connection *c, const uint8_t *end) {
 }
 
 static void build_produce(Connection *c) {
-    uint8_t *p = put_header(c->request, KEY_PRODUCE, PRODUCE_VERSION);
+    uint8_t *p = put_header(c, KEY_PRODUCE, PRODUCE_VERSION);
     p = put16(p, (uint16_t)-1); /* no transactional id */
     p = put16(p, (uint16_t)options.acks);
     p = put32(p, 30000); /* timeout, ms */
@@ -170,7 +176,7 @@ static void build_produce(Connection *c) {
 }
 
 static void build_fetch(Connection *c) {
-    uint8_t *p = put_header(c->request, KEY_FETCH, FETCH_VERSION);
+    uint8_t *p = put_header(c, KEY_FETCH, FETCH_VERSION);
     p = put32(p, (uint32_t)-1);                 /* replica: a consumer */
     p = put32(put32(p, 500), 1);                /* max wait, ms; min bytes */
     p = put32(p, (uint32_t)options.max_bytes);
@@ -191,7 +197,7 @@ static void build_request(Connection *c) {
     } else if (options.mode == FETCH) {
         build_fetch(c);
     } else {
-        finish_request(c, put_header(c->request, KEY_API_VERSIONS, API_VERSIONS_VERSION));
+        finish_request(c, put_header(c, KEY_API_VERSIONS, API_VERSIONS_VERSION));
     }
 }
 

@@ -50,6 +50,7 @@ class RequestPort(Protocol):
     ) -> None: ...
     def transaction(self) -> tuple[str, int, int, list[tuple[str, int]]]: ...
     def proceed(self, errors: dict[tuple[str, int], int]) -> None: ...
+    def throttle(self, least_ms: int) -> int: ...
     def close(self) -> None: ...
 
 
@@ -74,7 +75,8 @@ class Parked:
 class RequestAnswer:
     """The answer of one request; the contract is kbroker.group.outcome.Answer."""
 
-    __slots__ = ("_answered", "_entry", "_failing", "_parked", "_request", "_size", "_version")
+    __slots__ = ("_answered", "_entry", "_failing", "_parked", "_request", "_size", "_throttle_ms",
+                 "_version")  # fmt: skip
 
     def __init__(
         self, request: RequestPort, entry: Registration, entity: Any, answered: Answered
@@ -85,6 +87,7 @@ class RequestAnswer:
         self._version = request.api_version
         self._size = len(request.body)
         self._parked: Parked | None = None
+        self._throttle_ms = 0
         self._failing: Failing = lambda code, message: entry.failed(entity, code, message)
 
     @property
@@ -116,7 +119,7 @@ class RequestAnswer:
         """Answer, then close the connection, both after a while."""
         request = self._take()
         if request is not None:
-            self._respond(request, lambda: request.refuse(self._encode(response), delay_ms))
+            self._respond(request, lambda: request.refuse(self._encode(response, 0), delay_ms))
 
     def close(self) -> None:
         """Close the connection in place of an answer."""
@@ -127,6 +130,10 @@ class RequestAnswer:
     def failing(self, make: Failing) -> None:
         """What a failure answers, in the place of what the handler's registration says."""
         self._failing = make
+
+    def throttle(self, milliseconds: int) -> None:
+        """The client is over a quota: it is told, and not read for so long after the answer."""
+        self._throttle_ms = milliseconds
 
     def park(self, parked: Parked) -> None:
         """Count the request as one that waits, until it is answered."""
@@ -148,8 +155,10 @@ class RequestAnswer:
         code = ErrorCode.NOT_COORDINATOR
 
         def respond() -> None:
-            failed = self._encode(self._failing(code, code.message))
-            request.respond_when(log, offset, self._encode(response), failed, timeout_ms)
+            throttle_ms = request.throttle(self._throttle_ms)
+            failed = self._encode(self._failing(code, code.message), throttle_ms)
+            done = self._encode(response, throttle_ms)
+            request.respond_when(log, offset, done, failed, timeout_ms)
             self._count(response)
 
         self._respond(request, respond)
@@ -164,7 +173,7 @@ class RequestAnswer:
     def _answer(self, request: RequestPort, make: Callable[[], Response]) -> None:
         def respond() -> None:
             response = make()
-            request.respond(self._encode(response))
+            request.respond(self._encode(response, request.throttle(self._throttle_ms)))
             self._count(response)
 
         self._respond(request, respond)
@@ -172,7 +181,9 @@ class RequestAnswer:
     def _count(self, response: Response) -> None:
         self._answered.add(self._entry.key, self._version, response)
 
-    def _encode(self, response: Response) -> bytes:
+    def _encode(self, response: Response, throttle_ms: int) -> bytes:
+        if throttle_ms:
+            response = {**response, "throttle_time": throttle_ms}
         return encode_response(self._entry.key, self._version, response)
 
     def _respond(self, request: RequestPort, respond: Callable[[], None]) -> None:

@@ -269,6 +269,8 @@ def take_effect(services: Services, records: list[Record], changed: list[Resourc
     if not records:
         return
     services.store.append(records)
+    if any(kind == NAMES[CLIENT_METRICS] for kind, _ in changed):
+        services.telemetry.subscriptions_changed()
     if any(kind == "broker" for kind, _ in changed):
         publish.reload_broker_settings(services)
     else:

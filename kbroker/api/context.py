@@ -36,6 +36,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from kbroker.api.answer import RequestAnswer
 from kbroker.api.coordinators import GroupHost
 from kbroker.api.hosts import Hosts
+from kbroker.api.quotas import mutations_of
+from kbroker.api.subscriptions import subscriptions_of
 from kbroker.api.topic_names import (
     CONSUMER_OFFSETS,
     TRANSACTION_STATE,
@@ -57,6 +59,7 @@ from kbroker.protocol import Answered
 from kbroker.security.principals import Principal, Principals
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
+from kbroker.telemetry import Telemetry
 from kbroker.txn.coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
@@ -117,6 +120,15 @@ class DataPlanePort(Protocol):
     def limit_connections(
         self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]
     ) -> None: ...
+    def set_quotas(
+        self, user: int, client_id: bytes | None, values: Mapping[str, float]
+    ) -> None: ...
+    def limit_listeners(
+        self, rate: float, exempt: str, limits: dict[str, tuple[int, float]]
+    ) -> None: ...
+    def limit_addresses(
+        self, others: float | None, rates: Sequence[tuple[bytes, float]]
+    ) -> None: ...
 
 
 class Authorizer(Protocol):
@@ -151,6 +163,10 @@ class Services:
         self.answered = Answered()
         self.principals = Principals()
         self.authorizer: Authorizer | None = None  # None: everybody may do everything
+        self.mutations = mutations_of(self)
+        self.telemetry = Telemetry(
+            config.integer("telemetry.max.bytes"), lambda: subscriptions_of(self)
+        )
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
         self.partitions_about = 1  # their number rounded up, see publish.adapt_segments

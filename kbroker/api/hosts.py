@@ -1,8 +1,8 @@
-"""Addresses of the hosts that max.connections.per.ip.overrides names.
+"""Addresses of the hosts that max.connections.per.ip.overrides and quotas name.
 
-A resolver takes many seconds for a name that nobody answers for, and the setting may hold many. So
-names are looked up on a thread of their own, and the control thread waits for it no longer than a
-look into /etc/hosts takes.
+A resolver takes many seconds for a name that nobody answers for, and there may be many. So names
+are looked up on a thread of their own, and the control thread waits for it no longer than a look
+into /etc/hosts takes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _look_up(names: Iterable[str], found: Found) -> None:
             found[name] = _addresses(name)
         except (OSError, UnicodeError) as error:
             found[name] = []
-            _LOG.error("max.connections.per.ip.overrides: no address of %s: %s", name, error)
+            _LOG.error("no address of %s: %s", name, error)
 
 
 def _addresses(host: str, flags: int = 0) -> list[bytes]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from kbroker.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kbroker.api.context import Context, uuid_bytes
+from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
 from kbroker.api.topic_creation import create_automatically
 from kbroker.api.topic_names import INTERNAL_TOPICS, name_fault
@@ -125,7 +126,7 @@ def _create_missing(request: Any, context: Context, names: Iterable[str]) -> Non
     if context.config.flag("auto.create.topics.enable") and getattr(
         request, "allow_auto_topic_creation", True
     ):
-        create_automatically(context.services, names)
+        create_automatically(context.services, names, mutation_quota(context, 0))
 
 
 def describe(context: Context, topic: Topic) -> dict[str, Any]:

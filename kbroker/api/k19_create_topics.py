@@ -7,19 +7,19 @@ With validate_only nothing is created and the answer is the same.
 
 Version notes:
   v2: throttle time. v4: -1 for the broker's defaults (taken in every version).
-  v5: flexible; the answer holds partitions, replication factor and settings. v7: topic id.
-
-Not done: quotas on mutations (v6 answers them).
+  v5: flexible; the answer holds partitions, replication factor and settings.
+  v6: THROTTLING_QUOTA_EXCEEDED may be answered. v7: topic id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from kbroker.api import publish
 from kbroker.api.config_entries import created_configs
 from kbroker.api.context import Context
+from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
 from kbroker.api.topic_creation import NewTopic, Planned, plan_topic
 from kbroker.api.topic_names import CLUSTER_METADATA
@@ -34,11 +34,15 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"topics": [_refused(name, code, message) for name in names]}
 
 
+_FIRST_STRICT: Final = 6
+
+
 @register(ApiKey.CREATE_TOPICS, 2, 7, failed=_failed)
 def create_topics(request: Any, context: Context) -> Response:
     """Answer a CreateTopics request."""
     _check_total(request, context)
     counts = Counter(topic.name for topic in request.topics)
+    quota = mutation_quota(context, _FIRST_STRICT)
     services = context.services
     results = []
     records: list[Record] = []
@@ -48,6 +52,7 @@ def create_topics(request: Any, context: Context) -> Response:
             continue
         try:
             planned = plan_topic(services, _new_topic(asked))
+            quota.record(planned.partitions)
         except ClientError as error:
             results.append(_refused(asked.name, error.code, str(error)))
             continue
@@ -63,6 +68,7 @@ def create_topics(request: Any, context: Context) -> Response:
     if created and not request.validate_only:
         services.store.append(records)
         publish.create_topics(services, created)
+    context.answer.throttle(quota.throttle_ms)
     return {"topics": results}
 
 

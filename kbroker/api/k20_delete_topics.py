@@ -4,7 +4,8 @@ Behavior: what is wrong with a name or id is answered first, each once, then the
 deleted. The data is out of reach at once; its files are removed after file.delete.delay.ms.
 
 Version notes:
-  v1-v5: topics by name. v4: flexible. v5: error messages. v6: by name or by id.
+  v1-v5: topics by name. v4: flexible. v5: error messages; THROTTLING_QUOTA_EXCEEDED may be
+  answered. v6: by name or by id.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from kbroker.api import publish
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
+from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
 from kbroker.config.topic import effective
 from kbroker.errors import ClientError, ErrorCode
@@ -22,6 +24,7 @@ from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
 
 _FIRST_WITH_DISABLED_ERROR = 3
+_FIRST_STRICT = 5
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -38,12 +41,20 @@ def delete_topics(request: Any, context: Context) -> Response:
             raise ClientError(ErrorCode.INVALID_REQUEST, "Deletion of topics is disabled.")
         raise ClientError(ErrorCode.TOPIC_DELETION_DISABLED)
     results: list[dict[str, Any]] = []
-    doomed = _resolve(request, context, results)
+    quota = mutation_quota(context, _FIRST_STRICT)
+    doomed = []
+    for topic in _resolve(request, context, results):
+        try:
+            quota.record(len(topic))
+            doomed.append(topic)
+        except ClientError as error:
+            results.append(_result(topic.name, topic.id, error.code, str(error)))
     if doomed:
         services = context.services
         gone = [(topic.name, len(topic), _delay_ms(context, topic)) for topic in doomed]
         services.store.append([one for topic in doomed for one in builders.delete_topic(topic)])
         publish.delete_topics(services, gone)
+    context.answer.throttle(quota.throttle_ms)
     results += [_result(topic.name, topic.id, ErrorCode.NONE, None) for topic in doomed]
     return {"responses": results}
 

@@ -5,17 +5,16 @@ itself. `count` is the number of partitions that the topic shall have in all.
 
 Version notes:
   v2: flexible. v3: THROTTLING_QUOTA_EXCEEDED may be answered.
-
-Not done: quotas on mutations.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 from kbroker.api import publish
 from kbroker.api.context import Context
+from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
 from kbroker.api.topic_creation import check_replicas
 from kbroker.errors import ClientError, ErrorCode
@@ -31,6 +30,9 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"results": [_result(name, code, message) for name in names]}
 
 
+_FIRST_STRICT: Final = 3
+
+
 @register(ApiKey.CREATE_PARTITIONS, 0, 3, failed=_failed)
 def create_partitions(request: Any, context: Context) -> Response:
     """Answer a CreatePartitions request."""
@@ -40,6 +42,7 @@ def create_partitions(request: Any, context: Context) -> Response:
         for name, count in counts.items()
         if count > 1
     ]
+    quota = mutation_quota(context, _FIRST_STRICT)
     services = context.services
     records: list[Record] = []
     grown: list[tuple[str, int]] = []
@@ -48,6 +51,7 @@ def create_partitions(request: Any, context: Context) -> Response:
             continue
         try:
             topic = _check(asked, context)
+            quota.record(asked.count - len(topic))
         except ClientError as error:
             message = None if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else str(error)
             results.append(_result(asked.name, error.code, message))
@@ -59,6 +63,7 @@ def create_partitions(request: Any, context: Context) -> Response:
         services.store.append(records)
         for name, first in grown:
             publish.add_partitions(services, name, first)
+    context.answer.throttle(quota.throttle_ms)
     return {"results": results}
 
 

@@ -8,6 +8,7 @@ out, its partition answers KAFKA_STORAGE_ERROR until the next start.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable
 from typing import Final
 
@@ -16,14 +17,17 @@ from kbroker.api.context import Services
 from kbroker.api.hosts import Found
 from kbroker.api.k18_api_versions import response_bodies
 from kbroker.api.topic_names import INTERNAL_TOPICS
+from kbroker.config.definitions_kbroker import CLIENT_TELEMETRY
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
 from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED
 from kbroker.metadata.image import Topic
+from kbroker.protocol import ApiKey
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.storage.manager import PartitionSpec
 
 _LOG: Final = logging.getLogger("kbroker.api")
+_INT_MAX: Final = 2**31 - 1
 
 
 def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
@@ -110,6 +114,7 @@ def reload_broker_settings(services: Services) -> None:
     services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
     resize_threads(services)
     limit_connections(services)
+    limit_listeners(services)
     limit_disk(services)
     configure_topics(services, list(image.topics))
     services.groups.reconfigure()
@@ -140,9 +145,42 @@ def limit_disk(services: Services) -> None:
     services.disk_limits.free_min = services.config.integer("kbroker.disk.free.bytes.min")
 
 
+def limit_listeners(services: Services) -> None:
+    """How many connections each listener takes, and how many a second; the same of the broker, for
+    all listeners but that of brokers among themselves."""
+    config = services.config
+    exempt = config.string("inter.broker.listener.name")
+    services.data_plane.limit_listeners(
+        _rate(config.text("max.connection.creation.rate")),
+        exempt or config.string("security.inter.broker.protocol"),
+        {
+            name: (
+                int(config.text_of(name, "max.connections") or 0),
+                _rate(config.text_of(name, "max.connection.creation.rate")),
+            )
+            for name in services.endpoints
+        },
+    )
+
+
+def _rate(text: str | None) -> float:
+    """Connections a second; the default is no limit."""
+    rate = int(text or 0)
+    return rate if rate < _INT_MAX else math.inf
+
+
+def _offered(services: Services) -> registry.Table:
+    """The APIs that clients are told of; those of telemetry where it is turned on."""
+    table = registry.table()
+    if services.config.flag(CLIENT_TELEMETRY):
+        return table
+    hidden = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
+    return {key: entry for key, entry in table.items() if key not in hidden}
+
+
 def tell_versions(services: Services) -> None:
     """What ApiVersions answers from now on: the APIs, and the features as they are."""
-    store, table = services.store, registry.table()
+    store, table = services.store, _offered(services)
     levels = dict(store.image.features)
     if store.quorum.kraft_version:
         levels[KRAFT_VERSION] = store.quorum.kraft_version

@@ -19,6 +19,7 @@ from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT, STRING_LENGTH_MAX_BYTES
 from kbroker.metadata import builders
 from kbroker.metadata.records.schema import Record
+from kbroker.security.quotas import MutationQuota
 from kbroker.uuids import random_uuid
 
 DEFAULT: Final = -1
@@ -165,10 +166,12 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
         )
 
 
-def create_automatically(services: Services, names: Iterable[str]) -> list[ClientError]:
+def create_automatically(
+    services: Services, names: Iterable[str], quota: MutationQuota | None = None
+) -> list[ClientError]:
     """Create the topics that are not there, as far as they may be: in one append, and no more
-    partitions than a CreateTopics. Who asks for others gets them the next time. Returns why those
-    that may not be were refused."""
+    partitions than a CreateTopics, or than the client's quota allows. Who asks for others gets them
+    the next time. Returns why those that may not be were refused."""
     created: list[str] = []
     refused: list[ClientError] = []
     records: list[Record] = []
@@ -178,6 +181,8 @@ def create_automatically(services: Services, names: Iterable[str]) -> list[Clien
             continue
         try:
             topic = plan_topic(services, automatic_topic(services, name))
+            if quota is not None:
+                quota.record(topic.partitions)
         except ClientError as error:
             refused.append(error)
             continue

@@ -12,6 +12,7 @@ from kbroker.errors import ClientError, ErrorCode
 
 _INTERVAL: Final = "interval.ms"
 _MATCH: Final = "match"
+_METRICS: Final = "metrics"
 _INTERVAL_MS: Final = range(100, 3_600_001)
 _MATCHED: Final = frozenset({
     "client_id", "client_instance_id", "client_software_name", "client_software_version",
@@ -35,6 +36,22 @@ def validate_subscription(settings: Mapping[str, str]) -> None:
     patterns = values.get(_MATCH)
     for pattern in patterns if isinstance(patterns, list) else ():
         _check_pattern(pattern)
+
+
+def subscription(settings: Mapping[str, str]) -> tuple[tuple[str, ...], int, dict[str, str]]:
+    """Metrics, interval in ms, and patterns by attribute, of settings that were checked."""
+    values = {
+        name: parse_value(key, settings.get(name, key.default))
+        for name, key in CLIENT_METRICS.items()
+    }
+    metrics, interval, patterns = values[_METRICS], values[_INTERVAL], values[_MATCH]
+    assert isinstance(metrics, list) and isinstance(interval, int) and isinstance(patterns, list)
+    match = (pattern.partition("=") for pattern in patterns)
+    return (
+        tuple(filter(None, metrics)),
+        interval,
+        {name.strip(): expression.strip() for name, _, expression in match if name},
+    )
 
 
 def _check_pattern(text: str) -> None:

@@ -70,6 +70,8 @@ _LISTENER: Final = r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.)??(?P<base>.+)"
 PER_LISTENER: Final = frozenset(
     {
         "connections.max.reauth.ms",
+        "max.connection.creation.rate",
+        "max.connections",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
         "sasl.oauthbearer.clock.skew.seconds",

@@ -26,6 +26,7 @@ from kbroker.config.types import (
 FSYNC: Final = "fsync"
 PAGE_CACHE: Final = "page-cache"
 HTTP_LISTENERS: Final = "kbroker.http.listeners"
+CLIENT_TELEMETRY: Final = "kbroker.client.telemetry"
 INSECURE: Final = "kbroker.insecure"
 LOG_LEVEL: Final = "kbroker.log.level"
 LOG_FORMAT: Final = "kbroker.log.format"
@@ -48,6 +49,12 @@ KEYS: Final = (
         "kbroker.disk.free.bytes.min", LONG, "0", at_least(0), HIGH, CLUSTER_WIDE,
         "Least bytes that stay free on the file system of the data directory, kept by the same "
         "means as kbroker.disk.bytes.max; 0 for no limit.",
+    ),
+    ConfigKey(
+        CLIENT_TELEMETRY, BOOLEAN, "false", None, MEDIUM, READ_ONLY,
+        "Whether clients that push their metrics (KIP-714) find the broker willing. Which metrics, "
+        "how often and of whom say the client-metrics settings; what came last is at "
+        "/client-metrics of the HTTP listener.",
     ),
     ConfigKey(
         "kbroker.flush.interval.ms.max", INT, "50", between(1, 60_000), HIGH, READ_ONLY,

@@ -67,12 +67,10 @@ KEYS: Final = (
     ConfigKey(
         "controller.quota.window.num", INT, "11", at_least(1), LOW, READ_ONLY,
         "Number of samples kept for the quota on controller mutations.",
-        effective=False,
     ),
     ConfigKey(
         "controller.quota.window.size.seconds", INT, "1", at_least(1), LOW, READ_ONLY,
         "Length of one sample of the quota on controller mutations.",
-        effective=False,
     ),
     ConfigKey(
         "delete.records.purgatory.purge.interval.requests", INT, "1", None, MEDIUM, READ_ONLY,
@@ -104,8 +102,8 @@ KEYS: Final = (
     ),
     ConfigKey(
         "inter.broker.listener.name", STRING, None, None, MEDIUM, READ_ONLY,
-        "Listener over which brokers talk to one another. There is only one broker.",
-        effective=False,
+        "Listener over which brokers talk to one another. There is only one broker; where it is "
+        "not the only listener, it is exempt from max.connections and its rate.",
     ),
     ConfigKey(
         "kafka.metrics.polling.interval.secs", INT, "10", at_least(1), LOW, READ_ONLY,
@@ -130,14 +128,14 @@ KEYS: Final = (
     ),
     ConfigKey(
         "max.connection.creation.rate", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
-        "Most new connections in a second. kbroker does not count them: max.connections and "
-        "max.connections.per.ip bound what one client can take.",
-        effective=False,
+        "Most new connections in a second, of the broker or, with its prefix, of a listener. Above "
+        "it none is accepted for as long as brings the rate back there.",
     ),
     ConfigKey(
         "max.connections", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
-        "Most connections that are open at a time. At the limit a new one waits until another "
-        "closes. What is open above a limit that was lowered stays open.",
+        "Most connections that are open at a time, of the broker or, with its prefix, of a "
+        "listener. At the limit a new one waits until another closes. What is open above a limit "
+        "that was lowered stays open.",
     ),
     ConfigKey(
         "max.connections.per.ip", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -214,12 +212,10 @@ KEYS: Final = (
     ConfigKey(
         "quota.window.num", INT, "11", at_least(1), LOW, READ_ONLY,
         "Number of samples kept for client quotas.",
-        effective=False,
     ),
     ConfigKey(
         "quota.window.size.seconds", INT, "1", at_least(1), LOW, READ_ONLY,
         "Length of one sample of a client quota.",
-        effective=False,
     ),
     ConfigKey(
         "replica.fetch.backoff.ms", INT, "1000", at_least(0), MEDIUM, READ_ONLY,
@@ -319,6 +315,5 @@ KEYS: Final = (
     ConfigKey(
         "telemetry.max.bytes", INT, "1048576", at_least(1), LOW, READ_ONLY,
         "Largest metrics push that is taken from a client.",
-        effective=False,
     ),
 )

@@ -309,8 +309,8 @@ KEYS: Final = (
     ConfigKey(
         "security.inter.broker.protocol", STRING, "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), MEDIUM, READ_ONLY,
-        "Security protocol between brokers. There is only one broker.",
-        effective=False,
+        "Security protocol between brokers, the name of their listener where none is given. There "
+        "is only one broker.",
     ),
     ConfigKey(
         "security.providers", STRING, None, None, LOW, READ_ONLY,

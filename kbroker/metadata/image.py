@@ -2,8 +2,8 @@
 
 `Image.replay` is the only thing that changes an image; whoever wrote the records, the same ones
 in the same order give the same image, and `Image.records` gives records that fold to it again
-(a snapshot). What kbroker has no use for (ACLs, SCRAM credentials, quotas, tokens of a directory
-that Apache Kafka wrote) is kept, record by record, so that a snapshot loses nothing.
+(a snapshot). What kbroker has no use for (ACLs, SCRAM credentials, tokens of a directory that
+Apache Kafka wrote) is kept, record by record, so that a snapshot loses nothing.
 
 Not thread-safe: the control thread owns it. Topics and partitions that it hands out change with
 the next replay; who keeps one longer than its turn copies what it needs.
@@ -38,6 +38,8 @@ RESOURCE_TYPES: Mapping[str, int] = MappingProxyType(
 
 Resource = tuple[str, str]
 """What a config belongs to: ("topic", name), ("broker", "1"), ("broker", "") for the default."""
+QuotaEntity = frozenset[tuple[str, str | None]]
+"""Whose quotas: kinds (user, client-id, ip) with names, None for the default of a kind."""
 _RESOURCE_NAMES = {number: name for name, number in RESOURCE_TYPES.items()}
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
@@ -96,7 +98,8 @@ class Image:
         """First id of the next block; -1 until one has been given out."""
         self.acls: dict[bytes, access.AccessControlEntryRecord] = {}
         self.scram: dict[tuple[str, int], access.UserScramCredentialRecord] = {}
-        self.quotas: dict[tuple[Any, ...], access.ClientQuotaRecord] = {}
+        self.quotas: dict[QuotaEntity, dict[str, access.ClientQuotaRecord]] = {}
+        """By entity and key, such as `producer_byte_rate`."""
         self.tokens: dict[str, access.DelegationTokenRecord] = {}
         self._topics_by_id: dict[bytes, Topic] = {}
         self._configs: dict[Resource, dict[str, str]] = {}
@@ -304,13 +307,14 @@ class Image:
         self.scram.pop((record.name, record.mechanism), None)
 
     def _quota(self, record: access.ClientQuotaRecord) -> None:
-        entity = sorted((part.entity_type, part.entity_name or "", part.entity_name is None)
-                        for part in record.entity)  # fmt: skip
-        key = (*entity, record.key)
+        entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
+        quotas = self.quotas.setdefault(entity, {})
         if record.remove:
-            self.quotas.pop(key, None)
+            quotas.pop(record.key, None)
         else:
-            self.quotas[key] = record
+            quotas[record.key] = record
+        if not quotas:
+            del self.quotas[entity]
 
     def _token(self, record: access.DelegationTokenRecord) -> None:
         self.tokens[record.token_id] = record
@@ -337,7 +341,8 @@ class Image:
             number = RESOURCE_TYPES[kind] if kind in RESOURCE_TYPES else int(kind)
             for key, value in settings.items():
                 yield topics.ConfigRecord(number, name, key, value)
-        yield from self.quotas.values()
+        for quotas in self.quotas.values():
+            yield from quotas.values()
         if self.next_producer_id >= 0:
             yield cluster.ProducerIdsRecord(next_producer_id=self.next_producer_id)
         yield from self.acls.values()

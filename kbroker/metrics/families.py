@@ -126,6 +126,10 @@ _REQUESTS: Final = (
            ("request",)),
     Family("kafka_server_delayedoperationpurgatory_purgatorysize", GAUGE,
            "Produce and Fetch requests that wait.", ("delayedoperation",)),
+    Family("kbroker_throttled_total", COUNTER,
+           "Answers, and connections, that had to wait for a quota.", ("quota",)),
+    Family("kbroker_throttle_seconds_total", COUNTER, "How long they were told to wait.",
+           ("quota",)),
     Family("kbroker_gil_wait_seconds", HISTOGRAM,
            "The control thread's wait for Python's lock, with a request in hand."),
 )

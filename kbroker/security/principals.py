@@ -1,8 +1,8 @@
 """Principals: `User:name`, their numbers, and the names that certificates give.
 
 The data plane knows a principal by the number that `Principals` gave it: 0 is nobody's, and none is
-used again while the broker runs. The same principal has another number where a delegation token
-said who it is, for tokens make no tokens.
+used again while the broker runs. All are even; the odd one above is the same principal where a
+delegation token said who it is, for tokens make no tokens.
 
 `ssl.principal.mapping.rules` is a list of DEFAULT (the distinguished name itself) and
 `RULE:PATTERN/REPLACEMENT/[L|U]`: where the pattern matches the whole name, its groups $1, $2 ... go
@@ -45,24 +45,23 @@ class Principals:
     """Numbers of principals. The control thread owns it."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Principal, bool]] = [(NOBODY, False)]
-        self._numbers = {self._known[0]: 0}
+        self._known = [NOBODY]
+        self._places = {NOBODY: 0}
 
     def number(self, principal: Principal, *, by_token: bool = False) -> int:
         """The number of a principal, a new one where it has none."""
-        known = (principal, by_token)
-        number = self._numbers.setdefault(known, len(self._known))
-        if number == len(self._known):
-            self._known.append(known)
-        return number
+        place = self._places.setdefault(principal, len(self._known))
+        if place == len(self._known):
+            self._known.append(principal)
+        return 2 * place + by_token
 
     def principal(self, number: int) -> Principal:
         """Who has a number."""
-        return self._known[number][0]
+        return self._known[number // 2]
 
     def by_token(self, number: int) -> bool:
         """Whether a delegation token said so."""
-        return self._known[number][1]
+        return number % 2 == 1
 
 
 class Rule(NamedTuple):

@@ -24,6 +24,7 @@ from kbroker.api import publish, registry
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.delegation import TokenSweep
 from kbroker.api.dispatch import Dispatcher
+from kbroker.api.quotas import publish_quotas
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
@@ -188,6 +189,8 @@ class Broker:
         services.groups.open()
         services.transactions.open()
         publish.limit_connections(services)
+        publish.limit_listeners(services)
+        publish_quotas(services)
         publish.limit_disk(services)
         publish.tell_versions(services)
         publish.verify_transactions(services)

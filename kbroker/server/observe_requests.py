@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _NS: Final = 1e9
 _NS_PER_MS: Final = 1e6
+_MS: Final = 1e3
 _BYTES: Final = 1.0
+# In the order of ext/quotas.pxd.
+THROTTLES: Final = ("produce", "fetch", "request", "connection")
 # In the order of ext/times.pxd: kbroker's name of each phase, and Apache Kafka's.
 PHASES: Final = (
     ("queue", "requestqueuetimems"),
@@ -63,6 +66,9 @@ def add_requests(samples: Samples, data_plane: DataPlane) -> None:
         waiting = times[key][2] if key in times else 0
         samples.add("kafka_server_delayedoperationpurgatory_purgatorysize", waiting,
                     f'delayedoperation="{api_name(key)}"')  # fmt: skip
+    for quota, (count, milliseconds) in zip(THROTTLES, data_plane.engine.throttled(), strict=True):
+        samples.add("kbroker_throttled_total", count, f'quota="{quota}"')
+        samples.add("kbroker_throttle_seconds_total", milliseconds / _MS, f'quota="{quota}"')
     add_histogram(samples, "kbroker_gil_wait_seconds", Counted(*data_plane.engine.gil_waits()), _NS)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _INDEX: Final = (
     "kbroker\n\n"
     "/metrics  Prometheus and OpenMetrics\n"
+    "/client-metrics  what clients push, where kbroker.client.telemetry is set\n"
     "/livez    200 while both planes answer\n"
     "/readyz   200 while clients are served\n"
     "/status   the broker in JSON"
@@ -52,12 +53,14 @@ class Pages:
         path = request.path
         if path == "/":
             return text_page(_INDEX)
-        if path not in ("/metrics", "/livez", "/readyz", "/status"):
+        if path not in ("/metrics", "/client-metrics", "/livez", "/readyz", "/status"):
             return text_page("there is no such page", 404)
         if self.parts is None:
             return text_page("starting or stopping", 200 if path == "/livez" else 503)
         if path == "/metrics":
             return self._metrics(request.headers.get("accept", ""), self.parts)
+        if path == "/client-metrics":
+            return self._client_metrics(request.headers.get("accept", ""), self.parts)
         if path == "/status":
             return self._status(self.parts)
         health = self.parts.health
@@ -73,6 +76,14 @@ class Pages:
             self._observer = Observer(parts)
         content_type = negotiated(accept)
         return Page(200, expose(FAMILIES, self._observer.collect(), content_type), content_type)
+
+    def _client_metrics(self, accept: str, parts: Parts) -> Page:
+        from kbroker.metrics.exposition import expose, negotiated  # noqa: PLC0415
+        from kbroker.server.client_metrics import FAMILIES, collect  # noqa: PLC0415
+
+        content_type = negotiated(accept)
+        samples = collect(parts.services.telemetry.pushes())
+        return Page(200, expose(FAMILIES, samples, content_type), content_type)
 
     def _status(self, parts: Parts) -> Page:
         import json  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""kafka-configs beside Kafka's where only Apache Kafka answers: quotas and credentials."""
+"""kafka-configs beside Kafka's: quotas on both brokers, credentials and loggers on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -23,8 +23,17 @@ def on_kafka(
     yield Both(kafka, java_scripts, monkeypatch, next(_numbers))
 
 
-def test_quotas(on_kafka: Both) -> None:
-    both = on_kafka
+@pytest.fixture(params=["kafka", "kbroker"])
+def on_both(
+    request: pytest.FixtureRequest, java_scripts: JavaScripts, monkeypatch: pytest.MonkeyPatch
+) -> Both:
+    """Both scripts on each broker in turn."""
+    broker = request.getfixturevalue(request.param)
+    return Both(broker, java_scripts, monkeypatch, next(_numbers))
+
+
+def test_quotas(on_both: Both) -> None:
+    both = on_both
     rates = "producer_byte_rate=1024,consumer_byte_rate=1.5e9"
     both(f"configs --alter --user u@ --add-config {rates}")
     both("configs --alter --entity-type users --entity-name u@ --entity-type clients"

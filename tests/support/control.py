@@ -41,6 +41,7 @@ class FakeRequest:
     tokens: bool = False
     answer: bytes | None = None
     closed: bool = False
+    throttled_ms: int = 0
     waits: tuple[Any, int, bytes, bytes] | None = None
 
     def respond(self, body: bytes) -> None:
@@ -63,6 +64,10 @@ class FakeRequest:
     ) -> None:
         assert self.answer is None and self.waits is None, "answered twice"
         self.waits = (log, offset, body, failed)
+
+    def throttle(self, least_ms: int) -> int:
+        self.throttled_ms = least_ms
+        return least_ms
 
     def durable(self) -> None:
         """The watermark moves on, or not: the answer leaves."""

@@ -103,9 +103,10 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.bodies: dict[int, bytes] = {}
+        self.keys: list[tuple[int, int, int, int]] = []
 
     def set_api_versions(self, bodies, keys) -> None:
-        self.bodies = dict(bodies)
+        self.bodies, self.keys = dict(bodies), list(keys)
 
 
 class FakeDataPlane:
@@ -125,6 +126,8 @@ class FakeDataPlane:
         self.woken: list[FakeLog] = []
         self.threads = (0, 0)
         self.limits: tuple[int, int, list[tuple[bytes, int]]] | None = None
+        self.quotas: dict[tuple[int, bytes | None], dict[str, float]] = {}
+        self.rates: tuple[float | None, list[tuple[bytes, float]]] = (None, [])
 
     def add_topic(self, name, topic_id, logs, *, internal=False) -> None:
         assert len(topic_id) == 16
@@ -140,6 +143,15 @@ class FakeDataPlane:
 
     def resize_threads(self, network_threads, io_threads) -> None:
         self.threads = network_threads, io_threads
+
+    def set_quotas(self, user, client_id, values) -> None:
+        self.quotas[user, client_id] = dict(values)
+
+    def limit_listeners(self, rate, exempt, limits) -> None:
+        self.listener_limits = rate, exempt, dict(limits)
+
+    def limit_addresses(self, others, rates) -> None:
+        self.rates = others, list(rates)
 
     def limit_connections(self, most, per_ip, overrides) -> None:
         self.limits = most, per_ip, overrides

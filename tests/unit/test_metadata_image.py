@@ -250,7 +250,7 @@ def test_what_kbroker_has_no_use_for_is_kept() -> None:
         ]
     )
     assert not image.acls and not image.scram and not image.tokens
-    assert [quota.key for quota in image.quotas.values()] == ["consumer_byte_rate"]
+    assert [list(quotas) for quotas in image.quotas.values()] == [["consumer_byte_rate"]]
 
 
 def test_eligible_leaders_are_cleared() -> None:

@@ -1,0 +1,181 @@
+"""Metrics that clients push: what they are asked for, what is taken, and what becomes of it."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+
+import pytest
+
+from kbroker.api import publish
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.ext.compression import compress
+from kbroker.limits import TELEMETRY_PLAIN_MAX_BYTES
+from kbroker.protocol import ApiKey
+from kbroker.server.client_metrics import collect, read
+from kbroker.telemetry import Push, Subscription, Telemetry
+
+WHO = {"client_id": "app-1", "client_source_address": "10.0.0.1"}
+
+
+def telemetry(*subscriptions, bytes_max=1000):
+    return Telemetry(bytes_max, lambda: list(subscriptions))
+
+
+def code_of(call, *arguments):
+    with pytest.raises(ClientError) as refused:
+        call(*arguments)
+    return refused.value.code
+
+
+def test_who_matches_is_asked_for_all_at_the_shortest_interval():
+    broker = telemetry(
+        Subscription(("a.", "b."), 9000, {"client_id": "app-.*"}),
+        Subscription(("b.", "c."), 5000, {}),
+        Subscription(("d.",), 100, {"client_id": "other"}),
+        Subscription(("e.",), 100, {"client_software_name": ".*"}),
+    )
+    found = broker.ask(None, WHO, 0)
+    assert (found.metrics, found.interval_ms) == (("a.", "b.", "c."), 5000)
+    assert broker.ask(None, {"client_id": "x"}, 0).metrics == ("b.", "c.")
+    everything = telemetry(Subscription(("a", "*"), 5000, {})).ask(None, WHO, 0)
+    assert everything.metrics == ("*",)
+    assert telemetry().ask(None, WHO, 0).metrics == ()
+
+
+def test_the_interval_is_kept():
+    broker = telemetry(Subscription(("*",), 5000, {}))
+    number = broker.ask(None, WHO, 0).id
+    assert code_of(broker.ask, number, WHO, 4999) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    subscription = broker.ask(number, WHO, 5000).subscription_id
+    push = (number, WHO, subscription, 0, b"x", False)
+    broker.push(*push, 5001)  # the first one after asking may come early
+    assert code_of(broker.push, *push, 10_000) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    broker.push(*push, 10_001)
+    last = (number, WHO, subscription, 0, b"x", True)
+    broker.push(*last, 10_002)  # who ends may say so at once
+    assert code_of(broker.push, *push, 99_000) == ErrorCode.INVALID_REQUEST
+
+
+def test_what_is_refused_may_be_asked_for_again_at_once():
+    broker = telemetry(Subscription(("*",), 5000, {}))
+    found = broker.ask(None, WHO, 0)
+    number, subscription = found.id, found.subscription_id
+    push = (number, WHO, subscription + 1, 0, b"", False)
+    assert code_of(broker.push, *push, 1) == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert broker.ask(number, WHO, 2).id == number
+    push = (number, WHO, subscription, 9, b"", False)
+    assert code_of(broker.push, *push, 5001) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    broker.ask(number, WHO, 5002)
+    push = (number, WHO, subscription, 0, b"x" * 1001, False)
+    assert code_of(broker.push, *push, 10_001) == ErrorCode.TELEMETRY_TOO_LARGE
+    for nobody in (None, uuid.UUID(int=1)):
+        push = (nobody, WHO, subscription, 0, b"", False)
+        assert code_of(broker.push, *push, 10_002) == ErrorCode.INVALID_REQUEST
+
+
+def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr("kbroker.telemetry.TELEMETRY_INSTANCES_MAX_COUNT", 10)
+    monkeypatch.setattr("kbroker.telemetry.TELEMETRY_KEPT_MAX_BYTES", 4500)
+    broker = telemetry(Subscription(("*",), 5000, {}))
+    for now_ms in range(100):
+        found = broker.ask(None, WHO, now_ms)
+        broker.push(found.id, WHO, found.subscription_id, 0, b"x" * 1000, False, now_ms)
+    assert len(broker.pushes()) == 4
+    broker.ask(None, WHO, 10**6)
+    assert broker.pushes() == [], "who is quiet for long is forgotten"
+
+
+# ---- OpenTelemetry
+
+
+def field(number, value):
+    if isinstance(value, bytes):
+        return bytes([number << 3 | 2, *varint(len(value))]) + value
+    return bytes([number << 3, *varint(value)])
+
+
+def varint(value):
+    while value >= 0x80:
+        yield value & 0x7F | 0x80
+        value >>= 7
+    yield value
+
+
+def point(value, **attributes):
+    if isinstance(value, float):
+        number = bytes([4 << 3 | 1]) + struct.pack("<d", value)
+    else:
+        number = bytes([6 << 3 | 1]) + struct.pack("<q", value)
+    told = b"".join(
+        field(7, field(1, key.encode()) + field(2, field(1, text.encode())))
+        for key, text in attributes.items()
+    )
+    return number + told
+
+
+def metrics(*named):
+    inner = b"".join(
+        field(2, field(1, name.encode()) + field(kind, field(1, data)))
+        for name, kind, data in named
+    )
+    return field(1, field(1, b"") + field(2, inner))
+
+
+DATA = metrics(("a.total", 7, point(5, topic="t", node="1")), ("a.rate", 5, point(1.5)))
+
+
+def test_numbers_are_read():
+    assert [tuple(one) for one in read(DATA)] == [
+        ("a.total", "node=1,topic=t", 5), ("a.rate", "", 1.5),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "lz4", "snappy"])
+def test_the_page(codec):
+    data = DATA if codec == "none" else compress(codec, DATA)
+    zeros = compress("gzip", bytes(TELEMETRY_PLAIN_MAX_BYTES + 1))
+    bomb = Push(uuid.UUID(int=8), "b", "gzip", zeros)
+    samples = collect([bomb, Push(uuid.UUID(int=7), "c", codec, data)])
+    told = [line for line in str(vars(samples)).split("'") if "a.total" in line]
+    assert told and "unreadable" in str(vars(samples))
+
+
+def test_garbage_is_counted_and_left_out():
+    pushes = [
+        Push(uuid.UUID(int=number), "c", "none", DATA[:number] + b"\xff" * number)
+        for number in range(1, len(DATA))
+    ]
+    collect(pushes)
+
+
+# ---- the handlers
+
+
+def test_the_apis_are_offered_where_they_are_turned_on(control):
+    publish.tell_versions(control.services)
+    assert not {key for key, *_ in control.data_plane.engine.keys} & {71, 72}
+    control.config.static["kbroker.client.telemetry"] = "true"
+    control.config.set_dynamic({}, {})
+    publish.tell_versions(control.services)
+    assert {key for key, *_ in control.data_plane.engine.keys} >= {71, 72}
+
+
+def test_asked_and_pushed(control):
+    settings = [{"name": name, "value": value, "config_operation": 0}
+                for name, value in (("metrics", "a.,b."), ("interval.ms", "100"))]  # fmt: skip
+    resources = [{"resource_type": 16, "resource_name": "s", "configs": settings}]
+    control.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=False)
+    asked = control.call(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, client_instance_id=None)
+    assert asked["error_code"] == 0 and asked["requested_metrics"] == ["a.", "b."]
+    assert asked["push_interval"] == 100 and not asked["delta_temporality"]
+    pushed = {
+        "client_instance_id": asked["client_instance_id"],
+        "subscription_id": asked["subscription_id"],
+        "terminating": False,
+        "compression_type": 0,
+        "metrics": DATA,
+    }
+    assert control.call(ApiKey.PUSH_TELEMETRY, 0, **pushed)["error_code"] == 0
+    assert control.call(ApiKey.PUSH_TELEMETRY, 0, **pushed)["error_code"] == 89
+    assert [one.data for one in control.services.telemetry.pushes()] == [DATA]
