@@ -97,7 +97,8 @@ def passwd(
 @click.argument("names", metavar="USER...", nargs=-1, required=True)
 @bootstrap_option
 @click.option("--if-exists", is_flag=True, help="No error where it does not exist.")
-def delete(names: tuple[str, ...], bootstrap: str | None, if_exists: bool) -> int:
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+def delete(names: tuple[str, ...], bootstrap: str | None, if_exists: bool, dry_run: bool) -> int:
     """Delete users. Connections that they have stay until they end."""
     failed = 0
     with open_cluster(bootstrap) as cluster:
@@ -105,10 +106,10 @@ def delete(names: tuple[str, ...], bootstrap: str | None, if_exists: bool) -> in
 
         for name in dict.fromkeys(names):
             known = _known(cluster, name)
-            for one in known:
+            for one in () if dry_run else known:
                 alter_scram_users(cluster, [ScramDeletion(name, one.mechanism)]).checked()
             if known:
-                click.echo(f"user {name} deleted")
+                click.echo(f"user {name} {'would be ' if dry_run else ''}deleted")
             elif if_exists:
                 click.echo(f"user {name} does not exist")
             else:
