@@ -130,8 +130,9 @@ def write(options: WriteOptions, task: Task, batches: Iterator[pa.RecordBatch]) 
     """The rows of a task, in a transaction that is left open; nothing where they are there."""
     sums = Sums()
     with Producer(transactional_settings(options.kafka, task.name)) as producer:
+        limit_s = producer.config.max_block_ms / 1000
         try:
-            producer.init_transactions()
+            producer.init_transactions(limit_s)
         except InvalidTransactionTimeoutError as error:
             raise OptionError(
                 "kafka.transaction.timeout.ms, 15 minutes unless told, is above what the brokers"
@@ -148,7 +149,8 @@ def write(options: WriteOptions, task: Task, batches: Iterator[pa.RecordBatch]) 
                 producer.abort(_ABORT_S)
                 return written
             mark = OffsetAndMetadata(task.mark, str(sums))
-            producer.send_offsets_to_transaction({(written.topic, 0): mark}, task.name)
+            offsets = {(written.topic, 0): mark}
+            producer.send_offsets_to_transaction(offsets, task.name, limit_s)
             return Written(written.records, written.topic, producer.leave_open())
         except BaseException:
             _abort_quietly(producer)

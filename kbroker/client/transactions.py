@@ -148,7 +148,7 @@ class Transactions:
         """The transactional id is this producer's from now on; what another one left open is
         aborted."""
         self._want(State.NEW, State.READY)
-        features = describe_features(self._cluster).features
+        features = self._cluster.retry(lambda: describe_features(self._cluster), limit_s).features
         level = features[_FEATURE].level if _FEATURE in features else 0
         self._driver.adds_partitions = level >= _VERSION_2
         self._new_epoch(limit_s, *self._producer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kbroker.client import Admin
-from kbroker.client.errors import KafkaError, ProducerFencedError
+from kbroker.client.errors import ConnectError, KafkaError, ProducerFencedError
 from pyspark_kbroker import epochs
 from pyspark_kbroker.epochs import Task
 from pyspark_kbroker.errors import EpochError, OptionError
@@ -175,6 +176,17 @@ def test_more_time_than_brokers_grant(target: BrokerProcess, topic: str) -> None
     sink = Sink(target, topic, **{"kafka.transaction.timeout.ms": "900001"})
     with pytest.raises(OptionError, match=r"set it to their transaction\.max\.timeout\.ms"):
         sink.task(0, 0, b"a")
+
+
+@pytest.mark.long
+def test_nobody_answers() -> None:
+    """No task waits longer than it was told to."""
+    told = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "3000",
+            "kbroker.exactlyOnce": "true"}  # fmt: skip
+    begun = time.monotonic()
+    with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
+        epochs.write(write_options(told), Task("q", 0, 0), iter(()))
+    assert time.monotonic() - begun < 30
 
 
 def test_wrong_options(kbroker: BrokerProcess) -> None:
