@@ -32,6 +32,7 @@ __all__ = [
 
 FIRST_PORT = 9092
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _SECURED: Final = "SASL_PLAINTEXT"
 _PORTS_TRIED = 100
 
@@ -123,10 +124,13 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
     if wish.data_dir:
         chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
     secured = bool(wish.user)
-    chosen.update(listener_settings(wish.listen, wish.advertise, secured=secured))
     if wish.insecure:
         chosen["kbroker.insecure"] = "true"
     config_file = Path(wish.config[-1]) if wish.config else None
+    listeners = listener_settings(wish.listen, wish.advertise, secured=secured)
+    if _PROTOCOL_MAP in listeners and _is_told(_PROTOCOL_MAP, config_file, chosen):
+        del listeners[_PROTOCOL_MAP]
+    chosen.update(listeners)
     told = _told(config_file, chosen)
     throwaway = wish.dev and not {"log.dirs", "log.dir"} & told.keys()
     if throwaway:
@@ -164,6 +168,19 @@ def serve(ready: Ready) -> int:
             import shutil
 
             shutil.rmtree(ready.place, ignore_errors=True)
+
+
+def _is_told(name: str, config_file: Path | None, chosen: dict[str, str]) -> bool:
+    """Whether the user set it: what a listener speaks is his word."""
+    from kbroker.config.environment import variable_of
+
+    if name in chosen or variable_of(name) in os.environ:
+        return True
+    if config_file is None:
+        return False
+    from kbroker.config.properties import read_properties
+
+    return name in read_properties(config_file)
 
 
 def _told(config_file: Path | None, chosen: dict[str, str]) -> dict[str, str]:
@@ -236,7 +253,7 @@ def listener_settings(
         if own:
             mapped = [f"{one}:{one}" for one in _PROTOCOLS if one == "PLAINTEXT" or one in names]
             mapped += [f"{name}:{plain}" for name in own]
-            settings["listener.security.protocol.map"] = ",".join(mapped)
+            settings[_PROTOCOL_MAP] = ",".join(mapped)
     if advertise:
         told = zip(advertise, names or [plain], strict=False)
         settings["advertised.listeners"] = ",".join(

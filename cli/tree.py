@@ -33,6 +33,7 @@ ROOT: Commands = {
     "dashboard": ("", "DASHBOARD", "Print dashboards and alert rules for the broker's metrics."),
     "bench": ("", "BENCH", "Measure producing, consuming and the way through."),
     "check": ("check", "check", "Check settings, disk and limits, and the broker that runs."),
+    "cert": ("", "CERT", "Make certificates for TLS."),
     "profile": ("", "PROFILE", "Keep settings of connections by name."),
     "completion": ("completion", "completion", "Print the completion script of a shell."),
     "version": ("process", "version", "Show the version."),
@@ -108,6 +109,9 @@ BENCH: Commands = {
     "e2e": ("bench", "e2e", "How long a record takes from send to poll, at a rate."),
     "locust": ("bench_locust", "locust", "Load it with Locust's users, in a shape, and judge."),
 }
+CERT: Commands = {
+    "create": ("cert", "create", "Make a CA and what it signs for a server or a client."),
+}
 DASHBOARD: Commands = {
     "export": ("dashboard", "export", "Print or write dashboards for Grafana."),
     "alerts": ("dashboard", "alerts", "Print or write alert rules for Prometheus."),
@@ -132,6 +136,7 @@ GROUPS = {
     "DASHBOARD": DASHBOARD,
     "BACKUP": BACKUP,
     "BENCH": BENCH,
+    "CERT": CERT,
     "PROFILE": PROFILE,
 }
 ALIASES = {

@@ -68,6 +68,7 @@ cdef enum ConnectionFlag:
     FLAG_PEER_CLOSED = 32   # end of its stream was seen
     FLAG_TOKENS = 64        # frames are tokens of SASL, without a header (SaslHandshake 0)
     FLAG_VERSIONS = 128     # STAGE_SASL: ApiVersions may not be asked any more
+    FLAG_IN_HANDSHAKES = 256    # stands in NetThread.handshakes
 
 # What a listener speaks; numbers are of this broker only.
 cdef enum Security:
@@ -308,6 +309,7 @@ cdef struct Connection:
     Connection* previous
     Connection* ready_next
     Connection* flush_next
+    Connection* handshake_next
     Connection* stalled_next
     Connection* closed_next
     uint8_t address[16]             # of the peer, IPv4 mapped
@@ -331,6 +333,8 @@ cdef struct Counters:
     int64_t idle_closed
     int64_t ops_live
     int64_t connections
+    int64_t handshakes              # of TLS, done
+    int64_t handshakes_failed
 
 cdef struct NetThread:
     Net* net
@@ -349,6 +353,7 @@ cdef struct NetThread:
     # its own
     uint8_t* buffer                 # one read goes here
     uint64_t buffer_bytes
+    uint8_t* record                 # what a TLS record is gathered in; NULL: none was yet
     int64_t clock_ns                # monotonic, as last read
     bint clock_is_old               # a handler has run since
     uint32_t burst                  # requests handled since the last read
@@ -361,6 +366,8 @@ cdef struct NetThread:
     Connection* ready_tail
     Connection* flush               # with output to send at the end of this turn
     Connection* stalled
+    Connection* handshakes          # TLS that is to go on, oldest first
+    Connection* handshakes_tail
     Op* free_ops
     int32_t free_ops_count
     Chunk* free_chunks

@@ -15,7 +15,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_FAILED, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_IN_FLUSH,
-    FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post, SECURITY_PLAINTEXT,
+    FLAG_IN_HANDSHAKES, FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post, SECURITY_PLAINTEXT,
     SECURITY_SASL_PLAINTEXT, STAGE_OPEN, STAGE_SASL, STAGE_TLS,
 )
 from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
@@ -33,6 +33,7 @@ from kbroker.ext.sockets cimport (
     epoll_event_t, inet_ntop, ntohs, sockaddr_in6_t, sockaddr_in_t, sockaddr_t, write,
 )
 from kbroker.ext.timer cimport Timer, timer_arm, timer_disarm
+from kbroker.ext.tls cimport Tls, tls_free
 
 cdef enum:
     ADDRESS_TEXT_BYTES = 46
@@ -312,6 +313,8 @@ cdef void connection_close(Connection* connection, int32_t level,
     if connection.auth != NULL and net.auth_free != NULL:
         net.auth_free(connection.auth)
     free(connection.state)
+    tls_free(<Tls*> connection.tls)
+    connection.tls = NULL
     close(connection.fd)
     connection.fd = -1
     unlink(connection)
@@ -348,7 +351,7 @@ cdef void connections_reap(NetThread* thread) noexcept nogil:
     thread.closed = NULL
     while connection != NULL:
         following = connection.closed_next
-        if connection.flags & (FLAG_IN_READY | FLAG_IN_FLUSH):
+        if connection.flags & (FLAG_IN_READY | FLAG_IN_FLUSH | FLAG_IN_HANDSHAKES):
             connection.closed_next = thread.closed      # those lists are emptied next turn
             thread.closed = connection
         else:

@@ -116,6 +116,14 @@ cdef class Request:
         self.job = NULL
         job_finish(job, H_NONE)
 
+    def respond_nothing(self) -> None:
+        """Nothing is to be sent: what was set of the connection holds, and it is read on."""
+        cdef Job* job = self.sets_of()
+        self.handled()
+        job.op.times.ready = monotonic_ns()
+        self.job = NULL
+        job_finish(job, H_NONE)
+
     cdef Job* sets_of(self) except NULL:
         if self.job == NULL:
             raise RuntimeError("this request was answered before")

@@ -21,6 +21,7 @@ from kbroker.ext.times cimport (
 NAMES = (
     "requests", "bytes_in", "bytes_out", "sendfile_bytes", "reads", "sends", "turns", "wakeups",
     "posts", "parked", "stalls", "accepted", "closed", "idle_closed", "ops_live", "connections",
+    "handshakes", "handshakes_failed",
 )
 
 

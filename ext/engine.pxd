@@ -6,3 +6,4 @@ cdef class Engine:
     cdef bint started
     cdef bint stopped
     cdef dict settings
+    cdef dict contexts              # TlsContext by place of the listener

@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free
 from kbroker.ext.accept_limits cimport limits_of_broker, limits_of_listener
 from kbroker.ext.addresses cimport ADDRESS_BYTES, addresses_limit
 from kbroker.ext.api_versions cimport api_versions_put, api_versions_reclaim
-from kbroker.ext.atomics cimport atomic_load_i64, atomic_store_i64
+from kbroker.ext.atomics cimport atomic_exchange_ptr, atomic_load_i64, atomic_store_i64
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport API_KEYS_MAX, Job, LogLine, NET_THREADS_MAX, NetSettings
 from kbroker.ext.control cimport Request, request_from_job
@@ -26,6 +26,7 @@ from kbroker.ext.queue cimport queue_pop, queue_wake
 from kbroker.ext.server cimport net_create, net_destroy, net_listen, net_resize, net_start, net_stop
 from kbroker.ext.sockets cimport thread_name
 from kbroker.ext.times cimport histogram_add
+from kbroker.ext.tls_context cimport TlsContext
 from kbroker.ports import bound
 
 cdef extern from *:
@@ -143,6 +144,7 @@ cdef class Engine:
     def __cinit__(self, settings: dict[str, int]) -> None:
         cdef NetSettings values
         self.settings = checked_settings(settings)
+        self.contexts = {}
         fill_settings(&values, self.settings)
         self.net = net_create(&values)
         if self.net == NULL:
@@ -176,6 +178,24 @@ cdef class Engine:
             raise ValueError("too many listeners")
         listening.detach()
         return port
+
+    def set_tls(self, listener_name: str, context: TlsContext) -> None:
+        """What a TLS listener shows and trusts, from its next handshake on. Before it accepts, and
+        again at any time; by one thread at a time."""
+        cdef TlsContext given = context
+        cdef void** at
+        cdef int index
+        name = listener_name.encode("utf-8")
+        for index in range(self.net.listeners_count):
+            if <bytes> self.net.listeners[index].name == name:
+                break
+        else:
+            raise ValueError(f"there is no listener {listener_name}")
+        at = &self.net.listeners[index].tls
+        atomic_exchange_ptr(at, given.context)
+        with nogil:
+            net_synchronize(self.net)       # nobody is about to use the one before
+        self.contexts[index] = given
 
     def limit_connections(self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]) -> None:
         """From now on: the most open connections, of one address, and of single addresses, which

@@ -17,9 +17,11 @@ from libc.string cimport memcpy
 from kbroker.ext.atomics cimport atomic_add_i64, atomic_exchange_i64, atomic_fence
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
-    BLOCK_CLOSED, BLOCK_MEMORY, FLAG_PEER_CLOSED, FLAG_READABLE, NetThread, STAGE_OPEN,
+    BLOCK_CLOSED, BLOCK_MEMORY, FLAG_PEER_CLOSED, FLAG_READABLE, NetThread, STAGE_IDENTITY,
+    STAGE_OPEN, STAGE_TLS,
 )
 from kbroker.ext.connections cimport connection_close, connection_fail, connection_stall, input_free
+from kbroker.ext.encrypted cimport encrypted_read, handshake_later
 from kbroker.ext.endian cimport load_be32
 from kbroker.ext.frame cimport FRAME_STALLED, frame_handle
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
@@ -167,18 +169,28 @@ cdef void go_on_with_kept(Connection* connection) noexcept nogil:
 
 # ---- reading -----------------------------------------------------------------------------------
 
-cdef ssize_t socket_read(Connection* connection, iovec_t* parts, int count) noexcept nogil:
-    """Where TLS will decrypt. Bytes; 0: nothing to handle (closed, or no bytes now)."""
+cdef inline void note_read(Connection* connection, ssize_t got) noexcept nogil:
     cdef NetThread* thread = connection.thread
+    thread.clock_ns = monotonic_ns()
+    thread.clock_is_old = False
+    thread.burst = 0
+    thread.counters.bytes_in += got
+    connection.last_active_ms = thread.now_ms
+
+
+cdef ssize_t socket_read(Connection* connection, iovec_t* parts, int count) noexcept nogil:
+    """Bytes in the clear; 0: nothing to handle (closed, or no bytes now)."""
     cdef size_t asked = parts[0].iov_len + (parts[1].iov_len if count > 1 else 0)
-    cdef ssize_t got = readv(connection.fd, parts, count)
-    thread.counters.reads += 1
+    cdef ssize_t got
+    connection.thread.counters.reads += 1
+    if connection.tls != NULL:
+        got = encrypted_read(connection, parts, count)
+        if got > 0:
+            note_read(connection, got)
+        return got
+    got = readv(connection.fd, parts, count)
     if got > 0:
-        thread.clock_ns = monotonic_ns()
-        thread.clock_is_old = False
-        thread.burst = 0
-        thread.counters.bytes_in += got
-        connection.last_active_ms = thread.now_ms
+        note_read(connection, got)
         # A short read has emptied the socket; the next bytes come with an event of their own.
         if <size_t> got < asked and not connection.flags & FLAG_PEER_CLOSED:
             connection.flags &= ~<uint32_t> FLAG_READABLE
@@ -286,6 +298,9 @@ cdef bint is_granted(Connection* connection) noexcept nogil:
 
 cdef void connection_progress(Connection* connection) noexcept nogil:
     if connection.blocked or not is_granted(connection):
+        return
+    if connection.stage == STAGE_TLS or connection.stage == STAGE_IDENTITY:
+        handshake_later(connection)
         return
     if connection.quota != NULL:
         quota_resume(connection)

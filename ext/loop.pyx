@@ -13,6 +13,7 @@ from kbroker.ext.connection cimport (
     STOP_DRAIN,
 )
 from kbroker.ext.connections cimport connection_close, connections_reap, connections_retry
+from kbroker.ext.encrypted cimport thread_handshakes
 from kbroker.ext.input cimport connection_progress
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, net_log
 from kbroker.ext.network cimport (
@@ -66,6 +67,7 @@ cdef void thread_free(NetThread* thread) noexcept nogil:
     if thread.event_fd >= 0:
         close(thread.event_fd)
     free(thread.buffer)
+    free(thread.record)
     free(thread)
 
 
@@ -84,7 +86,8 @@ cdef int wait_for_events(NetThread* thread, epoll_event_t* events) noexcept nogi
     cdef int64_t wait_ms = 0
     cdef int count
     turn_end(&thread.turns)
-    if thread.ready == NULL and thread.closed == NULL and thread_may_sleep(thread):
+    if thread.ready == NULL and thread.handshakes == NULL and thread.closed == NULL \
+            and thread_may_sleep(thread):
         wait_ms = wheel_wait_ms(&thread.wheel)
     if wait_ms > 1000000000:
         wait_ms = 1000000000
@@ -102,6 +105,8 @@ cdef void handle_event(Connection* connection, uint32_t events) noexcept nogil:
         return
     if events & EPOLLOUT and connection.flags & FLAG_UNWRITABLE:
         connection.flags &= ~<uint32_t> FLAG_UNWRITABLE
+        if connection.tls != NULL:
+            connection.flags |= FLAG_READABLE       # reading may have waited for it as well
         flush_later(connection)
     if events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR):
         connection.flags |= FLAG_PEER_CLOSED | FLAG_READABLE
@@ -167,6 +172,7 @@ cdef bint thread_turn(NetThread* thread, epoll_event_t* events) noexcept nogil:
     connections_retry(thread)
     run_events(thread, events, count)
     run_ready(thread)
+    thread_handshakes(thread)
     wheel_advance(&thread.wheel, thread.now_ms)
     thread_flush(thread)
     connections_reap(thread)
@@ -184,6 +190,8 @@ cdef void* thread_main(void* argument) noexcept nogil:
     while thread_turn(thread, events):
         pass
     run_ready(thread)
+    while thread.handshakes != NULL:
+        thread_handshakes(thread)
     thread_flush(thread)
     connections_reap(thread)
     turn_end(&thread.turns)

@@ -7,6 +7,7 @@ from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_FAILED, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_UNWRITABLE, Out, Region,
 )
 from kbroker.ext.connections cimport connection_close
+from kbroker.ext.encrypted cimport encrypted_send
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
 from kbroker.ext.marks cimport marks_flush, marks_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, off_t, ssize_t
@@ -15,6 +16,7 @@ from kbroker.ext.response cimport connection_unblock, out_region_done, out_sent
 from kbroker.ext.sockets cimport (
     MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, iovec_t, msghdr_t, send, sendfile, sendmsg,
 )
+from kbroker.ext.tls cimport Tls
 
 cdef enum:
     PARTS_MAX = 32
@@ -23,7 +25,7 @@ cdef enum:
 
 cdef ssize_t socket_send(Connection* connection, iovec_t* parts, int count,
                          int flags) noexcept nogil:
-    """Where TLS will encrypt."""
+    """In the clear, or encrypted by the kernel."""
     cdef msghdr_t message
     if count == 1:
         return send(connection.fd, parts[0].iov_base, parts[0].iov_len, flags)
@@ -108,9 +110,12 @@ cdef void connection_flush(Connection* connection) noexcept nogil:
     cdef int64_t before = out.unsent
     cdef int64_t unsent_max = connection.net.settings.unsent_bytes_max
     cdef bint going = not connection.flags & FLAG_UNWRITABLE
+    cdef bint encrypts = connection.tls != NULL and not (<Tls*> connection.tls).kernel_sends
     marks_flush(connection)
     while going and out.unsent > 0:
-        if out.regions != NULL and out.regions.at == out.sent:
+        if encrypts:
+            going = encrypted_send(connection)
+        elif out.regions != NULL and out.regions.at == out.sent:
             going = send_region(connection)
         else:
             going = send_bytes(connection)

@@ -31,6 +31,7 @@ cdef extern from "<sys/socket.h>" nogil:
         MSG_NOSIGNAL
         MSG_DONTWAIT
         MSG_MORE
+        MSG_PEEK
     ctypedef struct sockaddr_t "struct sockaddr":
         uint16_t sa_family
     ctypedef struct sockaddr_storage_t "struct sockaddr_storage":
@@ -39,6 +40,7 @@ cdef extern from "<sys/socket.h>" nogil:
         iovec_t* msg_iov
         size_t msg_iovlen
     int accept4(int fd, sockaddr_t* address, uint32_t* length, int flags)
+    ssize_t recv(int fd, void* buffer, size_t count, int flags)
     ssize_t send(int fd, const void* buffer, size_t count, int flags)
     ssize_t sendmsg(int fd, const msghdr_t* message, int flags)
 

@@ -3,10 +3,10 @@
 No header and no -dev package is needed: the few functions are declared here, and have had the same
 binary interface in both. A `Tls` is one connection's state over a non-blocking socket that it does
 not own; one thread at a time uses it, without the GIL. `tls_context` makes it for Python, a link
-of the client's loop takes it over.
+of the client's loop takes it over; `encrypted` makes those of the broker's connections.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.posix cimport ssize_t
 
@@ -25,6 +25,11 @@ cdef struct Tls:
     int verify_error            # X509_V_ERR_* of the first certificate that was refused, else 0
     char subject[TLS_SUBJECT_BYTES]     # of that certificate: /C=../CN=..
     char why[TLS_WHY_BYTES]     # one line, after TLS_FAILED
+    # of the broker's connections (encrypted.pxd)
+    uint32_t offered            # bytes of a write that was not taken: to be offered again as it was
+    int ended                   # TlsCode that is to be told by the next read, after bytes
+    bint write_reads            # a write waits until something was read
+    bint kernel_sends           # the kernel encrypts: what is sent goes to the socket as it is
 
 ctypedef void* (*tls_make)() noexcept nogil
 ctypedef void* (*tls_get)(void*) noexcept nogil
@@ -33,6 +38,7 @@ ctypedef int (*tls_int)(void*) noexcept nogil
 ctypedef int (*tls_int2)(void*, void*) noexcept nogil
 ctypedef int (*tls_text)(void*, const char*) noexcept nogil
 ctypedef int (*tls_io)(void*, void*, int) noexcept nogil
+ctypedef int (*tls_der)(void*, uint8_t**) noexcept nogil
 ctypedef long (*tls_ctrl)(void*, int, long, void*) noexcept nogil
 ctypedef void* (*tls_pem)(void*, void**, void*, void*) noexcept nogil
 ctypedef const char* (*tls_reason)(unsigned long) noexcept nogil
@@ -54,6 +60,9 @@ cdef struct TlsLibrary:
     tls_int SSL_CTX_check_private_key
     tls_text SSL_CTX_set_cipher_list
     tls_text SSL_CTX_set_ciphersuites
+    int (*SSL_CTX_set_session_id_context)(void*, const uint8_t*, unsigned int) noexcept nogil
+    int (*SSL_CTX_set_num_tickets)(void*, size_t) noexcept nogil
+    tls_get SSL_CTX_get0_certificate
     tls_get SSL_new
     tls_do SSL_free
     int (*SSL_set_fd)(void*, int) noexcept nogil
@@ -68,6 +77,9 @@ cdef struct TlsLibrary:
     int (*SSL_get_error)(void*, int) noexcept nogil
     tls_int SSL_shutdown
     const char* (*SSL_get_version)(void*) noexcept nogil
+    tls_get SSL_get1_peer_certificate       # 1.1 calls it SSL_get_peer_certificate
+    tls_get SSL_get_wbio
+    void* SSL_sendfile                      # NULL: the library knows nothing of kernel TLS
     int (*SSL_set_ex_data)(void*, int, void*) noexcept nogil
     tls_at SSL_get_ex_data
     int (*SSL_get_ex_data_X509_STORE_CTX_idx)() noexcept nogil
@@ -75,6 +87,8 @@ cdef struct TlsLibrary:
     tls_int X509_STORE_CTX_get_error
     tls_get X509_STORE_CTX_get_current_cert
     tls_get X509_get_subject_name
+    tls_der i2d_X509
+    tls_der i2d_X509_NAME
     char* (*X509_NAME_oneline)(void*, char*, int) noexcept nogil
     const char* (*X509_verify_cert_error_string)(long) noexcept nogil
     tls_text X509_VERIFY_PARAM_set1_ip_asc
@@ -85,6 +99,7 @@ cdef struct TlsLibrary:
     tls_do PKCS12_free
     void* (*BIO_new_mem_buf)(const void*, int) noexcept nogil
     tls_int BIO_free
+    tls_ctrl BIO_ctrl
     tls_pem PEM_read_bio_X509
     tls_pem PEM_read_bio_PrivateKey
     void* (*d2i_PKCS12_bio)(void*, void**) noexcept nogil
@@ -100,12 +115,20 @@ cdef struct TlsLibrary:
 # NULL where the system has no OpenSSL. With the GIL.
 cdef TlsLibrary* tls_library() noexcept
 
+# Another function of libcrypto, NULL where there is none. With the GIL.
+cdef void* tls_symbol(const char* name) noexcept
+
 # A connection to be, as client or as server; NULL: no memory. context: SSL_CTX*.
 cdef Tls* tls_new(void* context, int fd, bint server) noexcept nogil
 # Tells the other side, once, without waiting; the socket stays open.
 cdef void tls_free(Tls* tls) noexcept nogil
 # 1 when it is done, else a TlsCode.
 cdef int tls_handshake(Tls* tls) noexcept nogil
+# After it: the subject of the other side's certificate, DER; its bytes, which were written to
+# p..p+n if they are at most n, 0 where it showed none.
+cdef ssize_t tls_peer_subject(Tls* tls, uint8_t* p, size_t n) noexcept nogil
+# After it: whether the kernel encrypts what is sent.
+cdef bint tls_kernel_sends(Tls* tls) noexcept nogil
 # Bytes, at least 1, or a TlsCode. What is not written must be offered again, and more may follow.
 cdef ssize_t tls_read(Tls* tls, uint8_t* p, size_t n) noexcept nogil
 cdef ssize_t tls_write(Tls* tls, const uint8_t* p, size_t n) noexcept nogil

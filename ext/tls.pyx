@@ -19,9 +19,11 @@ cdef enum:
     REASON_MASK = 0x7FFFFF
     SSL_R_UNEXPECTED_EOF_WHILE_READING = 294    # since 3.0; before, SSL_ERROR_SYSCALL
     IO_BYTES_MAX = 1 << 30
+    BIO_CTRL_GET_KTLS_SEND = 73
 
 cdef TlsLibrary library
 cdef int state = 0                  # 1: all was found, -1: not
+cdef void* crypto = NULL            # libcrypto
 
 
 cdef bint find(void* shared, const char* name, void** out) noexcept:
@@ -47,6 +49,10 @@ cdef bint find_ssl(void* z) noexcept:
         and find(z, "SSL_CTX_check_private_key", <void**> &library.SSL_CTX_check_private_key)
         and find(z, "SSL_CTX_set_cipher_list", <void**> &library.SSL_CTX_set_cipher_list)
         and find(z, "SSL_CTX_set_ciphersuites", <void**> &library.SSL_CTX_set_ciphersuites)
+        and find(z, "SSL_CTX_set_session_id_context",
+                 <void**> &library.SSL_CTX_set_session_id_context)
+        and find(z, "SSL_CTX_set_num_tickets", <void**> &library.SSL_CTX_set_num_tickets)
+        and find(z, "SSL_CTX_get0_certificate", <void**> &library.SSL_CTX_get0_certificate)
         and find(z, "SSL_new", <void**> &library.SSL_new)
         and find(z, "SSL_free", <void**> &library.SSL_free)
         and find(z, "SSL_set_fd", <void**> &library.SSL_set_fd)
@@ -61,6 +67,10 @@ cdef bint find_ssl(void* z) noexcept:
         and find(z, "SSL_get_error", <void**> &library.SSL_get_error)
         and find(z, "SSL_shutdown", <void**> &library.SSL_shutdown)
         and find(z, "SSL_get_version", <void**> &library.SSL_get_version)
+        and (find(z, "SSL_get1_peer_certificate", <void**> &library.SSL_get1_peer_certificate)
+             or find(z, "SSL_get_peer_certificate",
+                     <void**> &library.SSL_get1_peer_certificate))
+        and find(z, "SSL_get_wbio", <void**> &library.SSL_get_wbio)
         and find(z, "SSL_set_ex_data", <void**> &library.SSL_set_ex_data)
         and find(z, "SSL_get_ex_data", <void**> &library.SSL_get_ex_data)
         and find(z, "SSL_get_ex_data_X509_STORE_CTX_idx",
@@ -77,6 +87,8 @@ cdef bint find_crypto(void* z) noexcept:
         and find(z, "X509_STORE_CTX_get_current_cert",
                  <void**> &library.X509_STORE_CTX_get_current_cert)
         and find(z, "X509_get_subject_name", <void**> &library.X509_get_subject_name)
+        and find(z, "i2d_X509", <void**> &library.i2d_X509)
+        and find(z, "i2d_X509_NAME", <void**> &library.i2d_X509_NAME)
         and find(z, "X509_NAME_oneline", <void**> &library.X509_NAME_oneline)
         and find(z, "X509_verify_cert_error_string",
                  <void**> &library.X509_verify_cert_error_string)
@@ -90,6 +102,7 @@ cdef bint find_crypto(void* z) noexcept:
         and find(z, "PKCS12_free", <void**> &library.PKCS12_free)
         and find(z, "BIO_new_mem_buf", <void**> &library.BIO_new_mem_buf)
         and find(z, "BIO_free", <void**> &library.BIO_free)
+        and find(z, "BIO_ctrl", <void**> &library.BIO_ctrl)
         and find(z, "PEM_read_bio_X509", <void**> &library.PEM_read_bio_X509)
         and find(z, "PEM_read_bio_PrivateKey", <void**> &library.PEM_read_bio_PrivateKey)
         and find(z, "d2i_PKCS12_bio", <void**> &library.d2i_PKCS12_bio)
@@ -105,15 +118,24 @@ cdef bint find_crypto(void* z) noexcept:
 
 cdef TlsLibrary* tls_library() noexcept:
     global state
+    global crypto
+    cdef void* newer
     if state == 0:
         state = -1
-        if find_ssl(dlopen("libssl.so.3", RTLD_NOW)) \
-                and find_crypto(dlopen("libcrypto.so.3", RTLD_NOW)):
+        newer = dlopen("libssl.so.3", RTLD_NOW)
+        crypto = dlopen("libcrypto.so.3", RTLD_NOW)
+        if find_ssl(newer) and find_crypto(crypto):
             state = 1
-        elif find_ssl(dlopen("libssl.so.1.1", RTLD_NOW)) \
-                and find_crypto(dlopen("libcrypto.so.1.1", RTLD_NOW)):
+            find(newer, "SSL_sendfile", &library.SSL_sendfile)
+            return &library
+        crypto = dlopen("libcrypto.so.1.1", RTLD_NOW)
+        if find_ssl(dlopen("libssl.so.1.1", RTLD_NOW)) and find_crypto(crypto):
             state = 1
     return &library if state == 1 else NULL
+
+
+cdef void* tls_symbol(const char* name) noexcept:
+    return dlsym(crypto, name) if tls_library() != NULL else NULL
 
 
 cdef Tls* tls_new(void* context, int fd, bint server) noexcept nogil:
@@ -210,3 +232,23 @@ cdef ssize_t tls_write(Tls* tls, const uint8_t* p, size_t n) noexcept nogil:
     cdef int got = library.SSL_write(tls.ssl, <void*> p,
                                      <int> (n if n < IO_BYTES_MAX else IO_BYTES_MAX))
     return got if got > 0 else outcome(tls, got)
+
+
+cdef ssize_t tls_peer_subject(Tls* tls, uint8_t* p, size_t n) noexcept nogil:
+    cdef void* certificate = library.SSL_get1_peer_certificate(tls.ssl)
+    cdef void* name
+    cdef ssize_t length = 0
+    if certificate == NULL:
+        return 0
+    name = library.X509_get_subject_name(certificate)
+    length = library.i2d_X509_NAME(name, NULL)
+    if 0 < <size_t> length <= n:
+        library.i2d_X509_NAME(name, &p)
+    library.X509_free(certificate)
+    library.ERR_clear_error()
+    return length
+
+
+cdef bint tls_kernel_sends(Tls* tls) noexcept nogil:
+    return library.SSL_sendfile != NULL and library.BIO_ctrl(
+        library.SSL_get_wbio(tls.ssl), BIO_CTRL_GET_KTLS_SEND, 0, NULL) > 0

@@ -1,11 +1,12 @@
 """TLS settings and connections as Python makes them."""
 from libc.stddef cimport size_t
 
-from kbroker.ext.tls cimport Tls
+from kbroker.ext.tls cimport Tls, TlsLibrary
 
 cdef class TlsContext:
     cdef void* context              # SSL_CTX*
     cdef readonly bint server
+    cdef int serve(self, TlsLibrary* library) except -1
     cdef int identify(self, list certificates, size_t key, str source) except -1
 
 cdef class TlsChannel:

@@ -6,7 +6,7 @@ import time
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stddef cimport size_t
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.posix cimport ssize_t
@@ -20,13 +20,16 @@ cdef enum:
     SSL_CTRL_EXTRA_CHAIN_CERT = 14
     SSL_CTRL_MODE = 33
     SSL_CTRL_SET_READ_AHEAD = 41
+    SSL_CTRL_SET_SESS_CACHE_MODE = 44
     SSL_CTRL_SET_TLSEXT_HOSTNAME = 55
     SSL_CTRL_SET_MIN_PROTO_VERSION = 123
     SSL_CTRL_SET_MAX_PROTO_VERSION = 124
     SSL_MODES = 0x1 | 0x2 | 0x10    # partial writes, from a buffer that moves; idle ones hold none
+    SSL_OP_ENABLE_KTLS = 1 << 3
     SSL_OP_NO_RENEGOTIATION = 1 << 30
     SSL_VERIFY_NONE = 0
     SSL_VERIFY_PEER = 1
+    SSL_VERIFY_FAIL_IF_NO_PEER_CERT = 2
     NO_PARTIAL_WILDCARDS = 4
     LOOK_MS = 100                   # how long Python's signals wait at most
 
@@ -62,10 +65,46 @@ cdef class TlsContext:
         library.SSL_CTX_set_options(self.context, <uint64_t> SSL_OP_NO_RENEGOTIATION)
         library.SSL_CTX_set_verify(self.context, SSL_VERIFY_NONE if server else SSL_VERIFY_PEER,
                                    tls_verify)
+        if server:
+            self.serve(library)
+
+    cdef int serve(self, TlsLibrary* library) except -1:
+        """Sessions are resumed by tickets, whose keys are this context's: nothing is kept of them,
+        and after a reload everybody shows who he is."""
+        library.SSL_CTX_ctrl(self.context, SSL_CTRL_SET_SESS_CACHE_MODE, 0, NULL)
+        library.SSL_CTX_set_num_tickets(self.context, 1)
+        library.SSL_CTX_set_session_id_context(self.context, <const uint8_t*> b"kbroker", 7)
+        return 0
 
     def __dealloc__(self) -> None:
         if self.context != NULL:
             tls_library().SSL_CTX_free(self.context)
+
+    def use_kernel(self) -> None:
+        """Have the kernel encrypt where it can (module tls) and OpenSSL knows how, from 3.0 on."""
+        cdef TlsLibrary* library = tls_library()
+        if library.SSL_sendfile != NULL:
+            library.SSL_CTX_set_options(self.context, <uint64_t> SSL_OP_ENABLE_KTLS)
+
+    def ask_clients(self, *, required: bool) -> None:
+        """Clients may, or must, show a certificate that is trusted here."""
+        tls_library().SSL_CTX_set_verify(
+            self.context,
+            SSL_VERIFY_PEER | (SSL_VERIFY_FAIL_IF_NO_PEER_CERT if required else 0),
+            tls_verify,
+        )
+
+    def certificate(self) -> bytes | None:
+        """Our own, DER."""
+        cdef TlsLibrary* library = tls_library()
+        cdef void* found = library.SSL_CTX_get0_certificate(self.context)
+        cdef uint8_t* p
+        if found == NULL:
+            return None
+        written = bytearray(library.i2d_X509(found, NULL))
+        p = <uint8_t*> <char*> written
+        library.i2d_X509(found, &p)
+        return bytes(written)
 
     def speak(self, lowest: str, highest: str) -> None:
         """The versions, "TLSv1.2" or "TLSv1.3"."""

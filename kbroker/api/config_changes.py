@@ -21,7 +21,6 @@ from kbroker.api.config_resources import (
 )
 from kbroker.api.context import Context, Services
 from kbroker.api.topic_creation import check_lengths
-from kbroker.config import BrokerConfig
 from kbroker.config.client_metrics import validate_subscription
 from kbroker.config.definitions import BROKER as BROKER_KEYS
 from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
@@ -210,7 +209,7 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
         raise ConfigError(f"These keys are fixed while the broker runs: {', '.join(fixed)}")
     if local and not resource[1]:
         raise ConfigError(f"These keys belong to one broker; name it: {', '.join(local)}")
-    _check_effect(context.config, resource, settings)
+    _check_effect(context, resource, settings)
     if _MIN_IN_SYNC in settings and resource[1] and _tracks_eligible_leaders(context.services):
         raise ClientError(
             ErrorCode.INVALID_CONFIG,
@@ -218,8 +217,10 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
         )
 
 
-def _check_effect(config: BrokerConfig, resource: Resource, settings: Mapping[str, str]) -> None:
-    """Refuse what would not fit together, and numbers of threads that jump."""
+def _check_effect(context: Context, resource: Resource, settings: Mapping[str, str]) -> None:
+    """Refuse what would not fit together, numbers of threads that jump, and certificates that
+    cannot be used."""
+    config = context.config
     if resource[1]:
         wanted = config.preview(settings, config.dynamic_default)
     else:
@@ -231,6 +232,8 @@ def _check_effect(config: BrokerConfig, resource: Resource, settings: Mapping[st
             raise ConfigError(
                 f"{name} can change from {before} to no less than half and no more than double."
             )
+    if context.services.tls is not None:
+        context.services.tls.successors(wanted)
 
 
 def _tracks_eligible_leaders(services: Services) -> bool:

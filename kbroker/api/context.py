@@ -64,6 +64,7 @@ from kbroker.txn.coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
     from kbroker.security.authentication import Authentication
+    from kbroker.security.tls import TlsListeners
     from kbroker.security.tokens import Tokens
 
 ZERO_UUID: Final = bytes(16)
@@ -167,6 +168,7 @@ class Services:
         self.telemetry = Telemetry(
             config.integer("telemetry.max.bytes"), lambda: subscriptions_of(self)
         )
+        self.tls: TlsListeners | None = None  # None: no listener has TLS
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
         self.partitions_about = 1  # their number rounded up, see publish.adapt_segments

@@ -119,6 +119,8 @@ def reload_broker_settings(services: Services) -> None:
     configure_topics(services, list(image.topics))
     services.groups.reconfigure()
     verify_transactions(services)
+    if services.tls is not None:
+        services.tls.reload()
     if services.logs.cleaner is not None:
         services.logs.cleaner.reconfigure()
 

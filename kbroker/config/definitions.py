@@ -82,6 +82,7 @@ PER_LISTENER: Final = frozenset(
         "sasl.oauthbearer.sub.claim.name",
         "sasl.server.callback.handler.class",
     }
+    | {name for name in BROKER if name.startswith("ssl.")}
 )
 _PLUGIN_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
 

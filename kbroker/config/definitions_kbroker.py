@@ -128,6 +128,11 @@ KEYS: Final = (
         "otherwise the broker warns of it when it starts.",
     ),
     ConfigKey(
+        "kbroker.tls.kernel", BOOLEAN, "false", None, LOW, READ_ONLY,
+        "Whether the kernel encrypts what TLS listeners send, so that fetches stay sendfile; it "
+        "needs the module tls and OpenSSL 3.",
+    ),
+    ConfigKey(
         "kbroker.handshake.timeout.ms", LONG, "30000", at_least(1), MEDIUM, READ_ONLY,
         "How long a client may take to say who it is, TLS and SASL together, whatever it sends "
         "meanwhile.",

@@ -320,28 +320,23 @@ KEYS: Final = (
     ConfigKey(
         "ssl.allow.dn.changes", BOOLEAN, "false", None, LOW, READ_ONLY,
         "Whether a new key store may carry another distinguished name.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.allow.san.changes", BOOLEAN, "false", None, LOW, READ_ONLY,
         "Whether a new key store may carry other alternative names.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.cipher.suites", LIST, "", list_of(), MEDIUM, PER_BROKER,
         "Cipher suites that may be negotiated; empty means the library's own choice.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.client.auth", STRING, "none", one_of("required", "requested", "none"), MEDIUM,
         PER_BROKER,
         "Whether clients must, may or need not present a certificate.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.enabled.protocols", LIST, "TLSv1.2,TLSv1.3", list_of(), MEDIUM, PER_BROKER,
         "TLS versions that may be negotiated.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.endpoint.identification.algorithm", STRING, "https", None, LOW, PER_BROKER,
@@ -357,7 +352,6 @@ KEYS: Final = (
     ConfigKey(
         "ssl.key.password", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Password of the private key.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.keymanager.algorithm", STRING, "SunX509", None, MEDIUM, PER_BROKER,
@@ -367,32 +361,27 @@ KEYS: Final = (
     ConfigKey(
         "ssl.keystore.certificate.chain", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Certificate chain in PEM, given in place of a key store file.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.key", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Private key in PEM, given in place of a key store file.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.location", STRING, None, None, MEDIUM, PER_BROKER,
         "File with the broker's certificate and key.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.password", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Password of the key store file.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.keystore.type", STRING, "JKS", None, MEDIUM, PER_BROKER,
-        "Format of the key store file.",
+        "Format of the key store file. kbroker knows PEM and PKCS12 by their first bytes.",
         effective=False,
     ),
     ConfigKey(
         "ssl.principal.mapping.rules", STRING, "DEFAULT", None, LOW, READ_ONLY,
         "Rules that turn the distinguished name of a client certificate into a short name.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.protocol", STRING, "TLSv1.3", None, MEDIUM, PER_BROKER,
@@ -417,21 +406,18 @@ KEYS: Final = (
     ConfigKey(
         "ssl.truststore.certificates", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Trusted certificates in PEM, given in place of a trust store file.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.truststore.location", STRING, None, None, MEDIUM, PER_BROKER,
         "File with the certificates that clients are verified against.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.truststore.password", PASSWORD, None, None, MEDIUM, PER_BROKER,
         "Password of the trust store file.",
-        effective=False,
     ),
     ConfigKey(
         "ssl.truststore.type", STRING, "JKS", None, MEDIUM, PER_BROKER,
-        "Format of the trust store file.",
+        "Format of the trust store file. kbroker knows PEM and PKCS12 by their first bytes.",
         effective=False,
     ),
 )

@@ -15,7 +15,7 @@ from kbroker.config.types import ConfigError
 
 _ENDPOINT: Final = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)\Z")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SPOKEN: Final = frozenset({"PLAINTEXT", "SASL_PLAINTEXT"})
+TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
 _PORT_MAX: Final = 65535
 
 
@@ -99,11 +99,6 @@ def _listener(bound: Endpoint, told: Endpoint | None, protocols: dict[str, str])
     if protocol is None:
         raise ConfigError(
             f"listener.security.protocol.map: no security protocol for listener {bound.name}"
-        )
-    if protocol not in _SPOKEN:
-        raise ConfigError(
-            f"listeners: {bound.name} needs {protocol}, which this version does not speak; "
-            "use PLAINTEXT or SASL_PLAINTEXT"
         )
     host = told.host if told is not None else bound.host
     if host in ("0.0.0.0", "::"):

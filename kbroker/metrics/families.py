@@ -64,6 +64,8 @@ _NETWORK: Final = (
     Family("kbroker_connections", GAUGE, "Open connections of clients."),
     Family("kbroker_connections_accepted_total", COUNTER, "Connections accepted."),
     Family("kbroker_connections_closed_total", COUNTER, "Connections closed, by either side."),
+    Family("kbroker_tls_handshakes_total", COUNTER, "TLS handshakes done."),
+    Family("kbroker_tls_handshakes_failed_total", COUNTER, "TLS handshakes that failed."),
     Family("kbroker_connections_idle_closed_total", COUNTER,
            "Connections closed after connections.max.idle.ms."),
     Family("kbroker_requests_total", COUNTER, "Requests taken from connections, of any API."),

@@ -52,6 +52,7 @@ from kbroker.server.pages import Pages, Parts
 from kbroker.server.reload import take_over
 from kbroker.server.service import Notifier, extend
 from kbroker.server.slow import SlowRequests
+from kbroker.server.tls import tls_listeners
 from kbroker.server.upkeep import Upkeep, disk_tasks, tasks_of
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from kbroker.storage.cleaner import LogCleaner
@@ -153,6 +154,7 @@ class Broker:
         """Serve. Raises OperatorError or DiskError, with everything let go of again."""
         for listener in self.config.listeners:
             _check_address(listener.host, listener.port)
+        tls_listeners(self.config)  # what is wrong with it is told before anything is written
         _make_directory(self.directory)
         self._lock.acquire()
         try:
@@ -179,6 +181,7 @@ class Broker:
                 services.authentication.open(listener.name)
         self._open_logs(services)
         self._listen(data_plane)
+        services.tls = tls_listeners(self.config, data_plane.engine)
         self._lead(store, logs)
         if self._users:
             store.append(self._users)

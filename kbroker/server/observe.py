@@ -181,6 +181,8 @@ def _network(samples: Samples, parts: Parts) -> None:
         ("kbroker_connections_accepted_total", "accepted"),
         ("kbroker_connections_closed_total", "closed"),
         ("kbroker_connections_idle_closed_total", "idle_closed"),
+        ("kbroker_tls_handshakes_total", "handshakes"),
+        ("kbroker_tls_handshakes_failed_total", "handshakes_failed"),
         ("kbroker_requests_total", "requests"),
         ("kbroker_network_received_bytes_total", "bytes_in"),
         ("kbroker_network_reads_total", "reads"),

@@ -1,10 +1,10 @@
 """SIGHUP: the settings file is read again, and what may change while the broker runs does.
 
 These are the keys that can be altered for all brokers at run time, with their other units
-(log.retention.hours), and those of the log. What else changed in the file is told in the log and
-waits for the next start. Settings altered at run time win over the file, as always. A file with a
-mistake changes nothing. Where an option of the command line sets a key, the file's value never
-counted.
+(log.retention.hours), those of TLS, and those of the log. What else changed in the file is told in
+the log and waits for the next start. Settings altered at run time win over the file, as always. A
+file with a mistake changes nothing. Key stores are read again, whether or not their settings
+changed. Where an option of the command line sets a key, the file's value never counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kbroker.config import BrokerConfig
 from kbroker.config.broker import SYNONYMS
 from kbroker.config.definitions import find_broker_key
 from kbroker.config.definitions_kbroker import LOG_FORMAT, LOG_LEVEL
-from kbroker.config.types import CLUSTER_WIDE
+from kbroker.config.types import CLUSTER_WIDE, PER_BROKER
 from kbroker.server.lines import configure_log
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -47,11 +47,16 @@ def take_over(services: Services, fresh: BrokerConfig) -> list[str]:
         config.replace_static({name: fresh.static.get(name) for name in taken}, fresh)
         configure_log(config)
         publish.reload_broker_settings(services)
+    elif services.tls is not None:
+        services.tls.reload()  # the same settings may name other files
     return taken
 
 
 def _may_change(name: str) -> bool:
     key = find_broker_key(name)
     return key is not None and (
-        key.update_mode == CLUSTER_WIDE or name in _OTHER_UNITS or name in _LOG_KEYS
+        key.update_mode == CLUSTER_WIDE
+        or name in _OTHER_UNITS
+        or name in _LOG_KEYS
+        or (key.update_mode == PER_BROKER and key.name.startswith("ssl."))
     )

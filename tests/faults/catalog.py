@@ -27,8 +27,7 @@ PROMISES = {
 
 #: Come with the issues that bring what they are about.
 LATER = {
-    "P13": "security",
-    "F26": "TLS", "F27": "SASL", "F28": "ACLs",
+    "P13": "security", "F27": "SASL", "F28": "ACLs",
     "F30": "a virtual machine with its own kernel; F2, F3 and F4 do what it would",
 }  # fmt: skip
 
@@ -187,6 +186,12 @@ FAULTS = (
         ("tests/model/test_model.py::test_a_short_simulation",
          "tests/model/test_model.py::test_a_million_steps",
          "tests/model/test_model.py::test_a_broken_coordinator_is_noticed"),
+    ),
+    Fault(
+        "F26", "TLS half way, or by somebody else",
+        "half-open handshakes; foreign, expired, absent certificates", ("P11",),
+        "each holds its connection; the right one is let in", 900, 10_900,
+        _here("test_tls.py"),
     ),
     Fault(
         "F29", "a ceiling of memory", "a control group of 512 MiB: load, silent readers, bombs",

@@ -59,6 +59,9 @@ class FakeRequest:
         if body is not None:
             self.respond(body)
 
+    def respond_nothing(self) -> None:
+        self.respond(b"")
+
     def respond_when(
         self, log: Any, offset: int, body: bytes, failed: bytes, timeout_ms: int
     ) -> None:

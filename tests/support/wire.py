@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, Self
@@ -29,9 +30,16 @@ class ConnectionClosedError(Exception):
 class WireConnection:
     """One TCP connection to a broker. Not thread-safe. Times out loudly, never hangs."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1", timeout_s: float = 60) -> None:
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", timeout_s: float = 60,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:  # fmt: skip
         self.socket = socket.create_connection((host, port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.tls = tls
+        self._ahead = b""
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self._correlation_ids = itertools.count(1)
 
     def __enter__(self) -> Self:
@@ -78,7 +86,8 @@ class WireConnection:
         return self._receive_exactly(size)
 
     def _receive_exactly(self, size: int) -> bytes:
-        parts = bytearray()
+        parts = bytearray(self._ahead)
+        self._ahead = b""
         while len(parts) < size:
             try:
                 part = self.socket.recv(min(1 << 20, size - len(parts)))
@@ -103,12 +112,20 @@ class WireConnection:
         before = self.socket.gettimeout()
         self.socket.settimeout(seconds)
         try:
-            self.socket.recv(1, socket.MSG_PEEK)
+            self._peek()
         except TimeoutError:
             return True
         finally:
             self.socket.settimeout(before)
         return False
+
+
+    def _peek(self) -> None:
+        """Returns when there is something to read; TLS has no other way than to read it."""
+        if self.tls is None:
+            self.socket.recv(1, socket.MSG_PEEK)
+        elif not self._ahead:
+            self._ahead = self.socket.recv(1)
 
 
 def call_once(

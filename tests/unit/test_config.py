@@ -240,7 +240,6 @@ def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
         ({"listeners": "127.0.0.1:9092"}, "is not of the form NAME://host:port"),
         ({"listeners": "PLAINTEXT://a:1,plaintext://b:2"}, "given twice"),
         ({"listeners": "PLAINTEXT://a:1,SSL://b:1"}, "share port 1"),
-        ({"listeners": "SSL://a:1"}, "does not speak"),
         ({"listeners": "INSIDE://a:1"}, "no security protocol for listener INSIDE"),
         ({"listeners": "CONTROLLER://a:1"}, "no listener is left"),
         ({**LOOPBACK, "advertised.listeners": "OTHER://a:1"}, "OTHER is not a name in listeners"),

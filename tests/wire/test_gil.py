@@ -9,6 +9,7 @@ a Metadata request of before, which must still be unanswered.
 from __future__ import annotations
 
 import signal
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 
@@ -16,6 +17,7 @@ import pytest
 
 from tests.reference.crafted_batches import batch, values_of
 from tests.support import wire
+from tests.support.certificates import Authority
 from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
 from tests.support.wire import API_VERSIONS, FETCH, METADATA, PRODUCE, WireConnection
@@ -25,12 +27,33 @@ HELD, FREE = "test hook: the GIL is held", "test hook: the GIL is free"
 ROUNDS, AT_ONCE = 50, 20
 
 
+Connect = Callable[[], WireConnection]
+
+
 @pytest.fixture
-def held(start_kbroker: Callable[..., KbrokerProcess], topic: str) -> Iterator[KbrokerProcess]:
+def held(
+    start_kbroker: Callable[..., KbrokerProcess], topic: str, authority: Authority
+) -> Iterator[KbrokerProcess]:
     """A broker with a topic of small segments; the test takes its GIL by `hold`."""
-    broker = start_kbroker({"num.network.threads": "2"}, hooks=True)
+    store = authority.issue("broker").pem
+    settings = {"num.network.threads": "2", "ssl.keystore.location": str(store)}
+    broker = start_kbroker(settings, hooks=True, listeners=("SSL",))
     wire.create_topic(broker.port, topic, 1, {"segment.bytes": "1048576"})
     yield broker
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(params=["PLAINTEXT", "SSL"])
+def connect(request: pytest.FixtureRequest, held: KbrokerProcess, authority: Authority) -> Connect:
+    """Makes a connection; TLS is shaken hands over by the network threads alone."""
+    if request.param == "PLAINTEXT":
+        return lambda: WireConnection(held.port)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    return lambda: WireConnection(held.ports["SSL"], tls=context)
 
 
 def hold(broker: KbrokerProcess) -> None:
@@ -93,9 +116,9 @@ def unanswered(connection: WireConnection, topic: str) -> int:
         connection.receive(METADATA, 9, correlation_id)
 
 
-def test_data_plane_needs_no_gil(held: KbrokerProcess, topic: str) -> None:
+def test_data_plane_needs_no_gil(held: KbrokerProcess, connect: Connect, topic: str) -> None:
     """Connections of before, thousands of requests, a roll, a long poll, connections that come."""
-    connection, poller, control = (WireConnection(held.port) for _ in range(3))
+    connection, poller, control = connect(), connect(), connect()
     produce(connection, topic, b"before")
     hold(held)
     stuck = unanswered(control, topic)
@@ -105,7 +128,7 @@ def test_data_plane_needs_no_gil(held: KbrokerProcess, topic: str) -> None:
     body = fetch_body(topic, offset, max_wait=60_000, min_bytes=1)
     polled = poller.send(FETCH, 11, body)
     for _ in range(50):
-        with WireConnection(held.port) as newcomer:
+        with connect() as newcomer:
             newcomer.call(API_VERSIONS, 3, {})
             assert fetch(newcomer, topic, 0) == b"before"
     produce(connection, topic, b"wakes the poll")
@@ -122,9 +145,9 @@ def test_data_plane_needs_no_gil(held: KbrokerProcess, topic: str) -> None:
         each.close()
 
 
-def test_many_connections_at_once(held: KbrokerProcess, topic: str) -> None:
+def test_many_connections_at_once(held: KbrokerProcess, connect: Connect, topic: str) -> None:
     """Sixteen clients of before, each with requests in flight."""
-    connections = [WireConnection(held.port) for _ in range(16)]
+    connections = [connect() for _ in range(16)]
     hold(held)
     errors: list[BaseException] = []
 

@@ -1,3 +1,4 @@
+import java.io.FileReader;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -22,7 +23,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * that is assigned to all partitions. Prints one line when each record came back once, in the order
  * of its partition, with its header and at the offset that the producer was told.
  *
- * Arguments: bootstrap servers, topic, partitions, number of records, codec.
+ * Arguments: bootstrap servers, topic, partitions, number of records, codec, and a file of further
+ * settings where there are some.
  */
 public class RoundTrip {
     public static void main(String[] args) throws Exception {
@@ -30,14 +32,22 @@ public class RoundTrip {
         String topic = args[1];
         int partitions = Integer.parseInt(args[2]);
         int count = Integer.parseInt(args[3]);
-        Map<String, Long> told = send(bootstrap, topic, count, args[4]);
-        long read = receive(bootstrap, topic, partitions, told);
+        Properties further = new Properties();
+        if (args.length > 5) {
+            try (var file = new FileReader(args[5])) {
+                further.load(file);
+            }
+        }
+        Map<String, Long> told = send(further, bootstrap, topic, count, args[4]);
+        long read = receive(further, bootstrap, topic, partitions, told);
         System.out.println("sent " + count + " read " + read);
     }
 
-    private static Map<String, Long> send(String bootstrap, String topic, int count, String codec)
+    private static Map<String, Long> send(
+            Properties further, String bootstrap, String topic, int count, String codec)
             throws Exception {
         Properties settings = new Properties();
+        settings.putAll(further);
         settings.put("bootstrap.servers", bootstrap);
         settings.put("acks", "all");
         settings.put("enable.idempotence", "true");
@@ -61,8 +71,13 @@ public class RoundTrip {
     }
 
     private static long receive(
-            String bootstrap, String topic, int partitions, Map<String, Long> told) {
+            Properties further,
+            String bootstrap,
+            String topic,
+            int partitions,
+            Map<String, Long> told) {
         Properties settings = new Properties();
+        settings.putAll(further);
         settings.put("bootstrap.servers", bootstrap);
         settings.put("enable.auto.commit", "false");
         settings.put("auto.offset.reset", "none");

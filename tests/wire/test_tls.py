@@ -1,0 +1,242 @@
+"""TLS listeners of a broker: what is told at the start, and what changes while it runs."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import wire
+from tests.support.certificates import PASSWORD, Authority, openssl
+from tests.support.kbroker import KbrokerProcess
+from tests.support.waits import wait_for
+from tests.support.wire import (
+    API_VERSIONS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    METADATA,
+    WireConnection,
+)
+
+StartBroker = Callable[..., KbrokerProcess]
+BROKERS = 4
+LISTENER = "listener.name.ssl.ssl.keystore"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def trusting(authority: Authority) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(authority.certificate))
+
+
+def serial_shown(broker: KbrokerProcess, authority: Authority) -> str:
+    """The serial number of the certificate that a new connection sees; it is served."""
+    with WireConnection(broker.ports["SSL"], tls=trusting(authority)) as connection:
+        assert connection.call(API_VERSIONS, 0)["error_code"] == 0
+        shown = connection.socket.getpeercert()  # type: ignore[attr-defined]
+        return str(shown["serialNumber"])
+
+
+# --- at the start ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stores(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what can be wrong with a store."""
+    folder = tmp_path_factory.mktemp("stores")
+    made = authority.issue("server")
+    for file in (made.key, made.certificate, made.pem, made.p12):
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "store.jks").write_bytes(b"\xfe\xed\xfe\xed\x00\x00\x00\x02")
+    openssl("pkcs8", "-topk8", "-in", made.key, "-out", folder / "locked.key",
+            "-passout", "pass:secret")  # fmt: skip
+    locked = (folder / "locked.key").read_text() + made.certificate.read_text()
+    (folder / "locked.pem").write_text(locked)
+    other = authority.issue("other")
+    (folder / "mixed.pem").write_text(other.key.read_text() + made.certificate.read_text())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "set ssl.keystore.location.*kbroker cert create"),
+        ({"ssl.keystore.location": "{}/none"}, "none: No such file"),
+        ({"ssl.keystore.location": "{}/store.jks"}, "JKS key store.*keytool -importkeystore"),
+        ({"ssl.keystore.location": "{}/server.p12"}, "is the password right"),
+        ({"ssl.keystore.location": "{}/server.p12", "ssl.keystore.password": "no"},
+         "is the password right"),
+        ({"ssl.keystore.location": "{}/locked.pem"}, "encrypted: give ssl.key.password"),
+        ({"ssl.keystore.location": "{}/locked.pem", "ssl.key.password": "no"},
+         "ssl.key.password is wrong"),
+        ({"ssl.keystore.location": "{}/mixed.pem"}, "values mismatch"),
+        ({"ssl.keystore.location": "{}/server.crt"}, "holds no private key"),
+        ({"ssl.keystore.location": "{}/server.pem", "ssl.enabled.protocols": "TLSv1.1"},
+         "ssl.enabled.protocols=TLSv1.1: TLSv1.2 and TLSv1.3 are spoken"),
+        ({"ssl.keystore.location": "{}/server.pem", "ssl.cipher.suites": "TLS_NONE"},
+         "ssl.cipher.suites: TLS_NONE"),
+        ({"ssl.keystore.location": "{}/server.pem", "ssl.client.auth": "required",
+          "ssl.truststore.location": "{}/none"}, "ssl.truststore.location .*none: No such file"),
+        ({"ssl.keystore.location": "{}/server.pem", "ssl.principal.mapping.rules": "RULE:x"},
+         "ssl.principal.mapping.rules: no rule"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_in_one_line(
+    tmp_path: Path, stores: Path, settings: dict[str, str], told: str
+) -> None:
+    """Before anything is written."""
+    filled = {name: value.format(stores) for name, value in settings.items()}
+    broker = KbrokerProcess(tmp_path, filled, listeners=("SSL",))
+    with pytest.raises(AssertionError, match=told) as raised:
+        broker.start()
+    lines = str(raised.value).splitlines()
+    assert len([line for line in lines if line.startswith("kbroker: ")]) == 1, lines
+    assert not list(broker.data_dir.glob("*"))
+
+
+def test_inline_stores(start_kbroker: StartBroker, authority: Authority) -> None:
+    """PEM as settings, in one line as well, and a key with a password."""
+    made = authority.issue("inline")
+    locked = made.key.with_suffix(".locked")
+    openssl("pkcs8", "-topk8", "-in", made.key, "-out", locked, "-passout", "pass:secret")
+    settings = {
+        "ssl.keystore.certificate.chain": " ".join(made.certificate.read_text().split("\n")),
+        "ssl.keystore.key": locked.read_text(),
+        "ssl.key.password": "secret",
+        "ssl.truststore.certificates": authority.certificate.read_text(),
+        "ssl.client.auth": "requested",
+    }
+    broker = start_kbroker(settings, listeners=("SSL",))
+    context = trusting(authority)
+    context.load_cert_chain(made.pem)
+    with WireConnection(broker.ports["SSL"], tls=context) as connection:
+        assert connection.call(METADATA, 9, {"topics": None})["cluster_id"]
+    with WireConnection(broker.ports["SSL"], tls=trusting(authority)) as connection:
+        assert connection.call(METADATA, 9, {"topics": None})["cluster_id"]
+
+
+def test_clients_are_told_the_address_of_their_listener(
+    start_kbroker: StartBroker, authority: Authority
+) -> None:
+    store = authority.issue("server").pem
+    broker = start_kbroker({"ssl.keystore.location": str(store)}, listeners=("SSL",))
+    with WireConnection(broker.ports["SSL"], tls=trusting(authority)) as connection:
+        (node,) = connection.call(METADATA, 9, {"topics": None})["brokers"]
+        assert node["port"] == broker.ports["SSL"]
+    assert broker.stop() == 0
+
+
+# --- while it runs --------------------------------------------------------------------------------
+
+
+def test_sighup_reads_certificates_again(start_kbroker: StartBroker, authority: Authority) -> None:
+    """Connections go on; what cannot be used changes nothing."""
+    store = authority.issue("renewed").pem
+    broker = start_kbroker({"ssl.keystore.location": str(store)}, listeners=("SSL",))
+    first = serial_shown(broker, authority)
+    with WireConnection(broker.ports["SSL"], tls=trusting(authority)) as before:
+        authority.issue("renewed")
+        broker.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+        wait_for("the new one", lambda: serial_shown(broker, authority) != first, 60)
+        second = serial_shown(broker, authority)
+        good = store.read_bytes()
+        for bad, told in (
+            (b"nothing", "TLS stays as it was: listener SSL: .*holds no certificate"),
+            (authority.issue("somebody").pem.read_bytes(), "ssl.allow.dn.changes"),
+        ):
+            store.write_bytes(bad)
+            broker.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+            wait_for(told, lambda told=told: told.partition(".*")[0] in broker.log_text(), 60)
+            assert serial_shown(broker, authority) == second
+        store.write_bytes(good)
+        assert before.call(API_VERSIONS, 0)["error_code"] == 0
+
+
+def alter(broker: KbrokerProcess, **configs: str) -> dict[str, Any]:
+    changes = [
+        {"name": name, "config_operation": 0, "value": value} for name, value in configs.items()
+    ]
+    resource = {"resource_type": BROKERS, "resource_name": "1", "configs": changes}
+    answer = wire.call_once(broker.port, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    (result,) = answer["responses"]
+    return dict(result)
+
+
+def test_certificates_change_as_settings(start_kbroker: StartBroker, authority: Authority) -> None:
+    """Of one listener, for good: a restart keeps them; secrets are not shown."""
+    one, two = authority.issue("one"), authority.issue("two", "DNS:localhost")
+    broker = start_kbroker({"ssl.keystore.location": str(one.pem)}, listeners=("SSL",))
+    first = serial_shown(broker, authority)
+    for wrong, told in (
+        ({f"{LISTENER}.location": "/nowhere"}, "No such file"),
+        ({f"{LISTENER}.location": str(two.p12)}, "is the password right"),
+        ({f"{LISTENER}.location": str(two.pem)}, "ssl.allow.dn.changes"),
+        ({"ssl.keystore.location": str(two.pem)}, "by its prefix"),
+    ):
+        result = alter(broker, **wrong)
+        assert result["error_code"] == 42, result
+        assert told in result["error_message"]
+    assert serial_shown(broker, authority) == first
+    again = authority.issue("one")  # the same name in another certificate
+    right = {f"{LISTENER}.location": str(again.p12), f"{LISTENER}.password": PASSWORD}
+    assert alter(broker, **right)["error_code"] == 0
+    second = serial_shown(broker, authority)
+    assert second != first
+    asked = {"resource_type": BROKERS, "resource_name": "1", "configuration_keys": None}
+    answer = wire.call_once(broker.port, DESCRIBE_CONFIGS, 4, {"resources": [asked]})
+    assert answer["results"][0]["error_code"] == 0
+    assert PASSWORD not in str(answer)
+    broker.stop()
+    broker.start()
+    assert serial_shown(broker, authority) == second
+
+
+# --- kbroker cert create --------------------------------------------------------------------------
+
+
+def cert_create(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kbroker.cli", "cert", "create", *arguments],
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def test_certificates_made_by_the_command_line(
+    start_kbroker: StartBroker, tmp_path: Path
+) -> None:
+    """OpenSSL judges them, a broker takes them, a client with its own is let in."""
+    folder = tmp_path / "tls"
+    made = cert_create("--dir", str(folder), "--host", "broker.example", "--host", "10.0.0.7")
+    assert made.returncode == 0, made.stderr
+    assert cert_create("--dir", str(folder), "--client", "alice").returncode == 0
+    again = cert_create("--dir", str(folder))
+    assert again.returncode == 1
+    assert "--force" in again.stderr
+    for private in ("ca.key", "server.pem", "alice.pem"):
+        assert (folder / private).stat().st_mode & 0o077 == 0, private
+    for purpose, name in (("sslserver", "server.pem"), ("sslclient", "alice.pem")):
+        openssl("verify", "-x509_strict", "-purpose", purpose, "-CAfile", folder / "ca.pem",
+                folder / name)  # fmt: skip
+    openssl("x509", "-in", folder / "server.pem", "-noout", "-checkhost", "broker.example",
+            "-checkend", str(800 * 86400))  # fmt: skip
+    settings = {
+        "ssl.keystore.location": str(folder / "server.pem"),
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "ssl.client.auth": "required",
+    }
+    broker = start_kbroker(settings, listeners=("SSL",))
+    context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    context.load_cert_chain(folder / "alice.pem")
+    for host in ("127.0.0.1", "localhost"):
+        with WireConnection(broker.ports["SSL"], host, tls=context) as connection:
+            assert connection.call(METADATA, 9, {"topics": None})["cluster_id"]
