@@ -16,13 +16,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
+from kbroker.client import Admin
 from kbroker.client import Consumer as OwnConsumer
 from kbroker.client import Producer as OwnProducer
+from kbroker.client.errors import AuthenticationError
 from tests.clients.data import Message, check_read, numbered
 from tests.support import wire
 from tests.support.certificates import PASSWORD, Authority, Identity, openssl
 from tests.support.kafka import java_command
 from tests.support.kbroker import KbrokerProcess, kbroker_is_built
+from tests.support.sasl import plain_jaas
+from tests.support.secured_kafka import PASSWORDS
 
 SENT = numbered(1000)
 LISTENERS = ("SSL", "MUTUAL")
@@ -40,20 +44,25 @@ class Secured(NamedTuple):
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """SSL asks for no certificate and has its key in PEM, MUTUAL wants one and has PKCS #12."""
+    """SSL asks for no certificate and has its key in PEM, MUTUAL wants one and has PKCS #12, LOGIN
+    asks for a password."""
     assert kbroker_is_built(), "make build"
     authority = Authority(tmp_path_factory.mktemp("authority"))
     server = authority.issue("broker")
     mutual = "listener.name.mutual.ssl"
     settings = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL,LOGIN:SASL_SSL",
+        "delegation.token.secret.key": "hush",
+        "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": plain_jaas(),
         "ssl.keystore.location": str(server.pem),
         "ssl.truststore.location": str(authority.certificate),
         f"{mutual}.client.auth": "required",
         f"{mutual}.keystore.location": str(server.p12),
         f"{mutual}.keystore.password": PASSWORD,
     }
-    broker = KbrokerProcess(tmp_path_factory.mktemp("broker"), settings, listeners=LISTENERS)
+    listeners = (*LISTENERS, "LOGIN")
+    broker = KbrokerProcess(tmp_path_factory.mktemp("broker"), settings, listeners=listeners)
     broker.start()
     try:
         yield Secured(broker, authority, authority.issue("client"))
@@ -205,6 +214,52 @@ def test_java(  # noqa: PLR0917
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip() == "sent 2000 read 2000"
+
+
+def login_settings(secured: Secured, password: str) -> dict[str, str]:
+    return librdkafka(secured, "LOGIN") | {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": password,
+    }
+
+
+def test_who_a_client_is(secured: Secured) -> None:
+    """By its certificate, or over TLS by its password."""
+    mutual = librdkafka(secured, "MUTUAL")
+    with Admin(mutual) as admin:
+        assert admin.create_token().owner == "User:CN=client"
+    with Admin(login_settings(secured, PASSWORDS["alice"])) as admin:
+        assert admin.create_token().owner == "User:alice"
+    with (
+        Admin(login_settings(secured, "wrong")) as admin,
+        pytest.raises(AuthenticationError),
+    ):
+        admin.describe_cluster()
+
+
+def test_confluent_kafka_logs_in(secured: Secured, created: str) -> None:
+    base = login_settings(secured, PASSWORDS["alice"])
+    producer = Producer(base)
+    for key, value in SENT:
+        producer.produce(created, value, key)
+    assert producer.flush(60) == 0
+
+
+def test_java_logs_in(secured: Secured, created: str, classes: Path, tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    word = PASSWORDS["alice"].replace("\\", "\\\\").replace('"', '\\\\"')
+    file = java_settings(
+        secured, tmp_path, security_protocol="SASL_SSL", sasl_mechanism="PLAIN",
+        sasl_jaas_config=f'{module} required username="alice" password="{word}";',
+    )  # fmt: skip
+    arguments = (secured.bootstrap("LOGIN"), created, "2", "500", "none", str(file))
+    done = subprocess.run(
+        java_command("RoundTrip", *arguments, classes=classes),
+        check=False, capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def s_client(secured: Secured, listener: str, *arguments: str | Path) -> str:
