@@ -198,6 +198,10 @@ FAULTS = (
         ("P11", "P12"), "a ceiling that is too low", 0, 1, _here("test_memory.py"),
     ),
     Fault(
+        "P4", "transactions under kills", "SIGKILL of the broker and of the tellers of a bank",
+        ("P4",), "a ledger that errs", 4, 100, ("tests/txn/test_bank.py",),
+    ),
+    Fault(
         "P5", "frames that come late", "frames of transactions once more, whenever chance has it",
         ("P5",), "protocol version 1; machines broken on purpose", 25, 1_000,
         (*_here("test_transactions.py"), "tests/txn/test_model.py"),

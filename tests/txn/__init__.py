@@ -6,4 +6,5 @@
     python -m tests.txn [SEED [STEPS]]
 
 - `test_fault_points.py`: a broker that ends right before and right after each durable step.
+- `test_bank.py`: accounts whose sum never changes, under kills of the broker and of its clients.
 """
