@@ -64,14 +64,14 @@ class WireProducer:
         self._until("a producer id", ask)
         self.sequences = {}
 
-    def send(self, topic: str, partition: int, *values: bytes) -> None:
+    def send(self, topic: str, partition: int, *values: bytes | Record) -> None:
         if self.is_first:
             self._until("a partition is added", lambda: self._add(topic, partition))
         place = topic, partition
         data = Batch(
-            records=[Record(value) for value in values], producer_id=self.id,
-            producer_epoch=self.epoch, base_sequence=self.sequences.get(place, 0),
-            attributes=TRANSACTIONAL,
+            records=[one if isinstance(one, Record) else Record(one) for one in values],
+            producer_id=self.id, producer_epoch=self.epoch, attributes=TRANSACTIONAL,
+            base_sequence=self.sequences.get(place, 0),
         ).encode()  # fmt: skip
         parts = [{"index": partition, "records": data}]
         body = {"transactional_id": self.name, "acks": -1, "timeout": 30_000,
