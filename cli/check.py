@@ -78,6 +78,8 @@ def _findings(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
     ground = _ground(place)
     yield _file_system(ground)
     yield from _space(ground, config)
+    if config is not None and "listeners" in config.static:
+        yield from _exposure(config)
     if os.access(ground, os.W_OK | os.X_OK):
         yield from _writes(ground)
     info = runfile.running(place)
@@ -237,6 +239,23 @@ def _maps() -> Finding:
     low = most < _MAPS_LOW
     text = f"vm.max_map_count {most}, for about {most // 2} segments"
     return Finding("memory maps", WARNING if low else OK, text)
+
+
+def _exposure(config: BrokerConfig) -> Iterator[Finding]:
+    """Whether somebody on another machine gets in unasked, and who asks can be answered."""
+    from kbroker.config import ConfigError
+    from kbroker.security.authentication import check_listener
+    from kbroker.server.exposure import open_line
+
+    for listener in config.listeners:
+        if listener.protocol.startswith("SASL"):
+            try:
+                check_listener(config, listener.name)
+            except ConfigError as error:
+                yield Finding("logins", FAILED, str(error))
+    line = open_line(config)
+    verdict = WARNING if line else OK
+    yield Finding("exposure", verdict, line or "nobody gets in unasked from outside")
 
 
 def _listeners(config: BrokerConfig) -> Iterator[Finding]:

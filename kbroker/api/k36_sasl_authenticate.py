@@ -69,7 +69,7 @@ def _take_over(request: RequestPort | RequestAnswer, settled: Settled) -> None:
 
 
 def _response(
-    code: ErrorCode, settled: Settled | None = None, message: str | None = None
+    code: ErrorCode, settled: Settled | None = None, message: str = ""
 ) -> Response:
     return {
         "error_code": code,

@@ -101,6 +101,19 @@ def test_an_address_that_is_taken(run: Run, tmp_path: Path) -> None:
     assert (status, told["listener"][0]) == (0, check.OK)
 
 
+def test_who_may_come_in(run: Run, tmp_path: Path) -> None:
+    def told(listener: str, *settings: str) -> tuple[int, dict[str, tuple[str, str]]]:
+        words = [f"listeners={listener}://:0", f"advertised.listeners={listener}://h:1", *settings]
+        return run("-D", str(tmp_path), *(word for one in words for word in ("--set", one)))
+
+    status, found = told("PLAINTEXT")
+    assert (status, found["exposure"][0]) == (0, check.WARNING)
+    assert told("PLAINTEXT", "kbroker.insecure=true")[1]["exposure"][0] == check.OK
+    assert told("SASL_PLAINTEXT")[1]["exposure"][0] == check.OK
+    status, found = told("SASL_PLAINTEXT", "sasl.enabled.mechanisms=PLAIN")
+    assert (status, found["logins"][0]) == (1, check.FAILED)
+
+
 def test_a_data_directory_that_is_none(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below"):

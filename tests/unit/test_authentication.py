@@ -30,7 +30,7 @@ def stand(tmp_path: Path) -> Iterator[Stand]:
 def test_plain(stand: Stand) -> None:
     done = stand.plain("alice", "alice's secret")
     assert stand.told(done) == {
-        "error_code": 0, "error_message": None, "auth_bytes": b"", "session_lifetime": 0,
+        "error_code": 0, "error_message": "", "auth_bytes": b"", "session_lifetime": 0,
     }  # fmt: skip
     assert (stand.who(done), done.session_ms) == (Principal("User", "alice"), 0)
     assert stand.who(stand.step(stand.handshake("PLAIN").state, b"bob\0bob\0b")).name == "bob"
