@@ -14,6 +14,8 @@ from libc.stdint cimport int16_t, int64_t, uint32_t
 from kbroker.ext.connection cimport Connection, NetThread, Op, Request
 from kbroker.ext.times cimport ApiTimes
 
+# The thread's clock, read where something has been done since it was.
+cdef int64_t clock_of(NetThread* thread) noexcept nogil
 cdef ApiTimes* times_of(NetThread* thread, int16_t api_key) noexcept nogil     # NULL: no memory
 # Around a handler of this thread; `length` is the frame's. Unanswered: no answer is due.
 cdef void request_begins(Request* request) noexcept nogil

@@ -30,7 +30,7 @@ cdef ApiTimes* times_of(NetThread* thread, int16_t api_key) noexcept nogil:
     return found
 
 
-cdef inline int64_t clock_of(NetThread* thread) noexcept nogil:
+cdef int64_t clock_of(NetThread* thread) noexcept nogil:
     if thread.clock_is_old:
         thread.clock_ns = monotonic_ns()
         thread.clock_is_old = False

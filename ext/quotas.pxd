@@ -14,7 +14,7 @@ Without any limit `Net.quotas_on` is 0, and nothing but that is looked at.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from kbroker.ext.connection cimport Connection, Net, Request
+from kbroker.ext.connection cimport Connection, Net, NetThread, Request
 from kbroker.ext.posix cimport pthread_mutex_t
 from kbroker.ext.quota_bucket cimport Bucket, QuotaKey, Sampling
 
@@ -61,7 +61,9 @@ cdef struct Quotas:
 cdef struct Hold:
     uint64_t version
     QuotaKey who                # user and client; kind is 0
+    NetThread* thread           # of its connection; NULL: of a job
     int64_t mark_ns             # since when its time is to be counted; 0: it is not
+    int64_t owed_ns             # of reading and sending, counted with the next request
     Bucket* buckets[QUOTA_CLIENT_KINDS]     # NULL: no limit
 
 # ---- the engine's life

@@ -1,8 +1,7 @@
 """Quotas of clients (see quotas.pxd).
 
-Locks: Quotas.lock guards rules, the table of buckets and their references, and is taken when the
-client of a connection is another than before or the rules have changed; a bucket's own guards its
-windows, for some tens of ns a request. Never both but in that order.
+Locks: Quotas.lock guards rules and the table of buckets with their references; it is taken when the
+client of a connection or the rules are others than before. A bucket's own may be taken under it.
 """
 from libc.stdint cimport int16_t
 from libc.stdlib cimport calloc, free, malloc
@@ -12,6 +11,7 @@ from kbroker.ext.atomics cimport (
     atomic_add_relaxed_i64, atomic_add_u64, atomic_load_u64, atomic_store_i32,
 )
 from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.marks cimport clock_of
 from kbroker.ext.posix cimport (
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock,
 )
@@ -306,10 +306,9 @@ cdef void quota_begin(Request* request) noexcept nogil:
     cdef Hold* hold = <Hold*> connection.quota
     cdef QuotaKey who
     if hold == NULL:
-        hold = <Hold*> calloc(1, sizeof(Hold))
+        connection.quota = hold = <Hold*> calloc(1, sizeof(Hold))
         if hold == NULL:
             return
-        connection.quota = hold
     quota_key(quotas, &who, 0, request.principal & ~1,      # one user, by token or not
               CLIENT_NAMED if request.client_id_length > 0 else CLIENT_ABSENT,
               <const uint8_t*> request.client_id, request.client_id_length)
@@ -317,6 +316,7 @@ cdef void quota_begin(Request* request) noexcept nogil:
         hold.who = who
         look_up(quotas, hold, request.thread.now_ms)
     request.quota = hold
+    hold.thread = request.thread
     if hold.mark_ns == 0:
         quota_resume(connection)
 
@@ -324,27 +324,27 @@ cdef void quota_begin(Request* request) noexcept nogil:
 cdef void quota_resume(Connection* connection) noexcept nogil:
     cdef Hold* hold = <Hold*> connection.quota
     if hold.buckets[QUOTA_REQUEST] != NULL:
-        hold.mark_ns = monotonic_ns()
+        hold.mark_ns = clock_of(connection.thread)
 
 
 cdef int64_t spent_ns(Hold* hold) noexcept nogil:
-    """Since the mark, which moves on."""
-    cdef int64_t now_ns
-    cdef int64_t ns = 0
-    if hold.mark_ns != 0:
-        now_ns = monotonic_ns()
-        ns = now_ns - hold.mark_ns
-        hold.mark_ns = now_ns
-    return ns
+    """Since the mark, which moves on, and what was owed."""
+    cdef int64_t ns = hold.owed_ns - hold.mark_ns
+    hold.owed_ns = 0
+    if hold.mark_ns == 0:
+        return ns
+    hold.mark_ns = monotonic_ns()
+    if hold.thread != NULL:
+        hold.thread.clock_ns = hold.mark_ns
+        hold.thread.clock_is_old = False
+    return ns + hold.mark_ns
 
 
 cdef void quota_pause(Connection* connection) noexcept nogil:
     cdef Hold* hold = <Hold*> connection.quota
-    cdef int64_t ns = spent_ns(hold)
-    hold.mark_ns = 0
-    if ns > 0 and hold.buckets[QUOTA_REQUEST] != NULL:
-        bucket_add(&(<Quotas*> connection.net.quotas).sampling, hold.buckets[QUOTA_REQUEST],
-                   <double> ns * PERCENT_OF_NS, connection.thread.now_ms)
+    if hold.mark_ns != 0:
+        hold.owed_ns += clock_of(connection.thread) - hold.mark_ns
+        hold.mark_ns = 0
 
 
 cdef void quota_leave(Net* net, Hold* hold) noexcept nogil:
@@ -370,7 +370,8 @@ cdef Hold* quota_share(Net* net, const Hold* hold) noexcept nogil:
     if copy == NULL:
         return NULL
     copy[0] = hold[0]
-    copy.mark_ns = 0
+    copy.thread = NULL
+    copy.mark_ns = copy.owed_ns = 0
     pthread_mutex_lock(&quotas.lock)
     for kind in range(QUOTA_CLIENT_KINDS):
         if copy.buckets[kind] != NULL:

@@ -147,20 +147,19 @@ def test_acks_0_is_throttled_by_bytes(limited: BrokerProcess, topic: str, client
 
 @pytest.mark.long
 @pytest.mark.parametrize("rate", [200_000, 1_000_000])
-def test_the_rate_is_kept_within_5_in_100(limited: BrokerProcess, topic: str, client: Client,
-                                          rate: int) -> None:  # fmt: skip
-    """Over 10 seconds, once what goes ahead has gone."""
+def test_the_rate_is_kept(
+    limited: BrokerProcess, topic: str, client: Client, rate: int
+) -> None:
+    """Within 5 in 100, but for what goes ahead: two windows, and what is left of a third."""
     set_quota(limited, {"client-id": client.client_id}, producer_byte_rate=rate)
     size = len(frame(PRODUCE, 9, produce_body(topic), client.client_id)) - 4
     sent = 0
-    until = time.monotonic() + 4
-    while time.monotonic() < until:
-        client.produce(topic)
     began = time.monotonic()
-    while time.monotonic() < began + 10:
+    while time.monotonic() < began + 20:
         client.produce(topic)
         sent += size
-    assert sent / (time.monotonic() - began) == pytest.approx(rate, rel=0.05)
+    took = time.monotonic() - began
+    assert 0.95 * rate * took <= sent <= 1.05 * rate * (took + 3)
 
 
 def test_a_fetch_over_its_quota_is_empty(
