@@ -21,12 +21,16 @@ mkdir -p $work/tree
 find $work/tree -name '*.p[yx]*' -not -path '*/build/*' -delete
 rm -rf $work/tree/build/lib*
 tar -C $work/tree --strip-components=1 -xzf $work/sdist/*.tar.gz
+made=
 for python; do
     rm -rf $work/env
     "$python" -m venv $work/env
     install $work/env/bin/python "setuptools>=77" "cython>=3.3,<3.4"
+    # Cython's own headers, which came just now, are younger than what it made the last time.
+    [ -z "$made" ] || find $work/tree/ext -name '*.cpp' -exec touch {} +
     $work/env/bin/python -m pip --quiet --disable-pip-version-check wheel --no-deps \
         --no-build-isolation --wheel-dir $work/raw $work/tree
+    made=1
 done
 rm -rf $work/env
 for wheel in $work/raw/*.whl; do

@@ -80,7 +80,7 @@ def watch(system: Booted, say: Say) -> None:
     assert "ok" in system.run("curl -s http://127.0.0.1:9308/readyz")
     assert "kbroker-broker.json" in say("kbroker dashboard export --directory grafana")
     say("kbroker dashboard alerts --file kbroker-rules.yml")
-    say("kafka-configs --bootstrap-server localhost:9092 --alter --entity-type broker-loggers"
+    say("kafka-configs --bootstrap-server 127.0.0.1:9092 --alter --entity-type broker-loggers"
         " --entity-name 1 --add-config kbroker.group=DEBUG")  # fmt: skip
 
 
