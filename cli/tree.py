@@ -24,6 +24,7 @@ ROOT: Commands = {
     "consume": ("consume", "consume", "Print records of a topic."),
     "user": ("", "USER", "List, create and delete users, change passwords."),
     "txn": ("", "TXN", "List, describe, find and abort transactions."),
+    "acl": ("", "ACL", "List, create and delete ACLs: who may do what."),
     "cluster": ("", "CLUSTER", "Show brokers, health, APIs, log directories, features, quorum."),
     "config": ("", "CONFIG", "Show, change, check and explain the broker's settings."),
     "quota": ("", "QUOTA", "List, set and delete quotas of users, client ids and addresses."),
@@ -71,6 +72,11 @@ USER: Commands = {
     "create": ("user", "create", "Create a user, who logs in with SCRAM."),
     "delete": ("user", "delete", "Delete users."),
     "passwd": ("user", "passwd", "Give a user another password."),
+}
+ACL: Commands = {
+    "list": ("acl", "list_acls", "List ACLs."),
+    "create": ("acl", "create", "Allow or deny principals something."),
+    "delete": ("acl", "delete", "Delete ACLs."),
 }
 CLUSTER: Commands = {
     "info": ("cluster", "info", "Show the cluster's id and its brokers."),
@@ -128,6 +134,7 @@ GROUPS = {
     "TOPIC": TOPIC,
     "GROUP": GROUP,
     "TXN": TXN,
+    "ACL": ACL,
     "USER": USER,
     "CLUSTER": CLUSTER,
     "CONFIG": CONFIG,
@@ -140,6 +147,7 @@ GROUPS = {
     "PROFILE": PROFILE,
 }
 ALIASES = {
+    "acls": "acl",
     "topics": "topic",
     "groups": "group",
     "seek": "reset",

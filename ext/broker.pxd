@@ -39,6 +39,7 @@ ctypedef struct Broker:
     # transaction.partition.verification.enable; atomic. Of clients that do not add partitions by
     # their Produce; the others' are always verified.
     int32_t verify_transactions
+    int64_t rights_version          # atomic; grows with every change of ACLs; 0: no authorizer
     int32_t node_id
     # What clients may still append before the disk's limits are looked at again; atomic. Whoever
     # finds too little stalls until then. From disk_unlimited() on nobody counts. Topics of the

@@ -165,6 +165,7 @@ cdef struct Op:
     int32_t posted                  # atomic: stands in the inbox
     int32_t state                   # OpState; network thread only
     int32_t missed                  # posted while a job had it
+    int32_t resumes                 # a job has it that may be dropped: on_cancel in any case
     const char* failed              # op_close while a job had it: why
     Timer timer
     Reply reply
@@ -208,7 +209,8 @@ cdef struct Request:
     int64_t weight                  # of its times, see Times
     int64_t wall_ms                 # wall clock of this loop turn
     int32_t principal               # who asks, by the control plane's number; 0: nobody knows
-    void** auth                     # the connection's authorisation cache slot; NULL in the pool
+    void** auth                     # Rights* of the connection, or of the job in the pool
+    void* asked                     # owned Rights* that the control thread is to fill in, or NULL
     const Verdict* verdicts         # by partition; NULL: the coordinator was not asked
     int32_t listener
     void* quota                     # Hold*: what holds for its client; NULL: no limit
@@ -240,6 +242,9 @@ cdef struct Job:
     int64_t received_ns
     uint64_t connection_id
     Verdict* verdicts               # owned; see Request
+    void* auth                      # a reference to Rights: of the connection, then as filled in
+    void* asked                     # owned; see Request
+    bint settled                    # `auth` was filled in: it is the connection's when it is home
     int32_t principal               # who asks; with SETS_PRINCIPAL who it is from here on
     int32_t stage                   # of the connection when it asked
     int32_t sets                    # Sets bits
@@ -303,7 +308,7 @@ cdef struct Connection:
     uint32_t state_bytes
     void* tls                       # Tls*; NULL: none
     void* quota                     # cached for principal and client id
-    void* auth                      # authorisation cache; net.auth_free(auth) when it closes
+    void* auth                      # Rights*; net.auth_free(auth) when it closes
     # lists of the thread
     Connection* next
     Connection* previous

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from kbroker.ext.broker cimport broker_of
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
-    H_CLOSE, H_DONE, H_NONE, SETS_PRINCIPAL, SETS_REFUSED, SETS_STATE, SETS_TOKENS,
+    H_CLOSE, H_DONE, H_NONE, H_PENDING, SETS_PRINCIPAL, SETS_REFUSED, SETS_STATE, SETS_TOKENS,
     STAGE_OPEN,
 )
 from kbroker.ext.control_wait cimport job_finish_when
@@ -20,6 +20,9 @@ from kbroker.ext.produce_verify cimport verification_begin
 from kbroker.ext.quotas cimport Hold, quota_take_ns
 from kbroker.ext.queue cimport job_finish, job_free_frame, queue_pass_on
 from kbroker.ext.response cimport reply_bare, reply_begin, reply_end
+from kbroker.ext.rights cimport (
+    RULING_ALLOWED, RULING_DENIED, RULING_UNKNOWN, RightEntry, Rights, rights_unref,
+)
 from kbroker.ext.stages cimport TOKEN_VERSION
 
 cdef enum:
@@ -172,8 +175,55 @@ cdef class Request:
             raise RuntimeError("no Produce that waits for its verdicts")
         for place, opened in zip(self.places, self.opened):
             job.verdicts[<int> place].error = errors.get(opened, 0)
+        self.go_on()
+
+    def asked(self, version: int) -> list:
+        """The rights that the data plane must know of first, before this request and others of the
+        connection: (number of enum Right, name). Mostly none. `version` is that of the ACLs now:
+        what was known by an older one is asked again."""
+        cdef Rights* rights
+        cdef RightEntry* entry
+        cdef uint32_t slot
+        if self.job == NULL or self.job.asked == NULL:
+            return []
+        rights = <Rights*> self.job.asked
+        found = []
+        for slot in range(rights.mask + 1):
+            entry = &rights.entries[slot]
+            if rights.version != version:
+                entry.ruling = RULING_UNKNOWN
+            if entry.length >= 0 and entry.ruling == RULING_UNKNOWN:
+                name = (<const char*> &rights.names[entry.at])[:entry.length]
+                found.append((entry.right, name.decode("utf-8", "replace")))
+        return found
+
+    def settle(self, allowed: list, version: int) -> None:
+        """Whether each of `asked` may be, in that order, by the ACLs of that version. The network
+        thread goes by it when the request is home."""
+        cdef Job* job = self.sets_of()
+        cdef Rights* rights = <Rights*> job.asked
+        cdef RightEntry* entry
+        cdef uint32_t slot
+        if rights == NULL:
+            raise RuntimeError("no rights were asked for")
+        rulings = iter(allowed)
+        for slot in range(rights.mask + 1):
+            entry = &rights.entries[slot]
+            if entry.length >= 0 and entry.ruling == RULING_UNKNOWN:
+                entry.ruling = RULING_ALLOWED if next(rulings) else RULING_DENIED
+        rights.version = version
+        rights_unref(<Rights*> job.auth)
+        job.auth = rights
+        job.asked = NULL
+        job.settled = True
+
+    def go_on(self) -> None:
+        """Have the data plane go on with a Produce or a Fetch that it has left."""
+        cdef Job* job = self.sets_of()
         self.job = NULL
-        if not queue_pass_on(&job.net.io, job):
+        if job.api_key != PRODUCE:
+            job_finish(job, H_PENDING)
+        elif not queue_pass_on(&job.net.io, job):
             job.reason = "the broker stops"
             job_finish(job, H_CLOSE)
 

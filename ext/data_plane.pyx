@@ -58,6 +58,7 @@ from kbroker.ext.registry cimport (
     registry_put,
     registry_remove,
 )
+from kbroker.ext.rights cimport Rights, rights_unref
 from kbroker.ext.segment cimport segment_limit_preparation
 from kbroker.ext.sessions cimport sessions_destroy, sessions_init
 
@@ -111,6 +112,10 @@ cdef void wake_control(void* queue) noexcept nogil:
     queue_wake(<JobQueue*>queue)
 
 
+cdef void free_rights(void* rights) noexcept nogil:
+    rights_unref(<Rights*>rights)
+
+
 cdef void synchronize(void* net) noexcept nogil:
     net_synchronize(<Net*>net)
 
@@ -138,6 +143,7 @@ cdef class DataPlane:
         self.pulses.core.synchronize = synchronize
         self.pulses.core.synchronize_argument = self.engine.net
         self.broker.pulses = &self.pulses.core
+        self.engine.net.auth_free = free_rights
         net_install(self.engine.net, PRODUCE, handle_produce)
         net_install(self.engine.net, FETCH, handle_fetch)
         net_install(self.engine.net, HEARTBEAT, handle_heartbeat)
@@ -316,6 +322,11 @@ cdef class DataPlane:
     def verify_transactions(self, bint verify):
         """transaction.partition.verification.enable."""
         atomic_store_i32(&self.broker.verify_transactions, verify)
+
+    def rights_changed(self, int64_t version):
+        """The version of ACLs that rights go by; what was decided by another is asked again. 0:
+        there is no authorizer, and everybody may do everything."""
+        atomic_store_i64(&self.broker.rights_version, version)
 
     def tell_control(self, Log log not None, int64_t offset):
         """End the control thread's wait for requests once when the high watermark is at `offset`

@@ -16,38 +16,23 @@ Followers: there are no other replicas, so a fetch with a replica id gets NOT_LE
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from kbroker.ext.atomics cimport atomic_add_relaxed_i64
+from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
 from kbroker.ext.broker cimport COUNTED_FETCH, count_error
 from kbroker.ext.connection cimport (
-    Connection, H_CLOSE, H_DONE, H_PENDING, Net, Op, Reply, Request,
+    Connection, H_CLOSE, H_CONTROL, H_DONE, H_PENDING, Net, Op, Reply, Request,
 )
 from kbroker.ext.connections cimport connection_close, connection_mute
 from kbroker.ext.error_codes cimport (
-    FENCED_LEADER_EPOCH,
-    KAFKA_STORAGE_ERROR,
-    NONE,
-    NOT_LEADER_OR_FOLLOWER,
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN_LEADER_EPOCH,
-    UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION,
+    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
+    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     error_of_log,
 )
 from kbroker.ext.fetch_news cimport fetch_choose
-from kbroker.ext.fetch_state cimport (
-    Fetch,
-    fetch_free,
-    fetch_from_request,
-    partition_drop_read,
-)
+from kbroker.ext.fetch_rights cimport fetch_rights, fetch_settle
+from kbroker.ext.fetch_state cimport Fetch, fetch_free, fetch_from_request, partition_drop_read
 from kbroker.ext.fetch_wire cimport (
-    FetchPartition,
-    fetch_partition_bytes_max,
-    fetch_put_end,
-    fetch_put_head,
-    fetch_put_partition,
-    fetch_put_partition_tags,
-    fetch_put_topic,
+    FetchPartition, fetch_partition_bytes_max, fetch_put_end, fetch_put_head, fetch_put_partition,
+    fetch_put_partition_tags, fetch_put_topic,
 )
 from kbroker.ext.journal cimport journal_demand
 from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read
@@ -55,18 +40,12 @@ from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.log_state cimport LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref
 from kbroker.ext.posix cimport pread
 from kbroker.ext.purgatory cimport WATCH_DATA, WATCH_STABLE, unwatch, watch
-from kbroker.ext.quotas cimport (
-    Hold, QUOTA_FETCH, quota_answer, quota_correct, quota_window_max,
-)
+from kbroker.ext.quotas cimport Hold, QUOTA_FETCH, quota_answer, quota_correct, quota_window_max
+from kbroker.ext.queue cimport request_submit
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
-from kbroker.ext.response cimport (
-    op_deadline,
-    op_park,
-    op_ready,
-    reply_begin,
-    reply_end,
-    reply_region,
-)
+from kbroker.ext.response cimport op_deadline, op_park, op_ready
+from kbroker.ext.response cimport reply_begin, reply_end, reply_region
+from kbroker.ext.rights cimport Rights, rights_of, rights_unref
 from kbroker.ext.segment cimport Segment, segment_unref
 from kbroker.ext.sessions cimport SESSIONLESS_ID
 from kbroker.ext.wire cimport Writer, reserve, writer_init
@@ -86,10 +65,9 @@ cdef void find_log(Fetch* fetch, FetchPartition* partition) noexcept nogil:
     cdef Topic* topic
     if partition.target.name == NULL:
         topic = registry_by_id(&fetch.broker.registry, partition.target.id)
-        if topic == NULL:
+        if topic == NULL and not partition.target.known:
             # A session that has seen the topic knows it by name, as Kafka's does.
-            partition.error = UNKNOWN_TOPIC_OR_PARTITION if partition.target.known \
-                else UNKNOWN_TOPIC_ID
+            partition.error = UNKNOWN_TOPIC_ID
             partition.aborted_count = 0
             return
     else:
@@ -141,7 +119,10 @@ cdef void read_partition(Fetch* fetch, FetchPartition* partition, int32_t bytes_
     cdef int isolation = READ_TO_LSO if fetch.head.isolation == 1 else READ_TO_HW
     cdef int code
     reset_result(partition)
-    if partition.log == NULL:
+    if partition.denied:
+        partition.error = TOPIC_AUTHORIZATION_FAILED
+        partition.aborted_count = 0
+    elif partition.log == NULL:
         find_log(fetch, partition)
     if partition.error == NONE and fetch.head.replica_id >= 0:
         partition.error = NOT_LEADER_OR_FOLLOWER
@@ -451,13 +432,45 @@ cdef void bound(Fetch* fetch, Request* request) noexcept nogil:
         fetch.head.min_bytes = min(fetch.head.min_bytes, fetch.head.bytes_max)
 
 
+cdef void on_settled(Op* op) noexcept nogil:
+    """The rights are settled: go on as if the request came now."""
+    fetch_settle(<Fetch*>op.ext, <Rights*>op.connection.auth)
+    op.on_event = on_moved
+    on_moved(op)
+
+
+cdef int ask(Request* request, Fetch* fetch, int64_t version) noexcept nogil:
+    """Have the control thread settle the rights; the session has moved on, so now or never."""
+    cdef Op* op
+    request.asked = fetch_rights(fetch, rights_of(request, version), version)
+    if request.asked == NULL or request_submit(
+            request, &request.net.control, True) != H_CONTROL:
+        rights_unref(<Rights*>request.asked)
+        fetch_free(fetch)
+        request.reason = b"out of memory"
+        return H_CLOSE
+    op = request.op
+    op.ext = fetch
+    op.on_event = on_settled
+    op.on_timeout = on_timeout
+    op.on_cancel = on_cancel
+    op.resumes = True
+    op.missed = True                # as soon as it is home
+    op_deadline(op, fetch.head.max_wait_ms)
+    return H_PENDING
+
+
 cdef int handle_fetch(Request* request) noexcept nogil:
     cdef Fetch* fetch = fetch_from_request(request)
+    cdef int64_t version
     cdef bint written
     if fetch == NULL:
         return H_CLOSE
     if request.quota != NULL:
         bound(fetch, request)
+    version = atomic_load_i64(&fetch.broker.rights_version)
+    if version != 0 and not fetch_settle(fetch, rights_of(request, version)):
+        return ask(request, fetch, version)
     evaluate(fetch)
     if not complete(fetch):
         return wait(request, fetch)

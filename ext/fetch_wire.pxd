@@ -29,6 +29,7 @@ ctypedef struct FetchPartition:
     SessionPartition* cached        # valid while the session's generation is the fetch's
     Log* log                        # a reference; NULL: not found
     int16_t error
+    bint denied                     # the client may not read it
     bint respond                    # it stands in the response
     bint watching
     bint region                     # its records go by sendfile

@@ -6,14 +6,15 @@ from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence, atomic_load_
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
     API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, FLAG_TOKENS, H_CLOSE, H_CONTROL, H_IO, H_NONE,
-    H_STALL, Job, JobQueue, NetThread, STAGE_OPEN,
+    H_STALL, Job, NetThread, STAGE_OPEN,
 )
 from kbroker.ext.connections cimport connection_fail, connection_mute, connection_stall
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.marks cimport request_begins, request_ends
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.quotas cimport Hold, quota_begin
-from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
+from kbroker.ext.queue cimport request_submit
+from kbroker.ext.rights cimport Rights, rights_unref
 from kbroker.ext.stages cimport stage_admits, stage_read_token
 from kbroker.ext.wire cimport Cursor, cursor_init, get_i16, get_i32, skip_tags, take
 
@@ -80,19 +81,6 @@ cdef bint is_served(Connection* connection, Request* request) noexcept nogil:
     return False
 
 
-cdef int submit(Request* request, JobQueue* queue) noexcept nogil:
-    cdef Job* job
-    if not queue_reserve(queue):
-        return H_STALL
-    job = job_new(request)
-    if job == NULL:
-        queue_unreserve(queue)
-        request.reason = "out of memory"
-        return H_CLOSE
-    queue_push(queue, job)
-    return H_CONTROL
-
-
 cdef int run(Request* request) noexcept nogil:
     """Call the handler, or queue the request for another thread."""
     cdef Api* api = &request.net.apis[request.api_key]
@@ -100,9 +88,12 @@ cdef int run(Request* request) noexcept nogil:
     if api.handler != NULL:
         outcome = api.handler(request)
     if outcome == H_CONTROL:
-        return submit(request, &request.net.control)
-    if outcome == H_IO:
-        return submit(request, &request.net.io)
+        outcome = request_submit(request, &request.net.control, False)
+        if outcome != H_CONTROL:
+            rights_unref(<Rights*> request.asked)
+            request.asked = NULL
+    elif outcome == H_IO:
+        return request_submit(request, &request.net.io, False)
     return outcome
 
 
@@ -117,6 +108,7 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.wall_ms = thread.wall_ms
     request.principal = connection.principal
     request.auth = &connection.auth
+    request.asked = NULL
     request.listener = connection.listener
     request.verdicts = NULL
     request.quota = NULL
@@ -207,6 +199,7 @@ cdef int job_handle(Job* job) noexcept nogil:
     request.listener = job.listener
     request.verdicts = job.verdicts
     request.quota = job.quota
+    request.auth = &job.auth
     request.reply = job.op.reply
     request.reply.request = &request
     request.begun_ns = job.op.times.begun = monotonic_ns()

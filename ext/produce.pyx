@@ -20,8 +20,10 @@ comes back with verdicts (produce_verify.pxd). All others pass with one look at 
 
 Quotas: what came counts when it has been appended; the answer, written ahead or not, tells how long
 the connection is not read from then on. With acks=0 the bytes count and the time does not.
+
+Rights: a request that wants one that is not known goes to the control thread first (rights.pxd).
 """
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
@@ -42,75 +44,38 @@ from kbroker.ext.connection cimport (
 )
 from kbroker.ext.endian cimport load_i32
 from kbroker.ext.error_codes cimport (
-    INVALID_RECORD,
-    INVALID_REQUIRED_ACKS,
-    INVALID_PRODUCER_ID_MAPPING,
-    INVALID_TOPIC_EXCEPTION,
-    INVALID_TXN_STATE,
-    KAFKA_STORAGE_ERROR,
-    NONE,
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION,
+    INVALID_RECORD, INVALID_REQUIRED_ACKS, INVALID_PRODUCER_ID_MAPPING, INVALID_TOPIC_EXCEPTION,
+    INVALID_TXN_STATE, KAFKA_STORAGE_ERROR, NONE, TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     error_of_log,
 )
 from kbroker.ext.journal cimport (
-    JOURNAL_ENTRY_HEADER_BYTES,
-    JOURNAL_OK,
-    journal_demand,
-    journal_has_room,
-    journal_wait_room,
+    JOURNAL_ENTRY_HEADER_BYTES, JOURNAL_OK, journal_demand, journal_has_room, journal_wait_room,
 )
 from kbroker.ext.log_append cimport AppendResult, log_append_on
-from kbroker.ext.log_state cimport (
-    LOG_DUPLICATE,
-    LOG_OK,
-    LOG_STALL,
-    LOG_STORAGE_ERROR,
-    Log,
-)
+from kbroker.ext.log_state cimport LOG_DUPLICATE, LOG_OK, LOG_STALL, LOG_STORAGE_ERROR, Log
 from kbroker.ext.produce_codec cimport (
-    Rewritten,
-    must_decompress,
-    rewrite_batch,
-    rewritten_free,
-    tell_missing_codec,
+    Rewritten, must_decompress, rewrite_batch, rewritten_free, tell_missing_codec,
 )
 from kbroker.ext.produce_verify cimport (
     FIRST_THAT_ADDS, OPENS_FOR_SEVERAL, OPENS_NONE, OPENS_SOME, Openings, find_topic,
-    is_transactional, produce_openings,
+    is_transactional, produce_openings, produce_rights, topic_ruling,
 )
-from kbroker.ext.produce_wait cimport (
-    durable_park,
-    durable_release,
-    durable_watch,
-)
+from kbroker.ext.produce_wait cimport durable_park, durable_release, durable_watch
 from kbroker.ext.produce_wire cimport (
-    BAD_RECORDS_LISTED_MAX,
-    PartitionResult,
-    ProduceHead,
-    ProduceTopic,
-    bad_records_find,
-    end_topic,
-    read_head,
-    read_partition,
-    read_topic,
-    response_bytes_max,
-    write_response,
+    BAD_RECORDS_LISTED_MAX, PartitionResult, ProduceHead, ProduceTopic, bad_records_find, end_topic,
+    read_head, read_partition, read_topic, response_bytes_max, write_response,
 )
 from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_CLIENT, Terms
 from kbroker.ext.purgatory cimport log_has_readers, log_wake
 from kbroker.ext.quotas cimport quota_produce
 from kbroker.ext.registry cimport Topic, topic_log
 from kbroker.ext.response cimport op_deadline, reply_begin, reply_end
+from kbroker.ext.rights cimport (
+    RIGHT_TRANSACTIONAL_ID_WRITE, RULING_ALLOWED, RULING_UNKNOWN, Rights, rights_find, rights_of,
+)
 from kbroker.ext.wire cimport (
-    REQUEST_PARTITIONS_MAX,
-    Cursor,
-    Slice,
-    Writer,
-    cursor_init,
-    skip_tags,
-    writer_init,
+    REQUEST_PARTITIONS_MAX, Cursor, Slice, Writer, cursor_init, skip_tags, writer_init,
 )
 
 cdef enum:
@@ -142,6 +107,10 @@ ctypedef struct Produce:
     int32_t bad_left                # bad records that may still be listed
     bint transactional
     bint verifies                   # batches that open a transaction want a verdict
+    bint checks                     # there is an authorizer
+    bint unsettled                  # a right is not known
+    bint denied                     # the transactional id may not be used
+    const Rights* rights
     Openings openings
     Terms terms                     # of the batch at hand
     PartitionResult* results
@@ -163,6 +132,9 @@ cdef bint survey(Produce* produce) noexcept nogil:
     for _i in range(produce.head.topics_count):
         read_topic(&c, request.api_version, &topic)
         found = find_topic(produce.broker, &topic) if not c.bad else NULL
+        if produce.checks and not c.bad and topic_ruling(
+                produce.rights, True, &topic, found) == RULING_UNKNOWN:
+            produce.unsettled = True
         for _j in range(topic.partitions_count):
             read_partition(&c, request.api_version, &partition, &records)
             produce.count += 1
@@ -304,11 +276,13 @@ cdef inline bint from_admin_client(Request* request) noexcept nogil:
     return request.client_id_length == 14 and memcmp(request.client_id, ADMIN_CLIENT_ID, 14) == 0
 
 
-cdef void find_log(Produce* produce, Topic* topic, bint by_id,
+cdef void find_log(Produce* produce, Topic* topic, bint by_id, bint denied,
                    PartitionResult* result) noexcept nogil:
     """Sets result.log, or result.error when the partition takes no records."""
-    if produce.transactional and produce.head.transactional_id.n < 0:
+    if produce.denied or (produce.transactional and produce.head.transactional_id.n < 0):
         result.error = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif denied:
+        result.error = TOPIC_AUTHORIZATION_FAILED
     elif produce.openings == OPENS_FOR_SEVERAL:
         result.error = INVALID_PRODUCER_ID_MAPPING
         result.message = SEVERAL_PRODUCERS
@@ -353,18 +327,20 @@ cdef void execute(Produce* produce) noexcept nogil:
     cdef ProduceHead head
     cdef ProduceTopic topic
     cdef Topic* found
+    cdef bint denied
     cdef int32_t _i, _j
     cursor_init(&c, request.p, <size_t>(request.end - request.p))
     read_head(&c, request.api_version, &head)
     for _i in range(head.topics_count):
         read_topic(&c, request.api_version, &topic)
         found = find_topic(produce.broker, &topic)
+        denied = topic_ruling(produce.rights, produce.checks, &topic, found) != RULING_ALLOWED
         for _j in range(topic.partitions_count):
             memset(result, 0, sizeof(PartitionResult))
             result.base_offset = result.log_append_time = -1
             result.log_start = result.end_offset = -1
             read_partition(&c, request.api_version, &result.partition, &result.records)
-            find_log(produce, found, topic.id != NULL, result)
+            find_log(produce, found, topic.id != NULL, denied, result)
             if result.log != NULL and may_append(
                     produce, result, <uint32_t>(result - produce.results)):
                 produce_partition(produce, result)
@@ -464,22 +440,51 @@ cdef bint must_verify(Produce* produce) noexcept nogil:
     produce.openings = OPENS_NONE
     produce.verifies = request.api_version >= FIRST_THAT_ADDS \
         or atomic_load_i32(&produce.broker.verify_transactions) != 0
-    if not produce.transactional or produce.head.transactional_id.n < 0:
+    if not produce.transactional or produce.head.transactional_id.n < 0 or produce.denied:
         return False
-    produce.openings = produce_openings(produce.broker, request)
+    produce.openings = produce_openings(produce.broker, request, produce.rights, produce.checks)
     return produce.openings == OPENS_SOME and produce.verifies and request.verdicts == NULL
+
+
+cdef bint must_ask(Produce* produce) noexcept nogil:
+    """Is a right not known? In the pool all are that came with the job."""
+    cdef const Slice* name = &produce.head.transactional_id
+    cdef int ruling = RULING_ALLOWED
+    if not produce.checks:
+        return False
+    if produce.transactional and name.n >= 0:
+        ruling = rights_find(produce.rights, RIGHT_TRANSACTIONAL_ID_WRITE, name.p, name.n)
+    produce.denied = ruling != RULING_ALLOWED
+    return (produce.unsettled or ruling == RULING_UNKNOWN) and not produce.request.on_io
+
+
+cdef int ask(Produce* produce, int64_t version) noexcept nogil:
+    cdef Request* request = produce.request
+    request.asked = produce_rights(produce.broker, request, produce.rights, version,
+                                   produce.transactional)
+    if request.asked == NULL:
+        request.reason = b"out of memory"
+        return H_CLOSE
+    return H_CONTROL
 
 
 cdef int handle_produce(Request* request) noexcept nogil:
     cdef Produce produce
+    cdef int64_t version
     cdef int room
     memset(&produce, 0, sizeof(Produce))
     produce.request = request
     produce.broker = broker_of(request.net)
     produce.bad_left = BAD_RECORDS_LISTED_MAX
+    version = atomic_load_i64(&produce.broker.rights_version)
+    if version != 0:
+        produce.checks = True
+        produce.rights = rights_of(request, version)
     if not survey(&produce):
         request.reason = b"malformed Produce request"
         return H_CLOSE
+    if must_ask(&produce):
+        return ask(&produce, version)
     if must_verify(&produce):
         return H_CONTROL
     if produce.heavy and not request.on_io:

@@ -17,6 +17,7 @@ from kbroker.ext.broker cimport Broker
 from kbroker.ext.connection cimport Job, Request
 from kbroker.ext.produce_wire cimport ProduceTopic
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name
+from kbroker.ext.rights cimport RIGHT_TOPIC_WRITE, RULING_ALLOWED, Rights, rights_find
 from kbroker.ext.wire cimport Slice
 
 cdef enum:
@@ -38,8 +39,25 @@ cdef inline Topic* find_topic(Broker* broker, const ProduceTopic* topic) noexcep
     return registry_by_name(&broker.registry, topic.name.p, topic.name.n)
 
 
-# Of a request that was walked before and found sound.
-cdef Openings produce_openings(Broker* broker, const Request* request) noexcept nogil
+# What the rights say of a topic; it is allowed where nothing is checked, and where there is none of
+# an id, which is said.
+cdef inline int topic_ruling(const Rights* rights, bint checks, const ProduceTopic* topic,
+                             const Topic* found) noexcept nogil:
+    if not checks:
+        return RULING_ALLOWED
+    if topic.id == NULL:
+        return rights_find(rights, RIGHT_TOPIC_WRITE, topic.name.p, topic.name.n)
+    if found == NULL:
+        return RULING_ALLOWED
+    return rights_find(rights, RIGHT_TOPIC_WRITE, found.name, found.name_length)
+
+
+# Of a request that was walked before and found sound. What may not be written opens nothing.
+cdef Openings produce_openings(Broker* broker, const Request* request, const Rights* rights,
+                               bint checks) noexcept nogil
+# The rights that a request wants, those that are not known yet as unknown; NULL: no memory.
+cdef Rights* produce_rights(Broker* broker, const Request* request, const Rights* known,
+                            int64_t version, bint transactional) noexcept nogil
 
 # ---- the control thread's: a Produce that came to it
 

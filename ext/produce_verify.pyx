@@ -2,6 +2,7 @@
 from libc.stdlib cimport calloc
 from libc.string cimport memset
 
+from kbroker.ext.atomics cimport atomic_load_i64
 from kbroker.ext.batch cimport BASE_SEQUENCE_OFFSET, PRODUCER_EPOCH_OFFSET, PRODUCER_ID_OFFSET
 from kbroker.ext.clock cimport realtime_ms
 from kbroker.ext.connection cimport Verdict
@@ -17,6 +18,9 @@ from kbroker.ext.produce_wire cimport (
     read_topic,
 )
 from kbroker.ext.registry cimport topic_log
+from kbroker.ext.rights cimport (
+    RIGHT_TRANSACTIONAL_ID_WRITE, rights_more, rights_put, rights_unref,
+)
 from kbroker.ext.wire cimport Cursor, cursor_init
 
 ctypedef struct Producing:              # who a transactional batch says that it is of
@@ -36,6 +40,8 @@ ctypedef struct Walk:
     int32_t partition
     int32_t number                      # of the partition in the request
     int16_t version
+    const Rights* rights
+    bint checks
 
 
 cdef void walk_begin(Walk* w, const uint8_t* p, const uint8_t* end,
@@ -78,12 +84,44 @@ cdef bint read_producer(const Slice* records, Producing* out) noexcept nogil:
 
 
 cdef inline Log* log_of(Walk* w) noexcept nogil:
-    if w.found == NULL:
+    if w.found == NULL or topic_ruling(w.rights, w.checks, &w.topic, w.found) != RULING_ALLOWED:
         return NULL
     return topic_log(w.found, w.partition)
 
 
-cdef Openings produce_openings(Broker* broker, const Request* request) noexcept nogil:
+cdef bint want(Rights* rights, const Rights* known, int right, const uint8_t* name,
+               int32_t length) noexcept nogil:
+    return rights_put(rights, right, name, length, rights_find(known, right, name, length))
+
+
+cdef Rights* produce_rights(Broker* broker, const Request* request, const Rights* known,
+                            int64_t version, bint transactional) noexcept nogil:
+    cdef Rights* rights = rights_more(known, version)
+    cdef Walk w
+    cdef int32_t _i, _j
+    cdef bint fits = rights != NULL
+    walk_begin(&w, request.p, request.end, request.api_version)
+    if fits and transactional and w.head.transactional_id.n >= 0:
+        fits = want(rights, known, RIGHT_TRANSACTIONAL_ID_WRITE, w.head.transactional_id.p,
+                    w.head.transactional_id.n)
+    for _i in range(w.head.topics_count):
+        read_topic(&w.c, w.version, &w.topic)
+        w.found = find_topic(broker, &w.topic)
+        if fits and w.topic.id == NULL:
+            fits = want(rights, known, RIGHT_TOPIC_WRITE, w.topic.name.p, w.topic.name.n)
+        elif fits and w.found != NULL:
+            fits = want(rights, known, RIGHT_TOPIC_WRITE, w.found.name, w.found.name_length)
+        for _j in range(w.topic.partitions_count):
+            read_partition(&w.c, w.version, &w.partition, &w.records)
+        end_topic(&w.c, w.version)
+    if not fits:
+        rights_unref(rights)
+        return NULL
+    return rights
+
+
+cdef Openings produce_openings(Broker* broker, const Request* request, const Rights* rights,
+                               bint checks) noexcept nogil:
     cdef Walk w
     cdef Producing first
     cdef Producing producer
@@ -91,6 +129,8 @@ cdef Openings produce_openings(Broker* broker, const Request* request) noexcept 
     cdef Openings openings = OPENS_NONE
     first.id = -1
     walk_begin(&w, request.p, request.end, request.api_version)
+    w.rights = rights
+    w.checks = checks
     while walk_on(&w, broker):
         log = log_of(&w)
         if log == NULL or not read_producer(&w.records, &producer):
@@ -129,6 +169,8 @@ cdef tuple verification_begin(Broker* broker, Job* job, list places):
     if job.verdicts == NULL:
         raise MemoryError("no memory for the verdicts on a produce")
     walk_begin(&w, job.frame + job.body, job.frame + job.length, job.api_version)
+    w.rights = <const Rights*>job.auth
+    w.checks = atomic_load_i64(&broker.rights_version) != 0
     while walk_on(&w, broker):
         log = log_of(&w)
         if log == NULL or not read_producer(&w.records, &producer):

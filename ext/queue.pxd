@@ -25,6 +25,9 @@ cdef void queue_close(JobQueue* queue) noexcept nogil
 
 # Copies the request and parks its Op, of which it holds a reference; NULL when memory is out.
 cdef Job* job_new(Request* request) noexcept nogil
+# Copies the request into a queue. `forced`: beyond its bound, where the handler cannot be called
+# again. H_CONTROL, H_STALL when the queue is full, H_CLOSE.
+cdef int request_submit(Request* request, JobQueue* queue, bint forced) noexcept nogil
 # Hands the outcome back to the connection's network thread, which frees the job.
 cdef void job_finish(Job* job, int32_t outcome) noexcept nogil
 cdef void job_free_frame(Job* job) noexcept nogil

@@ -5,7 +5,8 @@ from libc.string cimport memcpy, memset
 
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
-    BLOCK_JOB, Connection, H_DONE, H_NONE, H_PENDING, NetThread, Post, SETS_REFUSED,
+    BLOCK_CLOSED, BLOCK_JOB, Connection, H_CLOSE, H_CONTROL, H_DONE, H_NONE, H_PENDING, H_STALL,
+    NetThread, Post, SETS_REFUSED,
 )
 from kbroker.ext.connections cimport connection_fail, connection_mute, peer_text
 from kbroker.ext.debug cimport OBJECT_REQUEST, object_born, object_died
@@ -19,6 +20,9 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.quotas cimport Hold, quota_leave, quota_share
 from kbroker.ext.response cimport connection_unblock, op_drop, op_hold, op_park, op_ready
+from kbroker.ext.rights cimport (
+    RIGHTS_BYTES_MAX, Rights, rights_bytes, rights_ref, rights_unref,
+)
 from kbroker.ext.sockets cimport cond_init_monotonic
 from kbroker.ext.stages cimport SASL_AUTHENTICATE, SASL_HANDSHAKE, stage_refuse, stage_settle
 from kbroker.ext.timer cimport timer_arm
@@ -191,12 +195,33 @@ cdef Job* job_new(Request* request) noexcept nogil:
     job.principal = request.principal
     job.stage = request.connection.stage
     job.quota = quota_share(net, <const Hold*> request.quota)
+    job.auth = rights_ref(<Rights*> request.connection.auth)
+    job.asked = request.asked
+    request.asked = NULL
     job.connection_id = request.connection.id
     job.peer_port = request.connection.port
     peer_text(request.connection, job.peer)
     request.connection.blocked |= BLOCK_JOB
     object_born(OBJECT_REQUEST)
     return job
+
+
+cdef int request_submit(Request* request, JobQueue* queue, bint forced) noexcept nogil:
+    cdef Job* job
+    if not forced and not queue_reserve(queue):
+        return H_STALL
+    job = job_new(request)
+    if job == NULL:
+        if not forced:
+            queue_unreserve(queue)
+        request.reason = "out of memory"
+        return H_CLOSE
+    if not forced:
+        queue_push(queue, job)
+    elif not queue_pass_on(queue, job):
+        job.reason = "the broker stops"
+        job_finish(job, H_CLOSE)
+    return H_CONTROL
 
 
 cdef void job_free_frame(Job* job) noexcept nogil:
@@ -238,17 +263,38 @@ cdef void settle(NetThread* thread, Job* job) noexcept nogil:
             op.on_event(op)
 
 
+cdef void take_rights(Connection* connection, Rights* rights) noexcept nogil:
+    rights_unref(<Rights*> connection.auth)
+    connection.auth = rights_ref(rights)
+
+
+cdef void drop_large_rights(Connection* connection) noexcept nogil:
+    """What is too large to be kept was good for one request."""
+    if connection.blocked & BLOCK_CLOSED or connection.auth == NULL \
+            or rights_bytes(<Rights*> connection.auth) <= RIGHTS_BYTES_MAX:
+        return
+    rights_unref(<Rights*> connection.auth)
+    connection.auth = NULL
+
+
 cdef void job_finished(NetThread* thread, Post* post) noexcept nogil:
     """A job came home through the inbox."""
     cdef Job* job = <Job*> post
     cdef Op* op = job.op
+    cdef Connection* connection = op.connection
     op.reply.thread = thread
-    if op.connection != NULL:
+    if connection != NULL:
+        if job.settled:
+            take_rights(connection, <Rights*> job.auth)
         settle(thread, job)
-    elif job.outcome == H_PENDING and op.on_cancel != NULL:
+        if job.settled:
+            drop_large_rights(connection)
+    elif (job.outcome == H_PENDING or op.resumes) and op.on_cancel != NULL:
         op.on_cancel(op)
     op_drop(op)
     quota_leave(job.net, <Hold*> job.quota)
+    rights_unref(<Rights*> job.auth)
+    rights_unref(<Rights*> job.asked)
     free(job.verdicts)
     free(job.state)
     free(job)

@@ -18,6 +18,7 @@ from kbroker.api.config_resources import (
     TOPICS,
     check_topic_name,
     parse_node,
+    require_configs,
 )
 from kbroker.api.context import Context, Services
 from kbroker.api.topic_creation import check_lengths
@@ -44,7 +45,8 @@ from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata import builders
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
-from kbroker.metadata.records.topics import ClearElrRecord
+from kbroker.metadata.records.topics import ClearElrRecord, ConfigRecord
+from kbroker.security.acls import ALTER_CONFIGS
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
@@ -267,14 +269,36 @@ def records_of(
     return records
 
 
-def take_effect(services: Services, records: list[Record], changed: list[Resource]) -> None:
+def require_altering(context: Context, asked: Any, *, before: bool) -> None:
+    """Refuse who may not change the settings of a resource: before they are looked at, but those of
+    brokers behind it, as Apache Kafka's broker looks at them and its controller at rights. Raises
+    ClientError."""
+    if before != (asked.resource_type == BROKERS):
+        require_configs(context, ALTER_CONFIGS, asked.resource_type, asked.resource_name)
+
+
+def take_effect(context: Context, records: list[Record], changed: list[Resource]) -> None:
     """Write the changes and give them to whom they concern."""
+    services = context.services
     if not records:
         return
     services.store.append(records)
+    _tell(context, records)
     if any(kind == NAMES[CLIENT_METRICS] for kind, _ in changed):
         services.telemetry.subscriptions_changed()
     if any(kind == "broker" for kind, _ in changed):
         publish.reload_broker_settings(services)
     else:
         publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])
+
+
+def _tell(context: Context, records: Iterable[Record]) -> None:
+    """One line for each resource, with the names of settings alone: a value may be a secret."""
+    names: dict[tuple[int, str], list[str]] = {}
+    for record in records:
+        if isinstance(record, ConfigRecord):
+            names.setdefault((record.resource_type, record.resource_name), []).append(record.name)
+    for (kind, name), settings in names.items():
+        context.changed(
+            "settings changed", kind=NAMES[kind], name=name, settings=",".join(settings)
+        )

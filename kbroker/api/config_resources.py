@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kbroker.api.topic_names import name_fault
 from kbroker.config.log_levels import LEVELS, ROOT_LOGGER
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import RESOURCE_TYPES
+from kbroker.security.acls import CLUSTER, CLUSTER_NAME, GROUP, TOPIC
+
+if TYPE_CHECKING:
+    from kbroker.api.context import Context
 
 TOPICS: Final = RESOURCE_TYPES["topic"]
 BROKERS: Final = RESOURCE_TYPES["broker"]
@@ -26,6 +30,19 @@ def check_topic_name(name: str) -> None:
     fault = name_fault(name)
     if fault is not None:
         raise ClientError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def require_configs(context: Context, operation: int, kind: int, name: str) -> None:
+    """Refuse who may not see or change the settings of a resource; those of brokers, loggers and
+    client metrics are the cluster's. Raises ClientError."""
+    if kind == TOPICS:
+        if not context.may(operation, TOPIC, name):
+            raise ClientError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif kind == GROUPS:
+        if not context.may(operation, GROUP, name):
+            raise ClientError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif kind in NAMES and not context.may(operation, CLUSTER, CLUSTER_NAME):
+        raise ClientError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def parse_node(name: str, node_id: int) -> None:

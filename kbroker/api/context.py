@@ -33,7 +33,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from kbroker.api.addresses import java_address
 from kbroker.api.answer import RequestAnswer
+from kbroker.api.authorizing import authorizer_of
 from kbroker.api.coordinators import GroupHost
 from kbroker.api.hosts import Hosts
 from kbroker.api.quotas import mutations_of
@@ -56,6 +58,8 @@ from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
 from kbroker.protocol import Answered
+from kbroker.security.acls import Decision
+from kbroker.security.audit import Audit
 from kbroker.security.principals import Principal, Principals
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
@@ -116,6 +120,7 @@ class DataPlanePort(Protocol):
     def remove_topic(self, name: str) -> bool: ...
     def wake(self, log: Any) -> None: ...
     def verify_transactions(self, verify: bool) -> None: ...
+    def rights_changed(self, version: int) -> None: ...
     def tell_control(self, log: Any, offset: int) -> bool: ...
     def resize_threads(self, network_threads: int, io_threads: int) -> None: ...
     def limit_connections(
@@ -130,10 +135,6 @@ class DataPlanePort(Protocol):
     def limit_addresses(
         self, others: float | None, rates: Sequence[tuple[bytes, float]]
     ) -> None: ...
-
-
-class Authorizer(Protocol):
-    """Who may do what (kbroker.security.acls)."""
 
 
 class Services:
@@ -163,7 +164,8 @@ class Services:
         self.transactions = TransactionCoordinator(TransactionHost(self))
         self.answered = Answered()
         self.principals = Principals()
-        self.authorizer: Authorizer | None = None  # None: everybody may do everything
+        self.authorizer = authorizer_of(config, store.image)  # None: everybody may do everything
+        self.audit = Audit(clock)
         self.mutations = mutations_of(self)
         self.telemetry = Telemetry(
             config.integer("telemetry.max.bytes"), lambda: subscriptions_of(self)
@@ -257,6 +259,45 @@ class Context(NamedTuple):
     def principal(self) -> Principal:
         """Who asks."""
         return self.services.principals.principal(self.principal_number)
+
+    @property
+    def host(self) -> str:
+        """Where the request comes from, as ACLs name it."""
+        return java_address(self.peer[0])[1:]
+
+    def may(self, operation: int, resource_type: int, name: str, *, tell: bool = True) -> bool:
+        """Whether who asks may do that; told in the audit where not. Numbers of
+        kbroker.security.acls; more of the kind in kbroker.api.rights."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return True
+        who = str(self.principal)
+        found = authorizer.decide(who, self.host, operation, resource_type, name)
+        if tell and not found.allowed:
+            self.services.audit.denied(
+                who, self.host, self.answer.api, (operation, resource_type, name), found
+            )
+        return found.allowed
+
+    def may_any(self, operation: int, resource_type: int) -> bool:
+        """Whether who asks may do that to some resource of a type, be it there or not."""
+        authorizer = self.services.authorizer
+        if authorizer is None:
+            return True
+        who = str(self.principal)
+        allowed = authorizer.decide_any(who, self.host, operation, resource_type)
+        if not allowed:
+            found = Decision(False, "no resource of the type is allowed")
+            self.services.audit.denied(
+                who, self.host, self.answer.api, (operation, resource_type, "(any)"), found
+            )
+        return allowed
+
+    def changed(self, what: str, **fields: object) -> None:
+        """Tell the audit what the request has changed."""
+        self.services.audit.changed(
+            what, principal=self.principal, host=self.host, api=self.answer.api, **fields
+        )
 
     @property
     def groups(self) -> GroupCoordinator:

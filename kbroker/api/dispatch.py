@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kbroker.api.answer import Parked, RequestAnswer, RequestPort
 from kbroker.api.context import Context, Services
+from kbroker.api.data_rights import settle_rights
 from kbroker.api.registry import Left, Registration, inner_table
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
@@ -58,6 +59,7 @@ class Dispatcher:
             _LOG.warning("closing %s:%d: malformed request: %s", *request.peer, error)
             request.close()
             return
+        settle_rights(request, self._services)
         answer = RequestAnswer(request, entry, entity, self._services.answered)
         context = Context(
             self._services,
@@ -86,6 +88,9 @@ class Dispatcher:
             if entry.parks and self._is_full():
                 raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             response = entry.handler(request, context)
+        except MalformedRequestError as error:
+            _LOG.warning("closing %s:%d: malformed request: %s", *context.peer, error)
+            answer.close()
         except ClientError as error:
             answer.fail(error.code, str(error))
         except (DiskError, OSError) as error:

@@ -19,8 +19,10 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied
 from kbroker.errors import ErrorCode, KbrokerError
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, TOPIC
 from kbroker.storage.manager import LogPort
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -64,8 +66,14 @@ def list_offsets(request: Any, context: Context) -> Response:
         name: {index for index, count in found.items() if count > 1}
         for name, found in counts.items()
     }
+    hidden = denied(context, DESCRIBE, TOPIC, repeated)
     topics = []
     for topic in request.topics:
+        if topic.name in hidden:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            refused = [_result(one.partition_index, code) for one in topic.partitions]
+            topics.append({"name": topic.name, "partitions": refused})
+            continue
         twice = repeated[topic.name]
         partitions = [_result(index, ErrorCode.INVALID_REQUEST) for index in sorted(twice)]
         partitions += [

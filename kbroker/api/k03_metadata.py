@@ -1,8 +1,9 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
-Behavior: topics are answered in the order in which they were asked for, once each. A missing
-topic is created where both the broker (auto.create.topics.enable) and the request allow it; as
-with Apache Kafka, this answer still says UNKNOWN_TOPIC_OR_PARTITION and the next one has the
+Behavior: topics are answered in the order in which they were asked for, once each. One that may
+not be described is left out of all, and else refused without a word on whether it is there. A
+missing topic is created where both the broker (auto.create.topics.enable) and the request allow it;
+as with Apache Kafka, this answer still says UNKNOWN_TOPIC_OR_PARTITION and the next one has the
 topic. A topic id without a topic gets UNKNOWN_TOPIC_ID.
 
 Version notes:
@@ -16,20 +17,22 @@ Version notes:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from kbroker.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kbroker.api.context import Context, uuid_bytes
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import NOT_ASKED, cluster_operations, denied, may_cluster, operations
 from kbroker.api.topic_creation import create_automatically
 from kbroker.api.topic_names import INTERNAL_TOPICS, name_fault
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import NO_LEADER, Topic
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import CREATE, DESCRIBE, TOPIC
 
 _FIRST_WITH_IDS = 12
+_UNSEEN: Final = {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+_WITHOUT_OPERATIONS: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -49,19 +52,24 @@ def metadata(request: Any, context: Context) -> Response:
     """Answer a Metadata request."""
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
-        topics = [describe(context, topic) for topic in context.image.topics.values()]
+        there = context.image.topics
+        hidden = denied(context, DESCRIBE, TOPIC, there, tell=False)
+        topics = [describe(context, topic) for topic in there.values() if topic.name not in hidden]
     else:
         topics = _asked_for(request, context)
     if getattr(request, "include_topic_authorized_operations", False):
         for topic in topics:
-            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+            if topic.get("error_code", ErrorCode.NONE) not in _WITHOUT_OPERATIONS:
+                topic["topic_authorized_operations"] = operations(context, TOPIC, topic["name"])
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     return {
         "brokers": [{"node_id": context.node_id, **address(context)}],
         "cluster_id": context.services.store.meta.cluster_id,
         "controller_id": context.node_id,
         "topics": topics,
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if cluster_asked else NOT_ASKED,
+        "cluster_authorized_operations": (
+            cluster_operations(context) if cluster_asked else NOT_ASKED
+        ),
     }
 
 
@@ -88,9 +96,25 @@ def _asked_for(request: Any, context: Context) -> list[dict[str, Any]]:
         elif topic.name is not None:
             names[topic.name] = None
     if ids:
-        return [_by_id(context, topic_id) for topic_id in ids]
-    answers = [_by_name(context, name) for name in names]
-    _create_missing(request, context, names)
+        known = (context.image.topic_by_id(topic_id) for topic_id in ids)
+        hidden = denied(context, DESCRIBE, TOPIC, (one.name for one in known if one is not None))
+        return [_by_id(context, topic_id, hidden) for topic_id in ids]
+    hidden = denied(context, DESCRIBE, TOPIC, names)
+    missing = [name for name in names if name not in hidden and name not in context.image.topics]
+    uncreated: frozenset[str] = frozenset()
+    if missing and _may_create(request, context):
+        if not may_cluster(context, CREATE, tell=False):
+            uncreated = denied(context, CREATE, TOPIC, missing)
+    else:
+        missing = []
+    answers = [
+        {**_UNSEEN, "name": name, "is_internal": name in uncreated and name in INTERNAL_TOPICS}
+        if name in hidden or name in uncreated
+        else _by_name(context, name)
+        for name in names
+    ]
+    created = (name for name in missing if name not in uncreated)
+    create_automatically(context.services, created, mutation_quota(context, 0))
     return answers
 
 
@@ -102,10 +126,12 @@ def _refuse_ids(name: str | None, topic_id: bytes, version: int) -> None:
         )
 
 
-def _by_id(context: Context, topic_id: bytes) -> dict[str, Any]:
+def _by_id(context: Context, topic_id: bytes, hidden: frozenset[str]) -> dict[str, Any]:
     topic = context.image.topic_by_id(topic_id)
     if topic is None:
         return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": topic_id}
+    if topic.name in hidden:
+        return {**_UNSEEN, "name": None, "topic_id": topic_id}
     return describe(context, topic)
 
 
@@ -121,12 +147,11 @@ def _by_name(context: Context, name: str) -> dict[str, Any]:
     }
 
 
-def _create_missing(request: Any, context: Context, names: Iterable[str]) -> None:
-    """Create what is not there, as far as it may be."""
-    if context.config.flag("auto.create.topics.enable") and getattr(
-        request, "allow_auto_topic_creation", True
-    ):
-        create_automatically(context.services, names, mutation_quota(context, 0))
+def _may_create(request: Any, context: Context) -> bool:
+    """Whether broker and request would have missing topics created."""
+    return context.config.flag("auto.create.topics.enable") and bool(
+        getattr(request, "allow_auto_topic_creation", True)
+    )
 
 
 def describe(context: Context, topic: Topic) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from kbroker.api.commits import partition_commit, refused
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, require_group
 from kbroker.errors import ErrorCode
 from kbroker.group.offsets import NO_RETENTION, Commit, TopicCommit
 from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ, TOPIC
 
 _FIRST_WITH_IDS = 10
 _MILLISECOND = timedelta(milliseconds=1)
@@ -45,11 +47,18 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.OFFSET_COMMIT, 2, 10, failed=_failed)
 def offset_commit(request: Any, context: Context) -> Response:
     """Answer an OffsetCommit request."""
+    require_group(context, READ, request.group_id)
     by_id = context.version >= _FIRST_WITH_IDS
     wrong = PartitionResults("topic_id" if by_id else "name")
+    found = [(asked, *_find(context, asked)) for asked in request.topics]
+    known = (name for _, topic, name, _ in found if topic is not None or not by_id)
+    hidden = denied(context, READ, TOPIC, known)
     topics = []
-    for asked in request.topics:
-        topic, name, topic_id = _find(context, asked)
+    for asked, topic, name, topic_id in found:
+        if name in hidden:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)
+            continue
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)

@@ -19,16 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied
 from kbroker.errors import ErrorCode
 from kbroker.group.offsets import Fetch
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.runtime import Call
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 
 if TYPE_CHECKING:
     from kbroker.group.rooms import Rooms
 
 _Asked = list[tuple[Any, Sequence[int]]]
+_Topics = list[tuple[str, bytes, Sequence[int]]]
 
 _FIRST_WITH_TOP_ERROR: Final = 2
 _FIRST_WITH_GROUPS: Final = 8
@@ -48,10 +51,13 @@ def offset_fetch(request: Any, context: Context) -> Response:
     """Answer an OffsetFetch request."""
     stable = getattr(request, "require_stable", False)
     groups = request.groups if context.version >= _FIRST_WITH_GROUPS else [request]
+    hidden = denied(context, DESCRIBE, GROUP, (group.group_id for group in groups))
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refused = [_refused(context, group, code) for group in groups if group.group_id in hidden]
     return context.groups.each(
-        [_call(context, *one, stable) for one in _once(groups)],
+        [_call(context, *one, stable) for one in _once(groups) if one[0].group_id not in hidden],
         context.answer,
-        lambda parts: _answer(context.version, parts),
+        lambda parts: _answer(context.version, [*refused, *parts]),
     )
 
 
@@ -82,7 +88,7 @@ def _answer(version: int, parts: list[Response]) -> Response:
 def _call(context: Context, group: Any, asked: _Asked | None, stable: bool) -> Call:
     """What is to be asked about a group, and how its answer is completed."""
     unknown: list[dict[str, Any]] = []
-    topics = None if asked is None else _topics(context, asked, unknown)
+    topics = None if asked is None else _visible(context, asked, unknown)
     fetch = Fetch(
         group.group_id,
         topics,
@@ -95,21 +101,36 @@ def _call(context: Context, group: Any, asked: _Asked | None, stable: bool) -> C
         outcome = rooms.offsets.fetch(fetch, reply, now)
         assert outcome.response is not None
         found = outcome.response["topics"]
+        if topics is None:
+            hidden = denied(context, DESCRIBE, TOPIC, (topic["name"] for topic in found))
+            found = [topic for topic in found if topic["name"] not in hidden]
         if topics is None and context.version >= _FIRST_WITH_IDS:
             found = _with_ids(context, found)
         return outcome._replace(response={**outcome.response, "topics": [*found, *unknown]})
 
-    def failed(code: ErrorCode, message: str) -> Response:
-        if context.version >= _FIRST_WITH_TOP_ERROR:
-            return {"group_id": group.group_id, "error_code": code}
-        return {"topics": _all_failed(group.topics, code)}
-
-    return Call(group.group_id, run, failed)
+    return Call(group.group_id, run, lambda code, _: _refused(context, group, code))
 
 
-def _topics(
-    context: Context, asked: _Asked, unknown: list[dict[str, Any]]
-) -> list[tuple[str, bytes, Sequence[int]]]:
+def _refused(context: Context, group: Any, code: ErrorCode) -> Response:
+    if context.version >= _FIRST_WITH_TOP_ERROR:
+        return {"group_id": group.group_id, "error_code": code}
+    return {"topics": _all_failed(group.topics, code)}
+
+
+def _visible(context: Context, asked: _Asked, wrong: list[dict[str, Any]]) -> _Topics:
+    """What may be told; the topics that may not, and those of unknown ids, go to `wrong`."""
+    topics = _topics(context, asked, wrong)
+    hidden = denied(context, DESCRIBE, TOPIC, (name for name, _, _ in topics))
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    wrong += [
+        {"name": name, "topic_id": topic_id, "partitions": _nothing(indexes, code)}
+        for name, topic_id, indexes in topics
+        if name in hidden
+    ]
+    return [topic for topic in topics if topic[0] not in hidden]
+
+
+def _topics(context: Context, asked: _Asked, unknown: list[dict[str, Any]]) -> _Topics:
     """(name, id, partitions); topics of an id that is not known go to `unknown`."""
     if context.version < _FIRST_WITH_IDS:
         return [(topic.name, ZERO_UUID, indexes) for topic, indexes in asked]

@@ -18,15 +18,22 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, require_cluster
 from kbroker.api.topic_creation import create_automatically
 from kbroker.api.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import CLUSTER_ACTION, DESCRIBE, GROUP, TRANSACTIONAL_ID
 
 _LOG: Final = logging.getLogger("kbroker.api")
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _TOPICS = {_GROUP: CONSUMER_OFFSETS, _TRANSACTION: TRANSACTION_STATE}
+_RESOURCES: Final = {
+    _GROUP: (GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    _TRANSACTION: (TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
 _FIRST_WITH_BATCHES = 4
+_FIRST_WITH_SHARE = 6
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -43,22 +50,32 @@ def find_coordinator(request: Any, context: Context) -> Response:
     if key_type not in _TOPICS:
         told = key_type != _SHARE or context.version < _FIRST_WITH_BATCHES
         message = f"There are no coordinators of key type {key_type}." if told else ""
+        if key_type == _SHARE and context.version >= _FIRST_WITH_SHARE:
+            require_cluster(context, CLUSTER_ACTION)
         return _failed(request, ErrorCode.INVALID_REQUEST, message)
+    is_one = context.version < _FIRST_WITH_BATCHES
+    keys = [getattr(request, "key", "")] if is_one else request.coordinator_keys
+    resource_type, hidden_code = _RESOURCES[key_type]
+    hidden = denied(context, DESCRIBE, resource_type, keys)
+    refused = [{"key": key, **_nobody(hidden_code, "")} for key in keys if key in hidden]
+    if len(refused) == len(keys):
+        text = hidden_code.message
+        return _nobody(hidden_code, text) if is_one and keys else {"coordinators": refused}
     for fault in create_automatically(context.services, [_TOPICS[key_type]]):
         _tell(_TOPICS[key_type], fault.code.name, str(fault))
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        is_one = context.version < _FIRST_WITH_BATCHES
         return _failed(request, code, code.message if is_one else "")
     endpoint = context.endpoint
     here = {
         "node_id": context.node_id,
         "host": endpoint.host,
         "port": endpoint.port,
-        "error_message": "" if context.version >= _FIRST_WITH_BATCHES else "NONE",
+        "error_message": "NONE" if is_one else "",
     }
-    if context.version < _FIRST_WITH_BATCHES:
+    if is_one:
         return here
-    return {"coordinators": [{"key": key, **here} for key in request.coordinator_keys]}
+    found = [{"key": key, **here} for key in keys if key not in hidden]
+    return {"coordinators": [*refused, *found]}
 
 
 @functools.lru_cache(maxsize=8)

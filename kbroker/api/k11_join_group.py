@@ -12,23 +12,24 @@ Version notes:
 
 from __future__ import annotations
 
-import socket
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from kbroker.api.addresses import java_address
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_group, sight
 from kbroker.group.classic.requests import JoinRequest
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.settings import GroupSettings
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ
 
 if TYPE_CHECKING:
     from kbroker.group.rooms import Rooms
 
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_MAPPED_IPV4: Final = bytes(10) + b"\xff\xff"
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -42,6 +43,7 @@ def _no_protocol(version: int) -> str | None:
 @register(ApiKey.JOIN_GROUP, 0, 9, failed=_failed, parks=True)
 def join_group(request: Any, context: Context) -> Response:
     """Answer a JoinGroup request."""
+    require_group(context, READ, request.group_id)
     asked = _asked(request, context)
     none = _no_protocol(context.version)
 
@@ -76,16 +78,5 @@ def _asked(request: Any, context: Context) -> JoinRequest:
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         reason=getattr(request, "reason", None),
+        sees=sight(context),
     )
-
-
-def java_address(host: str) -> str:
-    """An address as Java prints one: "/127.0.0.1", "/0:0:0:0:0:0:0:1"."""
-    try:
-        packed = socket.inet_pton(socket.AF_INET6, host)
-    except OSError:
-        return f"/{host}"
-    if packed[:12] == _MAPPED_IPV4:
-        return f"/{socket.inet_ntoa(packed[12:])}"
-    groups = packed.hex(":", 2).split(":")
-    return "/" + ":".join(f"{int(group, 16):x}" for group in groups)

@@ -13,9 +13,11 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_group
 from kbroker.errors import ErrorCode
 from kbroker.group.classic.requests import HeartbeatRequest
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -26,6 +28,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.HEARTBEAT, 0, 4, failed=_failed)
 def heartbeat(request: Any, context: Context) -> Response:
     """Answer a Heartbeat request."""
+    require_group(context, READ, request.group_id)
     asked = HeartbeatRequest(
         request.group_id,
         request.generation_id,

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_group
 from kbroker.errors import ErrorCode
 from kbroker.group.classic.requests import LeaveRequest, LeavingMember
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ
 
 if TYPE_CHECKING:
     from kbroker.group.rooms import Rooms
@@ -46,6 +48,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.LEAVE_GROUP, 0, 5, failed=_failed)
 def leave_group(request: Any, context: Context) -> Response:
     """Answer a LeaveGroup request."""
+    require_group(context, READ, request.group_id)
     asked = _asked(request)
 
     def operation(rooms: Rooms, reply: Reply, now: Now) -> Outcome:

@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_group
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.classic.requests import SyncRequest
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ
 
 _FIRST_WITH_PROTOCOL: Final = 5
 
@@ -41,6 +43,7 @@ def sync_group(request: Any, context: Context) -> Response:
         asked.protocol_type is None or asked.protocol_name is None
     ):
         raise ClientError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    require_group(context, READ, asked.group_id)
     return context.groups.handle(
         asked.group_id,
         context.answer,

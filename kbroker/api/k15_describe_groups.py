@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kbroker.api.authorized import GROUP_OPERATIONS
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, operations
 from kbroker.errors import ErrorCode
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.runtime import Call
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, GROUP
 
 if TYPE_CHECKING:
     from kbroker.group.rooms import Rooms
@@ -41,23 +42,28 @@ def _error(group_id: str, code: int) -> dict[str, Any]:
 def describe_groups(request: Any, context: Context) -> Response:
     """Answer a DescribeGroups request."""
     asked = getattr(request, "include_authorized_operations", False)
-    calls = [_call(group_id, context.version, asked) for group_id in dict.fromkeys(request.groups)]
-    return context.groups.each(calls, context.answer, lambda parts: {"groups": parts})
+    groups = dict.fromkeys(request.groups)
+    hidden = denied(context, DESCRIBE, GROUP, groups)
+    refused = [_error(one, ErrorCode.GROUP_AUTHORIZATION_FAILED) for one in groups if one in hidden]
+    calls = [_call(context, one, asked) for one in groups if one not in hidden]
+    return context.groups.each(
+        calls, context.answer, lambda parts: {"groups": [*refused, *parts]}
+    )
 
 
-def _call(group_id: str, version: int, with_operations: bool) -> Call:
+def _call(context: Context, group_id: str, with_operations: bool) -> Call:
     def run(rooms: Rooms, reply: Reply, now: Now) -> Outcome:
         described = rooms.described_classic(group_id)
         if isinstance(described, str):
             missing: dict[str, Any] = {"group_id": group_id, "group_state": _DEAD}
-            if version >= _FIRST_WITH_NOT_FOUND:
+            if context.version >= _FIRST_WITH_NOT_FOUND:
                 code = ErrorCode.GROUP_ID_NOT_FOUND
                 return Outcome(
                     response={**missing, "error_code": code, "error_message": described}
                 )
             described = missing
         if with_operations:
-            described["authorized_operations"] = GROUP_OPERATIONS
+            described["authorized_operations"] = operations(context, GROUP, group_id)
         return Outcome(response=described)
 
     return Call(group_id, run, lambda code, message: _error(group_id, code))

@@ -2,7 +2,7 @@
 
 Behavior: fails as a whole while a partition of `__consumer_offsets` is loading; one that the disk
 denies is left out. Filters are alternatives, whatever their case; what no group can be matches
-none.
+none. Who may not describe the cluster is told of the groups that they may describe.
 
 Version notes:
   v1: throttle time. v3: flexible. v4: states (KIP-518). v5: types (KIP-848).
@@ -14,7 +14,9 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import may_cluster
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, GROUP
 
 
 @register(ApiKey.LIST_GROUPS, 0, 5)
@@ -22,6 +24,7 @@ def list_groups(request: Any, context: Context) -> Response:
     """Answer a ListGroups request."""
     states = {one.strip().lower() for one in getattr(request, "states_filter", ())}
     kinds = {one.lower() for one in getattr(request, "types_filter", ())}
+    sees_all = may_cluster(context, DESCRIBE, tell=False)
     return {
         "groups": [
             {
@@ -34,5 +37,6 @@ def list_groups(request: Any, context: Context) -> Response:
             for group in rooms.shard.groups.values()
             if (not states or group.state_name.lower() in states)
             and (not kinds or group.kind in kinds)
+            and (sees_all or context.may(DESCRIBE, GROUP, group.group_id, tell=False))
         ]
     }

@@ -21,12 +21,14 @@ from kbroker.api.config_entries import created_configs
 from kbroker.api.context import Context
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, may_cluster
 from kbroker.api.topic_creation import NewTopic, Planned, plan_topic
 from kbroker.api.topic_names import CLUSTER_METADATA
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
 from kbroker.metadata.records.schema import Record
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import CREATE, DESCRIBE_CONFIGS, TOPIC
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -43,12 +45,17 @@ def create_topics(request: Any, context: Context) -> Response:
     _check_total(request, context)
     counts = Counter(topic.name for topic in request.topics)
     quota = mutation_quota(context, _FIRST_STRICT)
+    once = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA]
+    refused: frozenset[str] = frozenset()
+    if not may_cluster(context, CREATE, tell=False):
+        refused = denied(context, CREATE, TOPIC, once)
+    untold = denied(context, DESCRIBE_CONFIGS, TOPIC, once, tell=False)
     services = context.services
     results = []
     records: list[Record] = []
     created: dict[str, Planned] = {}
     for asked in request.topics:
-        if counts[asked.name] > 1 or asked.name == CLUSTER_METADATA:
+        if counts[asked.name] > 1 or asked.name == CLUSTER_METADATA or asked.name in refused:
             continue
         try:
             planned = plan_topic(services, _new_topic(asked))
@@ -58,16 +65,21 @@ def create_topics(request: Any, context: Context) -> Response:
             continue
         created[planned.name] = planned
         records += planned.records
-        results.append(_made(context, planned))
+        results.append(_made(context, planned, told=planned.name not in untold))
     for name, count in counts.items():
         if count > 1:
             results.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif name == CLUSTER_METADATA:
             message = f"Topic {CLUSTER_METADATA} belongs to the broker."
             results.append(_refused(name, ErrorCode.INVALID_REQUEST, message))
+        elif name in refused:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            results.append(_refused(name, code, code.message))
     if created and not request.validate_only:
         services.store.append(records)
         publish.create_topics(services, created)
+        for planned in created.values():
+            context.changed("topic created", topic=planned.name, partitions=planned.partitions)
     context.answer.throttle(quota.throttle_ms)
     return {"topics": results}
 
@@ -101,11 +113,13 @@ def _refused(name: str, code: int, message: str) -> dict[str, Any]:
     return {"name": name, "error_code": code, "error_message": message}
 
 
-def _made(context: Context, topic: Planned) -> dict[str, Any]:
+def _made(context: Context, topic: Planned, *, told: bool) -> dict[str, Any]:
+    """What was made of a topic; its settings are told to who may know them."""
+    made = {"name": topic.name, "topic_id": topic.topic_id, "error_message": None}
+    if not told:
+        return {**made, "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "error_message": None,
+        **made,
         "num_partitions": topic.partitions,
         "replication_factor": 1,
         "configs": created_configs(context.config, topic.configs),

@@ -1,7 +1,8 @@
 """DeleteTopics: topics go, with their settings and their data.
 
 Behavior: what is wrong with a name or id is answered first, each once, then the topics that were
-deleted. The data is out of reach at once; its files are removed after file.delete.delay.ms.
+deleted; with an authorizer in any order. The data is out of reach at once; its files are removed
+after file.delete.delay.ms.
 
 Version notes:
   v1-v5: topics by name. v4: flexible. v5: error messages; THROTTLING_QUOTA_EXCEEDED may be
@@ -10,6 +11,7 @@ Version notes:
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -17,11 +19,13 @@ from kbroker.api import publish
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, may_cluster
 from kbroker.config.topic import effective
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata import builders
 from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DELETE, DESCRIBE, TOPIC
 
 _FIRST_WITH_DISABLED_ERROR = 3
 _FIRST_STRICT = 5
@@ -54,8 +58,12 @@ def delete_topics(request: Any, context: Context) -> Response:
         gone = [(topic.name, len(topic), _delay_ms(context, topic)) for topic in doomed]
         services.store.append([one for topic in doomed for one in builders.delete_topic(topic)])
         publish.delete_topics(services, gone)
+        for topic in doomed:
+            context.changed("topic deleted", topic=topic.name)
     context.answer.throttle(quota.throttle_ms)
     results += [_result(topic.name, topic.id, ErrorCode.NONE, None) for topic in doomed]
+    if context.services.authorizer is not None:
+        random.shuffle(results)  # no place tells what is not there from what may not be seen
     return {"responses": results}
 
 
@@ -88,18 +96,25 @@ def _look_up(
     context: Context, names: Counter[str], ids: Counter[bytes], results: list[dict[str, Any]]
 ) -> list[Topic]:
     found: dict[bytes, Topic] = {}
-    for topic_id, count in ids.items():
-        topic = context.image.topic_by_id(topic_id)
-        if count > 1:
+    by_id = {topic_id: context.image.topic_by_id(topic_id) for topic_id in ids}
+    hidden, kept = _rights(context, [*names, *(one.name for one in by_id.values() if one)])
+    no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for topic_id, topic in by_id.items():
+        if ids[topic_id] > 1:
             continue
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
             results.append(_result(None, topic_id, code, code.message))
+        elif topic.name in kept:
+            shown = None if topic.name in hidden else topic.name
+            results.append(_result(shown, topic_id, no, no.message))
         else:
             found[topic.id] = topic
     for name in names:
         topic = context.image.topics.get(name)
-        if topic is None:
+        if name in hidden or (topic is not None and name in kept):
+            results.append(_result(name, ZERO_UUID, no, no.message))
+        elif topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             results.append(_result(name, ZERO_UUID, code, code.message))
         elif topic.id in ids:
@@ -109,6 +124,13 @@ def _look_up(
         else:
             found[topic.id] = topic
     return list(found.values())
+
+
+def _rights(context: Context, names: list[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Names that may not be described, and those that may not be deleted."""
+    if may_cluster(context, DELETE, tell=False):
+        return frozenset(), frozenset()
+    return denied(context, DESCRIBE, TOPIC, names), denied(context, DELETE, TOPIC, names)
 
 
 def _delay_ms(context: Context, topic: Topic) -> int:

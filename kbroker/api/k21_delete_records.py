@@ -14,10 +14,12 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.topic import effective_value
 from kbroker.errors import ErrorCode, KbrokerError
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DELETE, TOPIC
 
 _HIGH_WATERMARK = -1
 _NO_WATERMARK = -1
@@ -40,9 +42,15 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.DELETE_RECORDS, 0, 2, failed=_failed)
 def delete_records(request: Any, context: Context) -> Response:
     """Answer a DeleteRecords request."""
+    hidden = denied(context, DELETE, TOPIC, (topic.name for topic in request.topics))
     topics = []
     for topic in request.topics:
         partitions = []
+        if topic.name in hidden:
+            code, none = ErrorCode.TOPIC_AUTHORIZATION_FAILED, _NO_WATERMARK
+            partitions = [_result(one.partition_index, code, none) for one in topic.partitions]
+            topics.append({"name": topic.name, "partitions": partitions})
+            continue
         for one in topic.partitions:
             code, low_watermark = _delete(context, topic.name, one.partition_index, one.offset)
             partitions.append(_result(one.partition_index, code, low_watermark))
@@ -69,6 +77,7 @@ def _delete(context: Context, topic: str, partition: int, offset: int) -> tuple[
         try:
             log.set_log_start_offset(wanted)
             context.services.data_plane.wake(log)
+            context.changed("records deleted", topic=topic, partition=partition, before=wanted)
         except KbrokerError as error:
             return error.code, _NO_WATERMARK
     return ErrorCode.NONE, log.log_start_offset

@@ -18,9 +18,11 @@ from typing import Any, Final
 from kbroker.api.context import Context
 from kbroker.api.producer_ids import next_producer_id
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import may_cluster, require_transactional_id
 from kbroker.api.transactions import older_code
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import IDEMPOTENT_WRITE, TOPIC, WRITE
 from kbroker.txn.steps import Producer
 
 _NONE: Final = -1
@@ -35,6 +37,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.INIT_PRODUCER_ID, 0, 5, failed=_failed)
 def init_producer_id(request: Any, context: Context) -> Response:
     """Answer an InitProducerId request."""
+    _check_rights(request.transactional_id, context)
     known_id = getattr(request, "producer_id", _NONE)
     known_epoch = getattr(request, "producer_epoch", _NONE)
     if (known_id == _NONE) != (known_epoch == _NONE):
@@ -61,3 +64,14 @@ def init_producer_id(request: Any, context: Context) -> Response:
         return _failed(request, older_code(code, context.version, _FIRST_FENCED), "")
 
     return context.transactions.perform(name, operation, context.answer, failed)
+
+
+def _check_rights(transactional_id: str | None, context: Context) -> None:
+    """An idempotent producer needs the right to write some topic, be it there or not (KIP-679).
+    Raises ClientError."""
+    if transactional_id is not None:
+        require_transactional_id(context, WRITE, transactional_id)
+    elif not may_cluster(context, IDEMPOTENT_WRITE, tell=False) and not context.may_any(
+        WRITE, TOPIC
+    ):
+        raise ClientError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

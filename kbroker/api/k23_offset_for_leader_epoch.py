@@ -14,8 +14,10 @@ from typing import Any
 from kbroker.api.context import Context
 from kbroker.api.k02_list_offsets import check_epoch
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, may_cluster
 from kbroker.errors import ErrorCode, KbrokerError
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import CLUSTER_ACTION, DESCRIBE, TOPIC
 
 _UNDEFINED = -1
 
@@ -35,11 +37,20 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, failed=_failed)
 def offset_for_leader_epoch(request: Any, context: Context) -> Response:
     """Answer an OffsetForLeaderEpoch request."""
+    hidden: frozenset[str] = frozenset()
+    if not may_cluster(context, CLUSTER_ACTION, tell=False):
+        hidden = denied(context, DESCRIBE, TOPIC, (topic.topic for topic in request.topics))
+    no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return {
         "topics": [
             {
                 "topic": topic.topic,
-                "partitions": [_partition(context, topic.topic, one) for one in topic.partitions],
+                "partitions": [
+                    _result(one.partition, no)
+                    if topic.topic in hidden
+                    else _partition(context, topic.topic, one)
+                    for one in topic.partitions
+                ],
             }
             for topic in request.topics
         ]

@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, require_cluster, require_transactional_id
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.api.transactions import older_code, producer_of
 from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.group.outcome import DEFERRED
 from kbroker.group.runtime import coordinator_code
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import CLUSTER_ACTION, TOPIC, WRITE
 from kbroker.txn import steps
 from kbroker.txn.slot import Slot
 from kbroker.txn.steps import Add, Producer
@@ -68,7 +70,9 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def add_partitions_to_txn(request: Any, context: Context) -> Response:
     """Answer an AddPartitionsToTxn request."""
     if context.version >= _FIRST_BATCHED:
+        require_cluster(context, CLUSTER_ACTION)
         return _of_brokers(request, context)
+    require_transactional_id(context, WRITE, request.v3_and_below_transactional_id)
     wanted = _partitions(request.v3_and_below_topics)
     refused = _refused(context, wanted)
     if refused:
@@ -90,8 +94,12 @@ def _refused(context: Context, wanted: list[Partition]) -> Mapping[Partition, in
     """The results where a partition cannot be added; empty where all can. The offsets of groups
     come into a client's transaction by AddOffsetsToTxn alone."""
     gone: dict[Partition, int] = {}
+    hidden: frozenset[str] = frozenset()
+    if context.version < _FIRST_BATCHED:
+        asked = (topic for topic, _ in wanted if topic not in INTERNAL_TOPICS)
+        hidden = INTERNAL_TOPICS | denied(context, WRITE, TOPIC, asked)
     for one in wanted:
-        if one[0] in INTERNAL_TOPICS and context.version < _FIRST_BATCHED:
+        if one[0] in hidden:
             gone[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif context.image.partition(*one) is None:
             gone[one] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_group, require_transactional_id
 from kbroker.api.transactions import offsets_partition, older_code, producer_of
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ, WRITE
 from kbroker.txn.slot import Slot
 from kbroker.txn.steps import Add
 
@@ -28,6 +30,8 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def add_offsets_to_txn(request: Any, context: Context) -> Response:
     """Answer an AddOffsetsToTxn request."""
     name = request.transactional_id
+    require_transactional_id(context, WRITE, name)
+    require_group(context, READ, request.group_id)
     asked = Add(producer_of(request), [offsets_partition(context, request.group_id)], 0)
 
     def operation(slot: Slot, now_ms: int) -> Response:

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_transactional_id
 from kbroker.api.transactions import older_code, producer_of
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import WRITE
 from kbroker.txn.slot import Slot
 from kbroker.txn.steps import End
 
@@ -31,6 +33,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def end_txn(request: Any, context: Context) -> Response:
     """Answer an EndTxn request."""
     name = request.transactional_id
+    require_transactional_id(context, WRITE, name)
     version = 2 if context.version >= _FIRST_WITH_EPOCH else 0
     asked = End(producer_of(request), request.committed, version)
 

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import may_cluster, require_cluster
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER, CLUSTER_ACTION
 from kbroker.storage.manager import LogPort
 from kbroker.txn.markers import Marker
 from kbroker.txn.transaction import Partition
@@ -58,6 +60,8 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.WRITE_TXN_MARKERS, 1, 2, failed=_failed)
 def write_txn_markers(request: Any, context: Context) -> Response:
     """Answer a WriteTxnMarkers request."""
+    if not may_cluster(context, ALTER, tell=False):
+        require_cluster(context, CLUSTER_ACTION)
     results: Results = {}
     last: tuple[LogPort, int] | None = None
     for asked in request.markers:
@@ -76,6 +80,8 @@ def write_txn_markers(request: Any, context: Context) -> Response:
             try:
                 last = context.transactions.write_marker(partition, marker)
                 found[partition] = ErrorCode.NONE
+                context.changed("marker written", topic=partition[0], partition=partition[1],
+                                producer_id=marker.producer_id)  # fmt: skip
             except (ClientError, DiskError, OSError) as error:
                 code = code_of(error)
                 found[partition] = (

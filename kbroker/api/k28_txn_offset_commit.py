@@ -17,11 +17,13 @@ from kbroker.api.commits import partition_commit, refused
 from kbroker.api.context import Context
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, require_group, require_transactional_id
 from kbroker.api.transactions import offsets_partition, producer_of, verified_code
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.offsets import TopicCommit, TxnCommit
 from kbroker.group.outcome import DEFERRED
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ, TOPIC, WRITE
 from kbroker.txn.transaction import Partition
 
 _FIRST_LOADING: Final = 2
@@ -47,6 +49,8 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.TXN_OFFSET_COMMIT, 0, 5, failed=_failed)
 def txn_offset_commit(request: Any, context: Context) -> Response:
     """Answer a TxnOffsetCommit request."""
+    require_transactional_id(context, WRITE, request.transactional_id)
+    require_group(context, READ, request.group_id)
     wrong = PartitionResults("name")
     topics = _sorted_out(request, context, wrong)
     if not topics:
@@ -111,9 +115,14 @@ def _go_on(
 
 
 def _sorted_out(request: Any, context: Context, wrong: PartitionResults) -> list[TopicCommit]:
-    """What is there; what is not goes to `wrong`."""
+    """What is there; what is not, and what may not be read, goes to `wrong`."""
+    hidden = denied(context, READ, TOPIC, (asked.name for asked in request.topics))
     topics = []
     for asked in request.topics:
+        if asked.name in hidden:
+            all_of_it = [one.partition_index for one in asked.partitions]
+            wrong.add(asked.name, bytes(16), all_of_it, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            continue
         topic = context.image.topics.get(asked.name)
         there = () if topic is None else topic.partitions
         gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]

@@ -1,6 +1,9 @@
 """CreateAcls: allow and deny.
 
-Behavior: refused, one by one, as nothing here would obey them (see DescribeAcls).
+Behavior: each ACL succeeds or fails by itself; good ones are written in one append and hold when
+the answer leaves. One that is there already, or twice in the request, is no error. What only a
+filter can say (any, match) fails the whole request, and "unknown" closes the connection, as with
+Apache Kafka.
 
 Version notes:
   v2: flexible. v3: resources of users.
@@ -8,12 +11,19 @@ Version notes:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from kbroker.api.authorizing import record_of, tell_data_plane
 from kbroker.api.context import Context
-from kbroker.api.k29_describe_acls import refuse_acls
+from kbroker.api.k29_describe_acls import authorizer_of
 from kbroker.api.registry import Response, register
-from kbroker.protocol import ApiKey
+from kbroker.api.rights import require_cluster
+from kbroker.errors import ClientError, ErrorCode
+from kbroker.protocol import ApiKey, MalformedRequestError
+from kbroker.security.acls import ALTER, ANY, MATCH, UNKNOWN, Acl, fault
+from kbroker.uuids import random_uuid
+
+_CREATED_MAX_COUNT: Final = 10_000  # as Apache Kafka
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -22,6 +32,50 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 @register(ApiKey.CREATE_ACLS, 1, 3, failed=_failed)
 def create_acls(request: Any, context: Context) -> Response:
-    """Answer a CreateAcls request: always with errors."""
-    refuse_acls()
-    return {}
+    """Answer a CreateAcls request."""
+    asked = [_acl(one) for one in request.creations]
+    for acl in asked:
+        _check_said(acl, UNKNOWN)
+    require_cluster(context, ALTER)
+    authorizer = authorizer_of(context)
+    for acl in asked:
+        _check_said(acl, ANY)
+    faults = {acl: fault(acl) for acl in asked}
+    fresh = [acl for acl, wrong in faults.items() if wrong is None and acl not in authorizer]
+    if len(fresh) > _CREATED_MAX_COUNT:
+        text = f"A request may create at most {_CREATED_MAX_COUNT} ACLs."
+        raise ClientError(ErrorCode.INVALID_REQUEST, text)
+    if fresh:
+        context.services.store.append([record_of(acl, random_uuid()) for acl in fresh])
+        for acl in fresh:
+            authorizer.add(acl)
+            context.changed("ACL created", acl=acl)
+        tell_data_plane(context.services)
+    return {"results": [_result(faults[acl]) for acl in asked]}
+
+
+def _acl(asked: Any) -> Acl:
+    return Acl(
+        asked.resource_type,
+        asked.resource_name,
+        asked.resource_pattern_type,
+        asked.principal,
+        asked.host,
+        asked.operation,
+        asked.permission_type,
+    )
+
+
+def _check_said(acl: Acl, number: int) -> None:
+    """Raises MalformedRequestError for "unknown", ClientError for "any" and "match"."""
+    said = acl.resource_type, acl.pattern, acl.operation, acl.permission
+    if number == UNKNOWN and UNKNOWN in said:
+        raise MalformedRequestError("an ACL that says unknown")
+    if number == ANY and (ANY in said or acl.pattern == MATCH):
+        raise ClientError(ErrorCode.UNKNOWN_SERVER_ERROR, "An ACL cannot say any, or match.")
+
+
+def _result(wrong: str | None) -> dict[str, Any]:
+    if wrong is None:
+        return {"error_message": ""}
+    return {"error_code": ErrorCode.INVALID_REQUEST, "error_message": wrong}

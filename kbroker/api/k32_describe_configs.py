@@ -37,6 +37,7 @@ from kbroker.api.config_resources import (
     check_topic_name,
     logger_levels,
     parse_node,
+    require_configs,
 )
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
@@ -49,6 +50,7 @@ from kbroker.config.definitions import find_broker_key, group_broker_key
 from kbroker.config.types import READ_ONLY, ConfigKey
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE_CONFIGS
 
 Entries = list[dict[str, Any]]
 Check = Callable[[Context, str], None]
@@ -67,6 +69,7 @@ def describe_configs(request: Any, context: Context) -> Response:
     for resource, keys in _asked(request).items():
         kind, name = resource
         try:
+            require_configs(context, DESCRIBE_CONFIGS, kind, name)
             entries = _entries(context, kind, name, made)
         except ClientError as error:
             results.append(_result(resource, [], error.code, str(error)))

@@ -36,9 +36,11 @@ def alter_configs(request: Any, context: Context) -> Response:
             if (one.resource_type, one.resource_name) in twice:
                 raise ClientError(ErrorCode.INVALID_REQUEST, "A resource is named more than once.")
             changes.check_shape((c.name, c.value, changes.SET) for c in one.configs)
+            changes.require_altering(context, one, before=True)
             resource = changes.resource_of(context, one.resource_type, one.resource_name)
             settings = {config.name: config.value for config in one.configs}
             changes.validate(context, one.resource_type, resource, settings)
+            changes.require_altering(context, one, before=False)
             records += changes.records_of(context, one.resource_type, resource, settings)
         except ClientError as error:
             responses.append(result(one, error.code, str(error)))
@@ -46,7 +48,7 @@ def alter_configs(request: Any, context: Context) -> Response:
         changed.append(resource)
         responses.append(result(one, ErrorCode.NONE, None))
     if not request.validate_only:
-        changes.take_effect(context.services, records, changed)
+        changes.take_effect(context, records, changed)
     return {"responses": responses}
 
 

@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 _NAME_MAX: Final = 255
 _FUTURE_CHARS: Final = len("-.") + 32 + len("-future")  # behind topic and partition, with a uuid
@@ -27,6 +29,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, failed=_failed)
 def alter_replica_log_dirs(request: Any, context: Context) -> Response:
     """Answer an AlterReplicaLogDirs request."""
+    require_cluster(context, ALTER)
     return _answer({key: _alter(context, *key, path) for key, path in _asked(request).items()})
 
 

@@ -15,8 +15,10 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE
 
 _UNKNOWN_BYTES = -1
 
@@ -28,6 +30,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, failed=_failed)
 def describe_log_dirs(request: Any, context: Context) -> Response:
     """Answer a DescribeLogDirs request."""
+    require_cluster(context, DESCRIBE)
     logs = context.services.logs
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition in _wanted(request, context):

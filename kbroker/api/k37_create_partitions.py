@@ -16,6 +16,7 @@ from kbroker.api import publish
 from kbroker.api.context import Context
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied
 from kbroker.api.topic_creation import check_replicas
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
@@ -23,6 +24,7 @@ from kbroker.metadata import builders
 from kbroker.metadata.image import Topic
 from kbroker.metadata.records.schema import Record
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER, TOPIC
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -43,11 +45,15 @@ def create_partitions(request: Any, context: Context) -> Response:
         if count > 1
     ]
     quota = mutation_quota(context, _FIRST_STRICT)
+    once = [name for name, count in counts.items() if count == 1]
+    refused = denied(context, ALTER, TOPIC, once)
+    no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    results += [_result(name, no, None) for name in once if name in refused]
     services = context.services
     records: list[Record] = []
     grown: list[tuple[str, int]] = []
     for asked in request.topics:
-        if counts[asked.name] > 1:
+        if counts[asked.name] > 1 or asked.name in refused:
             continue
         try:
             topic = _check(asked, context)
@@ -63,6 +69,7 @@ def create_partitions(request: Any, context: Context) -> Response:
         services.store.append(records)
         for name, first in grown:
             publish.add_partitions(services, name, first)
+            context.changed("partitions added", topic=name, before=first)
     context.answer.throttle(quota.throttle_ms)
     return {"results": results}
 

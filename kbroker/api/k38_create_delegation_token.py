@@ -17,6 +17,7 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.records.access import DelegationTokenRecord
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import CREATE_TOKENS, USER
 from kbroker.security.principals import NOBODY, Principal
 
 
@@ -35,9 +36,12 @@ def create_delegation_token(request: Any, context: Context) -> Response:
     renewers = [delegation.principal(one) for one in request.renewers]
     try:
         tokens = delegation.tokens_of(context)
+        if owner != requester and not context.may(CREATE_TOKENS, USER, str(owner)):
+            raise ClientError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         lifetime_ms = delegation.milliseconds(request.max_lifetime)
         token = tokens.make(owner, requester, renewers, lifetime_ms)
         context.services.store.append([token])
+        context.changed("token made", owner=owner, token=token.token_id)
     except ClientError as error:
         return _response(error.code, owner, requester)
     return _response(ErrorCode.NONE, owner, requester, token, tokens.hmac(token))

@@ -27,4 +27,5 @@ def renew_delegation_token(request: Any, context: Context) -> Response:
     period_ms = delegation.milliseconds(request.renew_period)
     token = tokens.renew(bytes(request.hmac), context.principal, period_ms)
     context.services.store.append([token])
+    context.changed("token renewed", token=token.token_id)
     return {"error_code": ErrorCode.NONE, "expiry_timestamp": token.expiration_timestamp}

@@ -18,6 +18,7 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
 from kbroker.metadata.records.access import DelegationTokenRecord
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DELEGATION_TOKEN, DESCRIBE, DESCRIBE_TOKENS, USER
 
 if TYPE_CHECKING:
     from kbroker.security.tokens import Tokens
@@ -36,7 +37,17 @@ def describe_delegation_token(request: Any, context: Context) -> Response:
     if request.owners is not None:
         wanted = {str(delegation.principal(one)) for one in request.owners}
         found = [one for one in found if not wanted.isdisjoint((one.owner, *one.renewers))]
-    return {"error_code": ErrorCode.NONE, "tokens": [_described(tokens, one) for one in found]}
+    told = [_described(tokens, one) for one in found if _may_see(context, one)]
+    return {"error_code": ErrorCode.NONE, "tokens": told}
+
+
+def _may_see(context: Context, token: DelegationTokenRecord) -> bool:
+    """Owners and renewers see their tokens; others need a right on the token or its owner."""
+    return (
+        str(context.principal) in (token.owner, *token.renewers)
+        or context.may(DESCRIBE, DELEGATION_TOKEN, token.token_id, tell=False)
+        or context.may(DESCRIBE_TOKENS, USER, token.owner, tell=False)
+    )
 
 
 def _described(tokens: Tokens, token: DelegationTokenRecord) -> Response:

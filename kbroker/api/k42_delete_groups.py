@@ -13,8 +13,11 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied
+from kbroker.errors import ErrorCode
 from kbroker.group.runtime import Call
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DELETE, GROUP
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -28,8 +31,18 @@ def _error(group_id: str, code: int) -> dict[str, Any]:
 @register(ApiKey.DELETE_GROUPS, 0, 2, failed=_failed)
 def delete_groups(request: Any, context: Context) -> Response:
     """Answer a DeleteGroups request."""
-    calls = [_call(group_id) for group_id in dict.fromkeys(request.groups_names)]
-    return context.groups.each(calls, context.answer, lambda parts: {"results": parts})
+    groups = dict.fromkeys(request.groups_names)
+    hidden = denied(context, DELETE, GROUP, groups)
+    refused = [_error(one, ErrorCode.GROUP_AUTHORIZATION_FAILED) for one in groups if one in hidden]
+    calls = [_call(group_id) for group_id in groups if group_id not in hidden]
+
+    def finish(parts: list[Response]) -> Response:
+        for part in parts:
+            if not part.get("error_code"):
+                context.changed("group deleted", group=part["group_id"])
+        return {"results": [*parts, *refused]}
+
+    return context.groups.each(calls, context.answer, finish)
 
 
 def _call(group_id: str) -> Call:

@@ -13,8 +13,10 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 _PREFERRED, _UNCLEAN = 0, 1
 
@@ -33,6 +35,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.ELECT_LEADERS, 0, 2, failed=_failed)
 def elect_leaders(request: Any, context: Context) -> Response:
     """Answer an ElectLeaders request."""
+    require_cluster(context, ALTER)
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
         raise ClientError(
             ErrorCode.INVALID_REQUEST, f"There is no election type {request.election_type}."

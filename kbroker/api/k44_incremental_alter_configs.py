@@ -39,6 +39,7 @@ def incremental_alter_configs(request: Any, context: Context) -> Response:
             if (one.resource_type, one.resource_name) in twice:
                 raise ClientError(ErrorCode.INVALID_REQUEST, "A resource is named more than once.")
             changes.check_shape(operations)
+            changes.require_altering(context, one, before=True)
             if one.resource_type == BROKER_LOGGERS:
                 _alter_loggers(context, one.resource_name, operations, request.validate_only)
             else:
@@ -47,15 +48,22 @@ def incremental_alter_configs(request: Any, context: Context) -> Response:
                 current = context.image.configs(resource)
                 settings = changes.apply_operations(one.resource_type, current, operations)
                 changes.validate(context, one.resource_type, resource, settings)
+                changes.require_altering(context, one, before=False)
                 records += changes.records_of(context, one.resource_type, resource, settings)
                 changed.append(resource)
         except ClientError as error:
-            responses.append(result(one, error.code, str(error)))
+            responses.append(result(one, error.code, _text(one.resource_type, error)))
             continue
         responses.append(result(one, ErrorCode.NONE, None))
     if not request.validate_only:
-        changes.take_effect(context.services, records, changed)
+        changes.take_effect(context, records, changed)
     return {"responses": responses}
+
+
+def _text(kind: int, error: ClientError) -> str | None:
+    """Apache Kafka's loggers have no words for who may not change them."""
+    unsaid = kind == BROKER_LOGGERS and error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None if unsaid else str(error)
 
 
 def _alter_loggers(
@@ -74,3 +82,4 @@ def _alter_loggers(
     if not validate_only:
         for logger, known in wanted.items():
             set_logger_level(logger, known)
+            context.changed("log level changed", logger=logger, level=known or "(its parent's)")

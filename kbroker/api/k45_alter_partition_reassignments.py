@@ -13,14 +13,31 @@ from typing import Any
 
 from kbroker.api.context import NO_ERROR, ApiError, Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.api.topic_creation import check_replicas
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 
-@register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1)
+def _failed(request: Any, code: int, message: str) -> Response:
+    error = {"error_code": code, "error_message": message}
+    responses = [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": one.partition_index, **error} for one in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+    return {**error, "responses": responses}
+
+
+@register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, failed=_failed)
 def alter_partition_reassignments(request: Any, context: Context) -> Response:
     """Answer an AlterPartitionReassignments request."""
+    require_cluster(context, ALTER)
     responses = []
     for topic in request.topics:
         partitions = []

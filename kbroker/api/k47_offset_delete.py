@@ -14,18 +14,27 @@ from typing import Any
 from kbroker.api.context import ZERO_UUID, Context
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, require_group
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DELETE, READ, TOPIC
 
 
 @register(ApiKey.OFFSET_DELETE, 0, 0)
 def offset_delete(request: Any, context: Context) -> Response:
     """Answer an OffsetDelete request."""
+    require_group(context, DELETE, request.group_id)
     if not request.group_id:
         raise ClientError(ErrorCode.INVALID_GROUP_ID)
     wrong = PartitionResults("name")
     topics: dict[str, dict[int, None]] = {}
+    hidden = denied(context, READ, TOPIC, (asked.name for asked in request.topics))
     for asked in request.topics:
+        if asked.name in hidden:
+            indexes = dict.fromkeys(one.partition_index for one in asked.partitions)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            wrong.add(asked.name, ZERO_UUID, indexes, code)
+            continue
         topic = context.image.topics.get(asked.name)
         known = {} if topic is None else topic.partitions
         indexes = dict.fromkeys(one.partition_index for one in asked.partitions)

@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import QuotaEntity
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE_CONFIGS
 from kbroker.security.quotas import CLIENT_ID, IP, USER
 
 _EXACT, _DEFAULT, _ANY = range(3)
@@ -30,6 +32,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, failed=_failed)
 def describe_client_quotas(request: Any, context: Context) -> Response:
     """Answer a DescribeClientQuotas request."""
+    require_cluster(context, DESCRIBE_CONFIGS)
     wanted = _filter(request.components)
     return {
         "error_message": "",

@@ -16,10 +16,12 @@ from typing import Any, Final
 from kbroker.api.context import Context
 from kbroker.api.quotas import publish_quotas
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import QuotaEntity
 from kbroker.metadata.records.access import ClientQuotaRecord, EntityData
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER_CONFIGS
 from kbroker.security.quotas import (
     CLIENT_ID,
     CONNECTION_RATE,
@@ -53,6 +55,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, failed=_failed)
 def alter_client_quotas(request: Any, context: Context) -> Response:
     """Answer an AlterClientQuotas request."""
+    require_cluster(context, ALTER_CONFIGS)
     records: list[ClientQuotaRecord] = []
     results: dict[QuotaEntity, ClientError | None] = {}
     for entry in request.entries:
@@ -73,6 +76,8 @@ def alter_client_quotas(request: Any, context: Context) -> Response:
     if records and not request.validate_only:
         context.services.store.append(records)
         publish_quotas(context.services, list(results))
+        for entity in (one for one, error in results.items() if error is None):
+            context.changed("quotas changed", entity=_told(entity))
     return {
         "entries": [
             _result(entity, 0, None) if error is None else _result(entity, error.code, str(error))
@@ -103,6 +108,10 @@ def _changes(
         if before is None or before.value != op.value:
             records.append(ClientQuotaRecord(_parts(entity), op.key, op.value))
     return records
+
+
+def _told(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind}={'(default)' if name is None else name}" for kind, name in entity)
 
 
 def _parts(entity: QuotaEntity) -> list[EntityData]:

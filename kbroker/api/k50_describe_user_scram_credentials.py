@@ -11,19 +11,29 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.metadata.image import Image
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE
 
 
-@register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0)
+def _failed(request: Any, code: int, message: str) -> Response:
+    """As Apache Kafka's: the error twice, of nobody, without words."""
+    del request, message
+    error = {"error_code": code, "error_message": None}
+    return {**error, "results": [{**error, "user": "", "credential_infos": []}]}
+
+
+@register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, failed=_failed)
 def describe_user_scram_credentials(request: Any, context: Context) -> Response:
     """Answer a DescribeUserScramCredentials request."""
+    require_cluster(context, DESCRIBE)
     image = context.image
     names = Counter(user.name for user in request.users or ())
     asked = names or Counter(dict.fromkeys((name for name, _ in image.scram), 1))
     results = [_result(image, name, count > 1) for name, count in asked.items()]
-    return {"error_code": ErrorCode.NONE, "error_message": None, "results": results}
+    return {"error_code": ErrorCode.NONE, "error_message": "", "results": results}
 
 
 def _result(image: Image, name: str, twice: bool) -> Response:

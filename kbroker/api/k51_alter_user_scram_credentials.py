@@ -14,10 +14,12 @@ from typing import Any
 
 from kbroker.api.context import ApiError, Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.records.access import RemoveUserScramCredentialRecord
 from kbroker.metadata.records.schema import Record
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 _TWICE = ApiError(
     ErrorCode.DUPLICATE_RESOURCE, "A user cannot be altered twice in the same request."
@@ -32,6 +34,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, failed=_failed)
 def alter_user_scram_credentials(request: Any, context: Context) -> Response:
     """Answer an AlterUserScramCredentials request."""
+    require_cluster(context, ALTER)
     times = Counter(one.name for one in (*request.deletions, *request.upsertions))
     errors: dict[str, ApiError] = {}
     done: list[str] = []
@@ -52,6 +55,8 @@ def alter_user_scram_credentials(request: Any, context: Context) -> Response:
                 errors[one.name] = ApiError.of(error)
     if records:
         context.services.store.append(records)
+    for name in dict.fromkeys(done):
+        context.changed("credentials of a user changed", user=name)
     results = [_result(name, ErrorCode.NONE, None) for name in done]
     results += [_result(name, error.code, error.message) for name, error in errors.items()]
     return {"results": results}

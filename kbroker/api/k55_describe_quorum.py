@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.metadata.records import raft
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE
 
 _TOPIC: Final = "__cluster_metadata"
 
@@ -23,6 +25,7 @@ _TOPIC: Final = "__cluster_metadata"
 @register(ApiKey.DESCRIBE_QUORUM, 0, 2)
 def describe_quorum(request: Any, context: Context) -> Response:
     """Answer a DescribeQuorum request."""
+    require_cluster(context, DESCRIBE)
     asked = [(one.topic_name, part.partition_index) for one in request.topics
              for part in one.partitions]  # fmt: skip
     if asked != [(_TOPIC, 0)] or len(request.topics) != 1:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from kbroker.api import publish
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata import builders, features
 from kbroker.metadata.features import ELIGIBLE_LEADERS, KRAFT_VERSION, SUPPORTED, Update
@@ -24,6 +25,7 @@ from kbroker.metadata.image import Image
 from kbroker.metadata.records.cluster import FeatureLevelRecord
 from kbroker.metadata.records.schema import Record
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 _RESULTS_UNTIL: Final = 1
 _MIN_IN_SYNC: Final = "min.insync.replicas"
@@ -32,6 +34,7 @@ _MIN_IN_SYNC: Final = "min.insync.replicas"
 @register(ApiKey.UPDATE_FEATURES, 0, 2)
 def update_features(request: Any, context: Context) -> Response:
     """Answer an UpdateFeatures request."""
+    require_cluster(context, ALTER)
     store = context.services.store
     updates = {
         one.feature: Update(
@@ -78,6 +81,8 @@ def _take_effect(
     records += (FeatureLevelRecord(name, level) for name, level in changed.items())
     if records:
         store.append(records)
+    for name, level in changed.items():
+        context.changed("feature changed", feature=name, level=level)
     publish.tell_versions(services)
     if ELIGIBLE_LEADERS in changed:
         publish.reload_broker_settings(services)

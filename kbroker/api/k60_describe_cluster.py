@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbroker.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED
 from kbroker.api.context import Context
 from kbroker.api.k03_metadata import address
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import NOT_ASKED, cluster_operations
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -38,5 +38,5 @@ def describe_cluster(request: Any, context: Context) -> Response:
         "cluster_id": context.services.store.meta.cluster_id,
         "controller_id": context.node_id,
         "brokers": [{"broker_id": context.node_id, **address(context)}],
-        "cluster_authorized_operations": CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        "cluster_authorized_operations": cluster_operations(context) if asked else NOT_ASKED,
     }

@@ -6,9 +6,11 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied
 from kbroker.api.topic_names import name_fault
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import READ, TOPIC
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -29,9 +31,19 @@ def describe_producers(request: Any, context: Context) -> Response:
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    hidden = denied(context, READ, TOPIC, (name for name in wanted if name_fault(name) is None))
+    no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return {
         "topics": [
-            {"name": name, "partitions": [_partition(context, name, index) for index in indexes]}
+            {
+                "name": name,
+                "partitions": [
+                    _error(index, no, no.message)
+                    if name in hidden
+                    else _partition(context, name, index)
+                    for index in indexes
+                ],
+            }
             for name, indexes in wanted.items()
         ]
     }

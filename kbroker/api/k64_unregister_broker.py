@@ -15,14 +15,17 @@ from typing import Any
 from kbroker.api import publish
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata import builders
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 
 @register(ApiKey.UNREGISTER_BROKER, 0, 0)
 def unregister_broker(request: Any, context: Context) -> Response:
     """Answer an UnregisterBroker request."""
+    require_cluster(context, ALTER)
     store, node = context.services.store, request.broker_id
     if node not in context.image.brokers:
         raise ClientError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {node} is not registered.")
@@ -30,5 +33,6 @@ def unregister_broker(request: Any, context: Context) -> Response:
         store.append(builders.register_again(context.image, node, store.next_offset + 1))
     else:
         store.append(builders.unregister_broker(context.image, node))
+    context.changed("broker unregistered", node=node)
     publish.tell_versions(context.services)
     return {"error_message": None}

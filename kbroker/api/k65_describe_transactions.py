@@ -1,6 +1,6 @@
 """DescribeTransactions: the state of transactional ids.
 
-Behavior: an id that is named again is answered once.
+Behavior: an id that is named again is answered once. Of its topics those are told that may be.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, TOPIC, TRANSACTIONAL_ID
 
 
 def _error(transactional_id: str, code: int) -> dict[str, Any]:
@@ -25,7 +27,13 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def describe_transactions(request: Any, context: Context) -> Response:
     """Answer a DescribeTransactions request."""
     names = dict.fromkeys(request.transactional_ids)
-    return {"transaction_states": [_described(context, name) for name in names]}
+    hidden = denied(context, DESCRIBE, TRANSACTIONAL_ID, names)
+    no = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return {
+        "transaction_states": [
+            _error(name, no) if name in hidden else _described(context, name) for name in names
+        ]
+    }
 
 
 def _described(context: Context, name: str) -> dict[str, Any]:
@@ -39,6 +47,8 @@ def _described(context: Context, name: str) -> dict[str, Any]:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(slot.unmarked.get(name, found.partitions)):
         topics.setdefault(topic, []).append(index)
+    for topic in denied(context, DESCRIBE, TOPIC, topics):
+        del topics[topic]
     return {
         "transactional_id": name,
         "transaction_state": found.state.label,

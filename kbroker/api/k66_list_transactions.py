@@ -15,6 +15,7 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
 from kbroker.group.consumer.regex import full_match
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, TRANSACTIONAL_ID
 from kbroker.txn.transaction import State, Transaction
 
 _STATES = {state.label: state for state in State}
@@ -41,7 +42,7 @@ def list_transactions(request: Any, context: Context) -> Response:
                 "transaction_state": one.state.label,
             }
             for name, one in found
-            if is_wanted(name, one)
+            if is_wanted(name, one) and context.may(DESCRIBE, TRANSACTIONAL_ID, name, tell=False)
         ],
     }
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any, Final
 
+from kbroker.api.addresses import java_address
 from kbroker.api.context import Context, uuid_bytes
-from kbroker.api.k11_join_group import java_address
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, sight
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.migration import Client
 from kbroker.group.settings import GroupSettings
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, GROUP, READ, TOPIC
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -37,6 +39,10 @@ def check_protocol_is_on(context: Context) -> None:
 def consumer_group_heartbeat(request: Any, context: Context) -> Response:
     """Answer a ConsumerGroupHeartbeat request."""
     check_protocol_is_on(context)
+    if not context.may(READ, GROUP, request.group_id):
+        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    if denied(context, DESCRIBE, TOPIC, request.subscribed_topic_names or ()):
+        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     owned = request.topic_partitions
     beat = Heartbeat(
         request.group_id,
@@ -50,7 +56,9 @@ def consumer_group_heartbeat(request: Any, context: Context) -> Response:
         request.server_assignor,
         None if owned is None else [(uuid_bytes(one.topic_id), one.partitions) for one in owned],
     )
-    client = Client(context.version, context.client_id or "", java_address(context.peer[0]))
+    client = Client(
+        context.version, context.client_id or "", java_address(context.peer[0]), sight(context)
+    )
 
     def refusal(settings: GroupSettings) -> None:
         # With the room of these groups, which a broker without them starts without.

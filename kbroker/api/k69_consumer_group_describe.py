@@ -9,15 +9,17 @@ Version notes:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from kbroker.api.authorized import GROUP_OPERATIONS, NOT_ASKED
 from kbroker.api.context import Context
 from kbroker.api.k68_consumer_group_heartbeat import check_protocol_is_on
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import NOT_ASKED, denied, operations
 from kbroker.errors import ErrorCode
 from kbroker.group.runtime import Call
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -32,19 +34,43 @@ def _refused(group_id: str, code: int, message: str | None) -> Response:
 def consumer_group_describe(request: Any, context: Context) -> Response:
     """Answer a ConsumerGroupDescribe request."""
     check_protocol_is_on(context)
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    nameless = [one for one in request.group_ids if not one]
-    wrong = [_refused("", ErrorCode.INVALID_GROUP_ID, None) for _ in nameless]
-    named = dict.fromkeys(group_id for group_id in request.group_ids if group_id)
-    calls = [_call(group_id, operations) for group_id in named]
+    hidden = denied(context, DESCRIBE, GROUP, request.group_ids)
+    no = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    wrong = [_refused(one, no, None) for one in dict.fromkeys(request.group_ids) if one in hidden]
+    nameless = [one for one in request.group_ids if not one and one not in hidden]
+    wrong += [_refused("", ErrorCode.INVALID_GROUP_ID, None) for _ in nameless]
+    named = dict.fromkeys(one for one in request.group_ids if one and one not in hidden)
+    calls = [_call(context, one, request.include_authorized_operations) for one in named]
     return context.groups.each(
-        calls, context.answer, lambda groups: {"groups": [*wrong, *groups]}
+        calls, context.answer, lambda groups: {"groups": _visible(context, [*wrong, *groups])}
     )
 
 
-def _call(group_id: str, operations: int) -> Call:
+def _visible(context: Context, groups: list[Response]) -> list[Response]:
+    """A group whose assignments name a topic that may not be described is not told."""
+    if context.services.authorizer is None:
+        return groups
+    topics = [frozenset(_topics(group)) for group in groups]
+    hidden = denied(context, DESCRIBE, TOPIC, sorted(frozenset().union(*topics)))
+    text = "The group has topics that may not be described to you."
+    return [
+        _refused(group["group_id"], ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+        if names & hidden
+        else group
+        for group, names in zip(groups, topics, strict=True)
+    ]
+
+
+def _topics(group: Response) -> Iterator[str]:
+    for member in group.get("members", ()):
+        for assignment in (member["assignment"], member["target_assignment"]):
+            yield from (one["topic_name"] for one in assignment["topic_partitions"])
+
+
+def _call(context: Context, group_id: str, with_operations: bool) -> Call:
+    told = operations(context, GROUP, group_id) if with_operations else NOT_ASKED
     return Call(
         group_id,
-        lambda rooms, _, now: rooms.consumer.describe(group_id, operations),
+        lambda rooms, _, now: rooms.consumer.describe(group_id, told),
         lambda code, _: _refused(group_id, code, None),
     )

@@ -15,8 +15,10 @@ from typing import Any, Final
 from kbroker.api.config_resources import BROKER_LOGGERS, BROKERS, CLIENT_METRICS, GROUPS, TOPICS
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE_CONFIGS
 
 _KINDS: Final = (GROUPS, CLIENT_METRICS, BROKER_LOGGERS, BROKERS, TOPICS)
 
@@ -28,6 +30,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, failed=_failed)
 def list_config_resources(request: Any, context: Context) -> Response:
     """Answer a ListConfigResources request."""
+    require_cluster(context, DESCRIBE_CONFIGS)
     known = (CLIENT_METRICS,) if context.version == 0 else _KINDS
     wanted = set(getattr(request, "resource_types", ())) or set(known)
     if not wanted.issubset(known):

@@ -2,21 +2,23 @@
 
 Behavior: topics in the order of their names; no topics asked for means all. A page holds at most
 as many partitions as the request and max.request.partition.size.limit allow, and at least one;
-the cursor of the answer says where the next page begins.
+the cursor of the answer says where the next page begins. Topics that may not be described are left
+out of all, and refused where they were asked for.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kbroker.api.authorized import TOPIC_OPERATIONS
 from kbroker.api.context import Context
 from kbroker.api.k03_metadata import describe_partition
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import denied, operations
 from kbroker.api.topic_names import INTERNAL_TOPICS, name_fault
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import DESCRIBE, TOPIC
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -28,24 +30,32 @@ def describe_topic_partitions(request: Any, context: Context) -> Response:
     """Answer a DescribeTopicPartitions request."""
     wants_all = not request.topics
     names = _names(request, context, wants_all)
+    hidden = denied(context, DESCRIBE, TOPIC, names, tell=not wants_all)
     limit = context.config.integer("max.request.partition.size.limit")
     left = max(min(limit, request.response_partition_limit), 1)
     topics: list[dict[str, Any]] = []
+    unseen = [] if wants_all else [_unseen(name) for name in names if name in hidden]
     for name in names:
+        if name in hidden:
+            continue
         if left == 0:
-            return {"topics": topics, "next_cursor": _cursor(name, 0)}
+            return {"topics": [*topics, *unseen], "next_cursor": _cursor(name, 0)}
         topic = context.image.topics.get(name)
         if topic is None:
             if not wants_all:
-                topics.append(_unknown(name))
+                topics.append(_unknown(context, name))
             continue
         first = request.cursor.partition_index if _begins_at(request, name) else 0
         page, following = _page(context, topic, first, left)
         topics.append(page)
         if following is not None:
-            return {"topics": topics, "next_cursor": _cursor(name, following)}
+            return {"topics": [*topics, *unseen], "next_cursor": _cursor(name, following)}
         left -= len(page["partitions"])
-    return {"topics": topics, "next_cursor": None}
+    return {"topics": [*topics, *unseen], "next_cursor": None}
+
+
+def _unseen(name: str) -> dict[str, Any]:
+    return {"name": name, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 def _names(request: Any, context: Context, wants_all: bool) -> list[str]:
@@ -84,12 +94,12 @@ def _page(
         "topic_id": topic.id,
         "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": partitions,
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": operations(context, TOPIC, topic.name),
     }
     return page, indexes[left] if len(indexes) > left else None
 
 
-def _unknown(name: str) -> dict[str, Any]:
+def _unknown(context: Context, name: str) -> dict[str, Any]:
     known = name_fault(name) is None
     return {
         "name": name,
@@ -97,7 +107,7 @@ def _unknown(name: str) -> dict[str, Any]:
         if known
         else ErrorCode.INVALID_TOPIC_EXCEPTION,
         "is_internal": name in INTERNAL_TOPICS,
-        "topic_authorized_operations": TOPIC_OPERATIONS,
+        "topic_authorized_operations": operations(context, TOPIC, name),
     }
 
 

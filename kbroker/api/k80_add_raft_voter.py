@@ -14,14 +14,17 @@ from typing import Any
 
 from kbroker.api.context import Context, uuid_bytes
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.quorum import VOTER_LISTENER
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 
 @register(ApiKey.ADD_RAFT_VOTER, 0, 1)
 def add_raft_voter(request: Any, context: Context) -> Response:
     """Answer an AddRaftVoter request: always with an error."""
+    require_cluster(context, ALTER)
     check_voter(request, context)
     quorum = context.services.store.quorum
     ends = [] if quorum.voters is None else quorum.voters.voters[0].endpoints

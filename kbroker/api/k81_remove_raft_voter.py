@@ -14,13 +14,16 @@ from typing import Any
 from kbroker.api.context import Context
 from kbroker.api.k80_add_raft_voter import check_kraft_version, check_voter
 from kbroker.api.registry import Response, register
+from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
+from kbroker.security.acls import ALTER
 
 
 @register(ApiKey.REMOVE_RAFT_VOTER, 0, 0)
 def remove_raft_voter(request: Any, context: Context) -> Response:
     """Answer a RemoveRaftVoter request: always with an error."""
+    require_cluster(context, ALTER)
     check_voter(request, context)
     check_kraft_version(context)
     raise ClientError(

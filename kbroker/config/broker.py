@@ -23,6 +23,7 @@ from kbroker.config.definitions import (
     unknown_key_text,
 )
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
+from kbroker.config.definitions_security import AUTHORIZERS
 from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
 from kbroker.config.types import (
     ConfigError,
@@ -102,11 +103,15 @@ class BrokerConfig:
             raise ConfigError("node.id: must be at least 0")
         if "broker" not in self.words("process.roles"):
             raise ConfigError("process.roles: kbroker is broker and controller; write both")
-        if self.string("authorizer.class.name"):
+        if self.string("authorizer.class.name") not in AUTHORIZERS:
             raise ConfigError(
-                "authorizer.class.name: this version has no authorizer, and everybody who can "
-                "connect may do everything; take the line out if that is meant"
+                "authorizer.class.name: kbroker has an authorizer of its own, which does what "
+                "Apache Kafka's does; write authorizer.class.name=kbroker, or "
+                f"{AUTHORIZERS[1]}"
             )
+        for one in filter(None, map(str.strip, self.string("super.users").split(";"))):
+            if not all(one.partition(":")):
+                raise ConfigError(f"super.users: {one!r} is no principal: write TYPE:NAME")
         if len(self.log_dirs) != 1:
             raise ConfigError("log.dirs: kbroker keeps its data in one directory; name only one")
         if self.integer("queued.max.request.bytes") > 0 and self.integer(

@@ -27,11 +27,26 @@ from kbroker.config.types import (
     one_of_any_case,
 )
 
+AUTHORIZERS: Final = ("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "kbroker")
+
 KEYS: Final = (
     ConfigKey(
+        "super.users", STRING, "", None, MEDIUM, READ_ONLY,
+        "Principals that may do everything whatever the ACLs say, with semicolons between them: "
+        "User:alice;User:bob. A setting of the authorizer.",
+        internal=True,
+    ),
+    ConfigKey(
+        "allow.everyone.if.no.acl.found", BOOLEAN, "false", None, MEDIUM, READ_ONLY,
+        "Whether everybody may do everything to a resource that no ACL belongs to. A setting of "
+        "the authorizer.",
+        internal=True,
+    ),
+    ConfigKey(
         "authorizer.class.name", STRING, "", None, LOW, READ_ONLY,
-        "Name of the authorizer that decides who may do what. Empty means that everything is "
-        "allowed.",
+        "Name of the authorizer that decides who may do what: "
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer, or kbroker for short, both of "
+        "which go by the ACLs in the metadata log. Empty means that everything is allowed.",
     ),
     ConfigKey(
         "delegation.token.expiry.check.interval.ms", LONG, "3600000", at_least(1), LOW,

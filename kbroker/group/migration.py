@@ -11,7 +11,7 @@ kind is deleted (`Group.tombstones`) and begun anew by the room that wants it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ class Client(NamedTuple):
     client_id: str
     client_host: str
     """As Java prints an address: "/127.0.0.1"."""
+    sees: Callable[[str], bool] | None = None
+    """Whether it may describe a topic; None: all of them."""
 
 
 class ClassicMember(NamedTuple):

@@ -11,7 +11,8 @@ Not thread-safe: the control thread owns it. What it decided may be remembered b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 # Numbers of the protocol (KIP-140, KIP-290).
@@ -22,6 +23,18 @@ ALL, READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 2, 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 CREATE_TOKENS, DESCRIBE_TOKENS, TWO_PHASE_COMMIT = 13, 14, 15
 DENY, ALLOW = 2, 3
+
+OPERATIONS: Final = (
+    "UNKNOWN", "ANY", "ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE",
+    "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE", "CREATE_TOKENS",
+    "DESCRIBE_TOKENS", "TWO_PHASE_COMMIT",
+)  # fmt: skip
+RESOURCES: Final = (
+    "UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER",
+)  # fmt: skip
+PATTERNS: Final = ("UNKNOWN", "ANY", "MATCH", "LITERAL", "PREFIXED")
+PERMISSIONS: Final = ("UNKNOWN", "ANY", "DENY", "ALLOW")
+"""Names by number."""
 
 WILDCARD: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -42,6 +55,17 @@ class Acl(NamedTuple):
     host: str
     operation: int
     permission: int
+
+    def __str__(self) -> str:
+        return (
+            f"{_name(PERMISSIONS, self.permission)} {self.principal} from {self.host}"
+            f" {_name(OPERATIONS, self.operation)} {_name(RESOURCES, self.resource_type)}"
+            f" {_name(PATTERNS, self.pattern)} {self.name}"
+        )
+
+
+def _name(names: Sequence[str], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else str(number)
 
 
 class Filter(NamedTuple):
@@ -81,7 +105,12 @@ class Filter(NamedTuple):
     @property
     def unknown(self) -> bool:
         """Whether a newer client means something that this broker does not know."""
-        return UNKNOWN in (self.resource_type, self.pattern, self.operation, self.permission)
+        return not (
+            ANY <= self.resource_type <= USER
+            and ANY <= self.pattern <= PREFIXED
+            and ANY <= self.operation <= TWO_PHASE_COMMIT
+            and ANY <= self.permission <= ALLOW
+        )
 
 
 class Decision(NamedTuple):
@@ -97,8 +126,26 @@ class _OfType:
     def __init__(self) -> None:
         self.literal: dict[str, list[Acl]] = {}
         self.prefixed: dict[str, list[Acl]] = {}
+        # Of prefixes, ascending: a name may have 32 KiB, and is not looked up by each beginning.
+        self._lengths: list[int] = []
 
-    def table(self, acl: Acl) -> dict[str, list[Acl]]:
+    def add(self, acl: Acl) -> None:
+        length = len(acl.name)
+        if acl.pattern == PREFIXED and length not in self._lengths:
+            insort(self._lengths, length)
+        self._table(acl).setdefault(acl.name, []).append(acl)
+
+    def remove(self, acl: Acl) -> None:
+        table = self._table(acl)
+        table[acl.name].remove(acl)
+        if table[acl.name]:
+            return
+        del table[acl.name]
+        length = len(acl.name)
+        if acl.pattern == PREFIXED and all(len(name) != length for name in table):
+            self._lengths.remove(length)
+
+    def _table(self, acl: Acl) -> dict[str, list[Acl]]:
         return self.prefixed if acl.pattern == PREFIXED else self.literal
 
     def of(self, name: str) -> Iterator[Acl]:
@@ -106,9 +153,10 @@ class _OfType:
         yield from self.literal.get(name, ())
         if name != WILDCARD:
             yield from self.literal.get(WILDCARD, ())
-        if self.prefixed:
-            for length in range(1, len(name) + 1):
-                yield from self.prefixed.get(name[:length], ())
+        for length in self._lengths:
+            if length > len(name):
+                return
+            yield from self.prefixed.get(name[:length], ())
 
 
 class Authorizer:
@@ -137,8 +185,7 @@ class Authorizer:
         if acl in self._acls:
             return
         self._acls[acl] = None
-        table = self._types.setdefault(acl.resource_type, _OfType()).table(acl)
-        table.setdefault(acl.name, []).append(acl)
+        self._types.setdefault(acl.resource_type, _OfType()).add(acl)
         self.version += 1
 
     def remove(self, acl: Acl) -> None:
@@ -146,10 +193,7 @@ class Authorizer:
         if acl not in self._acls:
             return
         del self._acls[acl]
-        table = self._types[acl.resource_type].table(acl)
-        table[acl.name].remove(acl)
-        if not table[acl.name]:
-            del table[acl.name]
+        self._types[acl.resource_type].remove(acl)
         self.version += 1
 
     def decide(

@@ -21,6 +21,7 @@ from typing import Final
 
 from kbroker import __version__, runfile
 from kbroker.api import publish, registry
+from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.delegation import TokenSweep
 from kbroker.api.dispatch import Dispatcher
@@ -197,6 +198,7 @@ class Broker:
         publish.limit_disk(services)
         publish.tell_versions(services)
         publish.verify_transactions(services)
+        tell_data_plane(services)
         dispatcher = Dispatcher(services, table)
         slow = SlowRequests(data_plane.engine, self.config)
         slow.tick()

@@ -16,7 +16,7 @@ SHOWS = {"list", "describe", "show", "get", "status", "info", "health", "api-ver
          "explain"}  # fmt: skip
 DESTROYS = {"delete", "trim", "reset", "offset-delete", "alter-config", "set", "add-partitions",
             "repair"}  # fmt: skip
-LATER = {"acl", "ui"}
+LATER = {"ui"}
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -37,12 +37,14 @@ class Script:
         self.now_ms = now_ms
         self.transcript: list[tuple[str, Any]] = []
         self.ids: dict[uuid.UUID, str] = {}
+        self.source = ""
+        """The address that its connection comes from, where it matters."""
         self._connection: WireConnection | None = None
 
     @property
     def connection(self) -> WireConnection:
         if self._connection is None:
-            self._connection = WireConnection(self.broker.port, timeout_s=30)
+            self._connection = WireConnection(self.broker.port, timeout_s=30, source=self.source)
         return self._connection
 
     def close(self) -> None:

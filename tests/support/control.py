@@ -44,6 +44,9 @@ class FakeRequest:
     throttled_ms: int = 0
     waits: tuple[Any, int, bytes, bytes] | None = None
 
+    def asked(self, version: int) -> list[tuple[int, str]]:
+        return []
+
     def respond(self, body: bytes) -> None:
         assert self.answer is None and self.waits is None, "answered twice"
         self.answer = body
@@ -110,6 +113,7 @@ class ControlPlane:
         self.services._group_host.load = FakeLoad
         publish.reload_broker_settings(self.services)
         self.dispatcher = Dispatcher(self.services, registry.table())
+        self.peer = ("127.0.0.1", 1)  # who asks, to an authorizer
 
     def call(self, key: ApiKey, version: int, /, **fields: Any) -> dict[str, Any]:
         """The answer to a request; every field that a handler gives must exist in some version."""
@@ -126,7 +130,7 @@ class ControlPlane:
             handler=lambda request, context: _checked(key, entry.handler(request, context))
         )
         self.dispatcher._table[key] = checked
-        request = FakeRequest(key, version, body)
+        request = FakeRequest(key, version, body, peer=self.peer)
         self.dispatcher.serve(request)
         return request
 

@@ -112,8 +112,13 @@ class FakeEngine:
 class FakeDataPlane:
     """The table of topics as the data plane was told."""
 
+    rights_version = 0
+
     def verify_transactions(self, verify: bool) -> None:
         pass
+
+    def rights_changed(self, version: int) -> None:
+        self.rights_version = version
 
     def tell_control(self, log: Any, offset: int) -> bool:
         return True

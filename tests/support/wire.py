@@ -32,9 +32,12 @@ class WireConnection:
 
     def __init__(
         self, port: int, host: str = "127.0.0.1", timeout_s: float = 60,
-        tls: ssl.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None, source: str = "",
     ) -> None:  # fmt: skip
-        self.socket = socket.create_connection((host, port), timeout=timeout_s)
+        """`source`: an address of this machine to come from, 127.0.0.2 for another client's."""
+        self.socket = socket.create_connection(
+            (host, port), timeout=timeout_s, source_address=(source, 0) if source else None
+        )
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.tls = tls
         self._ahead = b""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from kbroker.api.addresses import java_address
 from kbroker.api.dispatch import Dispatcher
-from kbroker.api.k11_join_group import java_address
 from kbroker.errors import ErrorCode
 from kbroker.group.slot import LOADING
 from kbroker.protocol import ApiKey

@@ -346,7 +346,7 @@ def test_what_means_nothing_here_is_listed():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("authorizer.class.name", "com.example.OtherAuthorizer"),
         ("process.roles", "controller"),
     ],
 )

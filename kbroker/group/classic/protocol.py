@@ -49,7 +49,9 @@ class ClassicProtocol:
         group = self._shard.groups.get(request.group_id)
         if group is None or isinstance(group, ClassicGroup) or group.is_empty():
             return self._joins.join(request, reply, now)
-        client = Client(request.version, request.client_id, request.client_host)
+        client = Client(
+            request.version, request.client_id, request.client_host, request.sees
+        )
         return self._other_room().classic_join(group, request, client, now)
 
     def sync(self, request: SyncRequest, reply: Reply, now: Now) -> Outcome:

@@ -9,6 +9,7 @@ holds while the group is still being loaded, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kbroker.errors import ErrorCode
@@ -37,6 +38,8 @@ class JoinRequest(NamedTuple):
     protocol_type: str
     protocols: Protocols
     reason: str | None = None
+    sees: Callable[[str], bool] | None = None
+    """Whether the client may describe a topic; None: all of them."""
 
     def refusal(self, settings: GroupSettings) -> Response | None:
         """See the module."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 REGEX_REFRESH_MIN_INTERVAL_MS: Final = 10_000
 
 After = Callable[[], Outcome | None]
+Sees = Callable[[str], bool] | None
 
 
 class RegexChange(Enum):
@@ -86,7 +87,7 @@ class Change:
         self.records.append(records.member_metadata(self.group.group_id, new))
         return new.topic_names != old.topic_names
 
-    def note_regex(self, old: Member, new: Member) -> RegexChange:
+    def note_regex(self, old: Member, new: Member, sees: Sees = None) -> RegexChange:
         """See to a member's regular expression, and that all of the group are up to date."""
         group, regexes = self.group, self.group.subscriptions.regexes
         change, refresh = RegexChange.NONE, False
@@ -102,10 +103,10 @@ class Change:
             elif new.topic_regex in group.regexes:
                 change = RegexChange.RESOLVED
         if refresh or regexes:
-            self._maybe_resolve(old, new, refresh)
+            self._maybe_resolve(old, new, refresh, sees)
         return change
 
-    def _maybe_resolve(self, old: Member, new: Member, refresh: bool) -> None:
+    def _maybe_resolve(self, old: Member, new: Member, refresh: bool, sees: Sees) -> None:
         """Resolve again where something is new, but not again and again."""
         last = next(iter(self.group.regexes.values()), None)
         if last and self.now.wall_ms <= last.timestamp_ms + REGEX_REFRESH_MIN_INTERVAL_MS:
@@ -124,7 +125,8 @@ class Change:
         )
         if refresh and wanted.regexes:
             patterns = list(wanted.regexes)
-            self.after(lambda: resolve(self.room, self.group.group_id, patterns, self.now))
+            group_id = self.group.group_id
+            self.after(lambda: resolve(self.room, group_id, patterns, self.now, sees))
 
     # --- the group ----------------------------------------------------------------------------
 
@@ -198,14 +200,17 @@ class Change:
             timeouts.cancel_rebalance(group_id, member.member_id)
 
 
-def resolve(room: ConsumerProtocol, group_id: str, patterns: list[str], now: Now) -> Outcome | None:
-    """Look up which topics a group's regular expressions name now."""
+def resolve(
+    room: ConsumerProtocol, group_id: str, patterns: list[str], now: Now, sees: Sees = None
+) -> Outcome | None:
+    """Look up which topics a group's regular expressions name now, of those that may be seen by
+    the member whose request it is, as in Apache Kafka."""
     group = room.find(group_id)
     if group is None:
         return None
     topics = room.shard.topics
     resolved = resolve_regexes(
-        [one for one in patterns if one in group.subscriptions.regexes], topics.names()
+        [one for one in patterns if one in group.subscriptions.regexes], topics.names(), sees
     )
     subscriptions = group.subscriptions.copy()
     found: list[CoordinatorRecord] = []

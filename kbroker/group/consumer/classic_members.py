@@ -73,7 +73,8 @@ def join(
     subscription = _subscription(request)
     new = _updated(old, request, subscription, client)
     names_changed = change.note_member(old, new)
-    changed = change.note_regex(old, new) is not RegexChange.NONE or names_changed
+    regex_change = change.note_regex(old, new, client.sees)
+    changed = regex_change is not RegexChange.NONE or names_changed
     change.maybe_refresh(changed, old, new)
     owned = _owned(room, subscription)
     if downgrades:

@@ -52,7 +52,7 @@ def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: N
             _check_epoch(old, request)
     new = _updated(old, request, client)
     names_changed = change.note_member(old, new)
-    regex_change = change.note_regex(old, new)
+    regex_change = change.note_regex(old, new, client.sees)
     changed = names_changed or regex_change is not RegexChange.NONE
     change.maybe_refresh(names_changed or regex_change is RegexChange.RESOLVED, old, new)
     target = change.target_for(old, new)

@@ -21,9 +21,21 @@ def check_regex(pattern: str) -> None:
     _compile(pattern)
 
 
-def resolve_regexes(patterns: Iterable[str], names: Collection[str]) -> dict[str, frozenset[str]]:
-    """The topics that each expression names. One that was stored and is none names nothing."""
+def resolve_regexes(
+    patterns: Iterable[str],
+    names: Collection[str],
+    sees: Callable[[str], bool] | None = None,
+) -> dict[str, frozenset[str]]:
+    """The topics that each expression names, of those that may be seen. An expression that was
+    stored and is none names nothing."""
     resolved = {}
+    seen: dict[str, bool] = {}
+
+    def is_seen(name: str) -> bool:
+        if sees is not None and name not in seen:
+            seen[name] = sees(name)
+        return seen.get(name, True)
+
     for pattern in patterns:
         try:
             matches = _compile(pattern).fullmatch
@@ -31,7 +43,9 @@ def resolve_regexes(patterns: Iterable[str], names: Collection[str]) -> dict[str
             _log.error("%s", error)
             resolved[pattern] = frozenset[str]()
         else:
-            resolved[pattern] = frozenset(name for name in names if matches(name))
+            resolved[pattern] = frozenset(
+                name for name in names if matches(name) and is_seen(name)
+            )
     return resolved
 
 

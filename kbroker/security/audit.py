@@ -1,0 +1,102 @@
+"""The audit: who was refused what, and what administrators changed.
+
+Lines of the broker's log, logger `kbroker.audit`, in whatever form the log has:
+
+    msg=denied principal=User:eve host=10.0.0.1 api=FETCH operation=READ resource=TOPIC name=orders
+        rule="no ACL of the resource allows it"
+    msg="topic created" principal=User:alice host=10.0.0.1 api=CREATE_TOPICS topic=orders
+
+Both kinds are bounded, each for itself: a burst, then so many lines a second. How many were left
+out is told by the next line (`left_out`). Values are cut and escaped: clients choose most of them.
+No caller hands over a secret: settings are told by their names.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kbroker.clock import Clock
+from kbroker.security.acls import OPERATIONS, RESOURCES, Decision
+
+_LOG: Final = logging.getLogger("kbroker.audit")
+LINES_BURST: Final = 200
+LINES_PER_S: Final = 50
+_VALUE_MAX_CHARS: Final = 300
+
+
+class _Bound:
+    """So many lines in a burst, and so many a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._left = float(LINES_BURST)
+        self._at_ms = clock.monotonic_ms()
+        self._left_out = 0
+
+    def take(self) -> int | None:
+        """How many lines were left out before this one; None: this one is left out."""
+        now_ms = self._clock.monotonic_ms()
+        gained = (now_ms - self._at_ms) / 1000 * LINES_PER_S
+        self._left = min(self._left + gained, LINES_BURST)
+        self._at_ms = now_ms
+        if self._left < 1:
+            self._left_out += 1
+            return None
+        self._left -= 1
+        before, self._left_out = self._left_out, 0
+        return before
+
+
+class Audit:
+    """See the module. The control thread's."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._refused, self._changed = _Bound(clock), _Bound(clock)
+
+    def denied(
+        self, who: str, host: str, api: str, asked: tuple[int, int, str], found: Decision
+    ) -> None:
+        """Somebody may not do what they asked for: operation, type and name of the resource."""
+        operation, resource_type, name = asked
+        self.refused(
+            "denied",
+            principal=who,
+            host=host,
+            api=api,
+            operation=OPERATIONS[operation],
+            resource=RESOURCES[resource_type],
+            name=name,
+            rule=found.rule,
+        )
+
+    def refused(self, what: str, **fields: object) -> None:
+        """Somebody may not, or is not who they say."""
+        _tell(self._refused, what, fields)
+
+    def changed(self, what: str, **fields: object) -> None:
+        """An administrator has changed something."""
+        _tell(self._changed, what, fields)
+
+
+def _tell(bound: _Bound, what: str, fields: dict[str, object]) -> None:
+    if not _LOG.isEnabledFor(logging.INFO):
+        return
+    left_out = bound.take()
+    if left_out is None:
+        return
+    told = {name: _plain(str(value)) for name, value in fields.items()}
+    if left_out:
+        told["left_out"] = str(left_out)
+    _LOG.info(what, extra={"fields": told})
+
+
+def _plain(text: str) -> str:
+    """Cut, and what cannot be printed as Python escapes it."""
+    if len(text) > _VALUE_MAX_CHARS:
+        text = f"{text[:_VALUE_MAX_CHARS]}... ({len(text)} characters)"
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
