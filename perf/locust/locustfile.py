@@ -13,6 +13,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
+from gevent import monkey
 from locust import LoadTestShape, events
 from locust.env import Environment
 from locust.runners import MasterRunner, WorkerRunner
@@ -61,6 +62,8 @@ def _begin(environment: Environment, **_: Any) -> None:
     environment.user_classes = wanted
     if isinstance(environment.runner, WorkerRunner):
         return
+    if isinstance(environment.runner, MasterRunner):
+        monkey.patch_time()  # Locust sleeps until its workers have come, whom that must let in
     with Admin({**SETTINGS, "bootstrap.servers": options.servers}) as admin:
         try:
             admin.create_topic(options.topic, partitions=options.partitions)
