@@ -177,7 +177,7 @@ def test_frames_are_small_before_it_is_known_who_asks(length):
 
 
 def test_whoever_does_not_say_who_it_is_in_time_is_closed_whatever_it_sends():
-    with stand(kbroker_handshake_timeout_ms=400) as one:
+    with stand(kbroker_handshake_timeout_ms=3000) as one:
         with Client(one.port) as quiet, Client(one.port) as slow, Client(one.port) as known:
             one.log_in(known)
             slow.send(HANDSHAKE, 1)
@@ -199,7 +199,7 @@ def test_whoever_does_not_say_who_it_is_in_time_is_closed_whatever_it_sends():
 def test_a_session_ends_unless_it_is_renewed():
     with stand() as one:
         with Client(one.port) as client:
-            one.log_in(client, session_ms=1500)
+            one.log_in(client, session_ms=20_000)
             client.send(PING, 3)
             one.next(PING).respond(b"")
             assert client.receive() == (3, b"")
@@ -217,16 +217,24 @@ def test_a_session_ends_unless_it_is_renewed():
 
 
 def test_a_session_is_renewed_once_a_second_at_most():
-    """Within it, more often is for the control thread to refuse."""
-    with stand() as one, Client(one.port) as client:
-        one.log_in(client, session_ms=60_000)
-        one.log_in(client, session_ms=60_000)
-        client.send(HANDSHAKE, 5)
-        one.next(HANDSHAKE).respond(b"too soon")
-        assert client.receive() == (5, b"too soon")
-        client.send(PING, 6)  # and it stays open
-        one.next(PING).respond(b"")
-        assert client.receive() == (6, b"")
+    """Within it, more often is for the control thread to refuse. A machine that is too slow to ask
+    twice in a second tries again."""
+    with stand() as one:
+        for _ in range(20):
+            with Client(one.port) as client:
+                one.log_in(client, session_ms=60_000)
+                began = time.monotonic()
+                one.log_in(client, session_ms=60_000)
+                client.send(HANDSHAKE, 5)
+                one.next(HANDSHAKE).respond(b"too soon")
+                assert client.receive() == (5, b"too soon")
+                if time.monotonic() - began > 0.9:
+                    continue
+                client.send(PING, 6)  # and it stays open
+                one.next(PING).respond(b"")
+                assert client.receive() == (6, b"")
+                return
+        raise AssertionError("never in time")
 
 
 def test_nothing_but_the_renewal_passes_while_a_session_is_renewed():

@@ -19,10 +19,10 @@ from tests.support.wire import API_VERSIONS, METADATA, ConnectionClosedError, Wi
 
 ALICE = PASSWORDS["alice"]
 FAILED = 58
-SESSION_MS = 3000
+SESSION_MS = 6000
 SESSION = {
     "listener.name.sasl.plain.connections.max.reauth.ms": str(SESSION_MS),
-    "kbroker.handshake.timeout.ms": "8000",
+    "kbroker.handshake.timeout.ms": "20000",
     "connection.failed.authentication.delay.ms": "300",
     "sasl.server.max.receive.size": "20000",
 }
@@ -167,6 +167,7 @@ def test_tokens_that_are_too_large(broker: SecuredBroker) -> None:
         assert sasl.step(one, message)["error_code"] == FAILED
 
 
+@pytest.mark.long
 def test_a_login_that_trickles_in_is_cut_off_and_others_are_served(broker: SecuredBroker) -> None:
     """Connections that say nothing, and ones that say a byte now and then: all are gone when their
     time is over, and who comes meanwhile gets in."""
@@ -195,7 +196,7 @@ def test_a_login_that_trickles_in_is_cut_off_and_others_are_served(broker: Secur
         assert sasl.plain(honest, "alice", ALICE)["error_code"] == 0
         assert serves(honest)
     wait_for("all slow ones are gone", are_gone, 90, pause_s=0.5)
-    assert time.monotonic() - began >= 7
+    assert time.monotonic() - began >= 19
     for one in slow:
         one.close()
 

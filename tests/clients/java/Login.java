@@ -10,8 +10,8 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Logs in with the settings of each file, sends and reads for so long over the same connections, and
- * prints a line for each file: "ok", or the class of what went wrong.
+ * Logs in with the settings of each file, sends and reads, with the first for so long over the same
+ * connections, and prints a line for each file: "ok", or the class of what went wrong.
  *
  * Arguments: topic of one partition, milliseconds, files.
  */
@@ -26,7 +26,7 @@ public class Login {
             settings.put("request.timeout.ms", "30000");
             settings.put("enable.auto.commit", "false");
             settings.put("auto.offset.reset", "earliest");
-            System.out.println(judge(settings, args[0], Long.parseLong(args[1])));
+            System.out.println(judge(settings, args[0], at == 2 ? Long.parseLong(args[1]) : 0));
         }
     }
 
