@@ -198,8 +198,9 @@ FAULTS = (
         ("P11", "P12"), "a ceiling that is too low", 0, 1, _here("test_memory.py"),
     ),
     Fault(
-        "P4", "transactions under kills", "SIGKILL of the broker and of the tellers of a bank",
-        ("P4",), "a ledger that errs", 4, 100, ("tests/txn/test_bank.py",),
+        "P4", "transactions under kills", "SIGKILL of broker and clients: a bank, Kafka Streams",
+        ("P4",), "a ledger that errs", 4, 142,
+        ("tests/txn/test_bank.py", "tests/txn/test_streams.py"),
     ),
     Fault(
         "P5", "frames that come late", "frames of transactions once more, whenever chance has it",

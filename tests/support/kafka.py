@@ -50,22 +50,21 @@ _POM = """\
   <artifactId>kafka-libs</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{kafka}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId>
-      <version>{kafka}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId>
-      <version>{log4j}</version>
-    </dependency>
-  </dependencies>
+  <dependencies>{dependencies}</dependencies>
 </project>
 """
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
+
+#: What a broker and its tools consist of, with what they need in turn.
+_NEEDED = (
+    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+)
+Artifacts = tuple[tuple[str, str, str], ...]
+"""Group, name, version."""
 
 _LOG4J = """\
 <Configuration status="WARN">
@@ -84,22 +83,26 @@ _JVM_SMALL = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 def kafka_libs() -> Path:
     """The directory of Kafka's jars; fetches them where they are not there yet."""
     told = os.environ.get("KBROKER_KAFKA_LIBS")
-    if told:
-        return Path(told)
-    cached = Path.home() / ".cache" / "kbroker" / f"kafka-{KAFKA_VERSION}"
+    return Path(told) if told else fetched_libs(f"kafka-{KAFKA_VERSION}", _NEEDED)
+
+
+def fetched_libs(name: str, artifacts: Artifacts) -> Path:
+    """The directory of this name in the cache; Maven fills it when it is not there."""
+    cached = Path.home() / ".cache" / "kbroker" / name
     cached.parent.mkdir(parents=True, exist_ok=True)
     with (cached.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not cached.exists():
-            _fetch_libs(cached)
+            _fetch_libs(cached, artifacts)
     return cached
 
 
-def _fetch_libs(target: Path) -> None:
+def _fetch_libs(target: Path, artifacts: Artifacts) -> None:
     maven = need_command("mvn", "maven")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         pom = Path(folder, "pom.xml")
-        pom.write_text(_POM.format(kafka=KAFKA_VERSION, log4j=LOG4J_VERSION))
+        wanted = "".join(_DEPENDENCY.format(*artifact) for artifact in artifacts)
+        pom.write_text(_POM.format(dependencies=wanted))
         fetched = Path(folder, "libs")
         subprocess.run(
             [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
@@ -130,7 +133,7 @@ def log4j_config() -> Path:
 
 
 def java_command(
-    main_class: str, *arguments: str, heap_mib: int = 512, classes: Path | None = None
+    main_class: str, *arguments: str, heap_mib: int = 512, classes: Path | str | None = None
 ) -> list[str]:
     """The command line that runs a class of Kafka's jars, or one of `classes` on top of them."""
     path = f"{classes}:{kafka_libs()}/*" if classes else f"{kafka_libs()}/*"
