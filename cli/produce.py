@@ -125,7 +125,8 @@ def produce(**given: Any) -> int:
 
     An idempotent producer with acks=all: nothing is written twice, and what is told as sent is on
     disk. The broker creates a topic that does not exist, if it is set to. Ctrl-C ends the input;
-    what was read until then is sent.
+    what was read until then is sent. With -X transactional.id=ID all of it is one transaction,
+    which Ctrl-C and a record that fails abort.
     """
     wanted = _Wanted(**given)
     logging.basicConfig(level=logging.WARNING, format="kbroker: %(message)s")
@@ -245,6 +246,10 @@ def _produce(
     partition = None if wanted.partition == -1 else wanted.partition
     trouble: BaseException | None = None
     with Producer(settings) as producer:
+        whole = producer.config.transactional_id
+        if whole:
+            producer.init_transactions()
+            producer.begin()
         progress = Progress(shown=not (wanted.quiet or wanted.tee or interactive))
         sending = Sending(
             producer, wanted.name, stop, progress,
@@ -266,15 +271,22 @@ def _produce(
             trouble = error
         sending.finish()
         answered = producer.config.acks != 0
-    _tell(wanted, sending, stop, trouble, answered=answered)
+        aborted = bool(whole and (trouble is not None or stop.asked or sending.failed))
+        if aborted:
+            producer.abort()
+            click.echo(f"kbroker: the transaction of {whole} was aborted", err=True)
+        elif whole:
+            producer.commit()
+    _tell(wanted, sending, stop, trouble, answered=answered, aborted=aborted)
     return 0 if not stop.asked else 128 + stop.asked
 
 
 def _tell(
-    wanted: _Wanted, sending: Sending, stop: Stop, trouble: BaseException | None, *, answered: bool
-) -> None:
+    wanted: _Wanted, sending: Sending, stop: Stop, trouble: BaseException | None, *,
+    answered: bool, aborted: bool,
+) -> None:  # fmt: skip
     failures = sending.failures()
-    if not wanted.quiet and (sending.acked or not (failures or trouble)):
+    if not (wanted.quiet or aborted) and (sending.acked or not (failures or trouble)):
         stopped = "stopped; what was read is sent: " if stop.asked else ""
         click.echo(stopped + sending.summary(answered=answered), err=True)
     if failures and trouble is not None:

@@ -9,6 +9,7 @@ from kbroker.cli.nearest import did_you_mean
 from kbroker.client.config_admin import AdminConfig, admin_config
 from kbroker.client.config_common import ClientConfig
 from kbroker.client.config_consumer import ConsumerConfig
+from kbroker.client.config_elsewhere import advice
 from kbroker.client.config_producer import ProducerConfig
 from kbroker.client.config_types import read_settings, specs_of
 from kbroker.client.errors import ConfigError
@@ -75,7 +76,7 @@ def _owners(name: str) -> list[type[ClientConfig]]:
     attribute = name.replace(".", "_")
     owners = [owner for owner in _KINDS.values() if attribute in specs_of(owner)]
     if not owners:
-        raise ConfigError(
-            f"no client has a setting named {name!r}{did_you_mean(name, setting_names())}"
-        )
+        told = advice(name)
+        told = f"; {told}" if told else did_you_mean(name, setting_names())
+        raise ConfigError(f"no client has a setting named {name!r}{told}")
     return owners

@@ -103,9 +103,23 @@ def test_what_is_wrong_is_one_line(run: Run, one: str) -> None:
 
 
 def test_librdkafkas_names_are_known(run: Run, one: str) -> None:
+    told = run("produce", one, "-X", "stats_cb=x", status=2).err
+    assert "metrics() tells when it is asked" in told
     run("produce", one, "-X", "topic.request.required.acks=1", "-X", "queue.buffering.max.ms=1",
         "-X", "compression.codec=gzip", stdin=b"a")  # fmt: skip
     wait_for("the record", lambda: shown(run, one, "%s") == "a", 60)
+
+
+def test_a_transaction_as_kcat_has_it(run: Run, one: str) -> None:
+    """All of the input or nothing, for who reads committed records."""
+    whole = ("-X", f"transactional.id={one}")
+    assert "2 records acknowledged" in run("produce", one, *whole, stdin=b"a\nb\n").err
+    told = run("produce", one, *whole, "-J", stdin=b'{"payload":"c"}\nno\n', status=1).err
+    assert told.splitlines()[0] == f"kbroker: the transaction of {one} was aborted"
+    assert "acknowledged" not in told and "line 2: no JSON" in told
+    run("produce", one, *whole, stdin=b"d")
+    assert run("consume", one, "-e", "--read-committed", "-f", "%s;").out == b"a;b;d;"
+    assert shown(run, one, "%s;") == "a;b;c;d;"
 
 
 def test_a_rate_is_kept_and_a_tee_prints(run: Run, one: str) -> None:
