@@ -18,6 +18,7 @@ from kbroker.cli.output import Output
 from kbroker.cli.reading import ByColumns, ByRecords, Reading, Shape
 from kbroker.cli.span import Span, find_bounds, parse_offsets, partitions_of
 from kbroker.cli.stopping import Stop
+from kbroker.cli.unpack import unpackers
 
 if TYPE_CHECKING:
     from kbroker.client import Consumer
@@ -31,6 +32,10 @@ _OFFSET_HELP = (
 _FORMAT_HELP = (
     "As kcat's: %s value, %k key, %h headers, %T timestamp, %t topic, %p partition, %o offset,"
     " %S %K sizes, %R %Q sizes as binary int32, \\n \\t \\xHH escapes. Goes before -D and -K."
+)
+_UNPACK_HELP = (
+    "Keys and values as numbers and text: < > little- and big-endian, b h i q B H I Q 8 to 64 bits"
+    " signed and unsigned, c a character, s the rest, $ the end. Not with -J."
 )
 
 
@@ -52,6 +57,7 @@ class _Wanted:
     key_delimiter: str | None
     with_offset: bool
     null: bool
+    unpack: tuple[str, ...]
     quiet: bool
     unbuffered: bool
     isolation: str | None
@@ -89,6 +95,8 @@ class _Wanted:
     "--print-offset", "-O", "with_offset", is_flag=True, help="Print the offset, with -K."
 )
 @click.option("--null", "-Z", "null", is_flag=True, help="Show null keys and values as NULL.")
+@click.option("--unpack", "-s", "unpack", multiple=True, metavar="[key=|value=]FORM",
+              help=_UNPACK_HELP)  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Records alone, also on a terminal.")
 @click.option("--unbuffered", "-u", is_flag=True, help="A write for each record.")
 @click.option(
@@ -156,15 +164,17 @@ def _shape(wanted: _Wanted, broker_of: Callable[[str, int], int | None]) -> Shap
             lambda record: json_line(record, broker_of(record.topic, record.partition))
         )
     null = b"NULL" if wanted.null else b""
+    unpack = unpackers(wanted.unpack)
     if wanted.form is not None:
-        return ByColumns(compile_format(wanted.form, null=null))
+        return ByColumns(compile_format(wanted.form, null=null, unpack=unpack))
     if wanted.with_offset and wanted.key_delimiter is None:
         raise click.UsageError("-O prints the offset before what -K gives")
     form = ""
     for letter, option in (("%o", wanted.with_offset), ("%k", wanted.key_delimiter is not None)):
         form += letter + _literal(wanted.key_delimiter or "", "--key-delimiter") if option else ""
     form += "%s" + _literal(wanted.delimiter, "--delimiter")
-    return ByColumns(compile_format(form if form != "%s\\n" else DEFAULT_FORMAT, null=null))
+    form = form if form != "%s\\n" else DEFAULT_FORMAT
+    return ByColumns(compile_format(form, null=null, unpack=unpack))
 
 
 def _literal(text: str, option: str) -> str:

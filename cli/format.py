@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json.encoder
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 if TYPE_CHECKING:
+    from kbroker.cli.unpack import Unpack
     from kbroker.client import Columns, Record
     from kbroker.ext.client_columns import BinaryColumn
 
@@ -34,37 +35,46 @@ class Format:
     """A compiled format: fields, and what stands between and behind them.
 
     tail: what stands behind the last field of every record. null: what a null key or value is
-    shown as.
+    shown as. unpack: how keys (k) and values (s) are turned into what is shown.
     """
 
-    def __init__(self, pieces: Sequence[bytes | str], null: bytes) -> None:
+    def __init__(
+        self, pieces: Sequence[bytes | str], null: bytes, unpack: Mapping[str, Unpack]
+    ) -> None:
         fields = [piece for piece in pieces if isinstance(piece, str)]
         behind = pieces[-1] if pieces and isinstance(pieces[-1], bytes) else b""
         body = pieces[:-1] if behind else pieces
         self.tail = behind if isinstance(behind, bytes) else b""
         self._null = null
+        self._unpack = unpack
         self._fields = fields
         self._template = b"".join(map(_slot, body))
         self._bare = list(body) in (["s"], ["k"])
 
     def __call__(self, record: Record) -> bytes:
         """One record, with its tail."""
-        cells = tuple(_of_record(letter, record, self._null) for letter in self._fields)
+        cells = tuple(
+            _of_record(letter, record, self._null, self._unpack) for letter in self._fields
+        )
         return self._template % cells + self.tail
 
     def lines(self, columns: Columns) -> list[bytes]:
         """Each record of a batch, without its tail."""
         if not self._fields:
             return [self._template % ()] * len(columns)
-        cells = [_of_columns(letter, columns, self._null) for letter in self._fields]
+        cells = [
+            _of_columns(letter, columns, self._null, self._unpack) for letter in self._fields
+        ]
         if self._bare:
             return cells[0]
         return list(map(self._template.__mod__, zip(*cells, strict=True)))
 
 
-def compile_format(text: str, *, null: bytes = b"") -> Format:
+def compile_format(
+    text: str, *, null: bytes = b"", unpack: Mapping[str, Unpack] | None = None
+) -> Format:
     """The format that a text describes. Raises click.BadParameter."""
-    return Format(pieces_of(text, LETTERS), null)
+    return Format(pieces_of(text, LETTERS), null, unpack or {})
 
 
 def pieces_of(text: str, letters: str) -> list[bytes | str]:
@@ -141,10 +151,16 @@ def _headers(headers: Headers) -> bytes:
     )
 
 
-def _of_record(letter: str, record: Record, null: bytes) -> Any:
+def _shown(data: bytes | None, null: bytes, unpack: Unpack | None) -> bytes:
+    if data is None:
+        return null
+    return data if unpack is None else unpack(data)
+
+
+def _of_record(letter: str, record: Record, null: bytes, unpack: Mapping[str, Unpack]) -> Any:
     table: dict[str, Callable[[], Any]] = {
-        "s": lambda: null if record.value is None else record.value,
-        "k": lambda: null if record.key is None else record.key,
+        "s": lambda: _shown(record.value, null, unpack.get("s")),
+        "k": lambda: _shown(record.key, null, unpack.get("k")),
         "h": lambda: _headers(record.headers),
         "T": lambda: record.timestamp,
         "t": record.topic.encode,
@@ -158,10 +174,12 @@ def _of_record(letter: str, record: Record, null: bytes) -> Any:
     return table[letter]()
 
 
-def _of_columns(letter: str, columns: Columns, null: bytes) -> list[Any]:
+def _of_columns(
+    letter: str, columns: Columns, null: bytes, unpack: Mapping[str, Unpack]
+) -> list[Any]:
     table: dict[str, Callable[[], list[Any]]] = {
-        "s": lambda: _cells(columns.values, null),
-        "k": lambda: _cells(columns.keys, null),
+        "s": lambda: _cells(columns.values, null, unpack.get("s")),
+        "k": lambda: _cells(columns.keys, null, unpack.get("k")),
         "h": lambda: list(map(_headers, cast("Iterable[Headers]", columns.headers))),
         "T": columns.timestamps.tolist,
         "t": lambda: _topics(columns),
@@ -175,7 +193,9 @@ def _of_columns(letter: str, columns: Columns, null: bytes) -> list[Any]:
     return table[letter]()
 
 
-def _cells(column: BinaryColumn, null: bytes) -> list[bytes]:
+def _cells(column: BinaryColumn, null: bytes, unpack: Unpack | None) -> list[bytes]:
+    if unpack is not None:
+        return [_shown(cell, null, unpack) for cell in cast("Iterable[bytes | None]", column)]
     if column.null_count == len(column):
         return [null] * len(column)
     cells = list(cast("Iterable[bytes | None]", column))

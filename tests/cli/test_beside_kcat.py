@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -47,6 +48,28 @@ def test_the_same_bytes_out(filled: str, run: Run, kcat: Kcat) -> None:
     ):  # fmt: skip
         theirs = kcat("-C", "-e", "-q", "-t", filled, *options)
         assert run("consume", "-e", "-t", filled, *options).out == theirs, options
+
+
+def test_numbers_are_unpacked(kbroker: KbrokerProcess, topic: str, run: Run, kcat: Kcat) -> None:
+    """As kcat, but for `<`, which kcat 1.7.1 takes for big-endian."""
+    wire.create_topic(kbroker.port, topic)
+    lines = [struct.pack(">i", 42 - n) + b":" + struct.pack(">iqHb", -n, n << 40, n, -n) + b"tail"
+             for n in range(1, 9)]  # fmt: skip
+    lines.append(b":" + lines[0][5:])
+    run("produce", topic, "-K:", "-Z", "-D", "-#-", stdin=b"-#-".join(lines))
+    for options in (
+        ["-s", "value=>iqHbs"], ["-s", "value=i q HBs", "-s", "key=i$", "-Z", "-f", "%k %s;"],
+        ["-s", "i", "-K:"], ["-s", "key=cch", "-f", "%k=%S "], ["-s", "value=>Q", "-Z", "-D;"],
+    ):  # fmt: skip
+        theirs = kcat("-C", "-e", "-q", "-t", topic, *options)
+        assert run("consume", "-e", "-t", topic, *options).out == theirs, options
+    little = run("consume", topic, "-e", "-c", "1", "-s", "key=<i", "-f", "%k").out
+    assert little == b"%d" % int.from_bytes(struct.pack(">i", 41), "little")
+    for form, status, wrong in (
+        ("value=i$", 1, "goes on behind byte 4"), ("key=q", 1, "ends before its q"),
+        ("value=x", 2, "'value=x': write key=FORM"), ("other=i", 2, "write key=FORM"),
+    ):  # fmt: skip
+        assert wrong in run("consume", topic, "-eK:", "-s", form, status=status).err
 
 
 def test_the_same_json_of_text(kbroker: KbrokerProcess, topic: str, run: Run, kcat: Kcat) -> None:
