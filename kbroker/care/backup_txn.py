@@ -8,9 +8,10 @@ batch of any other is where a log is cut: what follows it came after the moment 
 restored broker finishes what was decided and aborts what was open, and no log holds records of a
 transaction that its coordinator does not know, for which readers would wait for ever.
 
-Marker and state of version 2 of the protocol (KIP-890) are told apart by epochs. In version 1 a
-producer keeps its epoch; there the times that the broker gave them tell a marker from that of the
-transaction before.
+Marker and state of version 2 of the protocol (KIP-890) are told apart by epochs: what is prepared
+has the epoch of its markers already, which is that of the next transaction's records as well. In
+version 1 a producer keeps its epoch; there the times that the broker gave them tell a marker from
+that of the transaction before, and what follows the marker of what was prepared is new.
 """
 
 from __future__ import annotations
@@ -79,13 +80,19 @@ class Decided:
     def undecided(self, key: Key, batches: Iterable[Place]) -> Place | None:
         """The first batch of a partition that is of a transaction begun or decided later."""
         told = [one for one in batches if one.batch.transactional]
-        ended = {
-            one.batch.producer_id: at
-            for at, one in enumerate(told)
-            if one.batch.control and self._is_decided(one.batch)
-        }
+        ended: dict[int, int] = {}
+        done: set[int] = set()  # producers whose last decision has its marker: what follows is new
         for at, one in enumerate(told):
-            if at > ended.get(one.batch.producer_id, -1) and not self._is_open(key, one.batch):
+            producer_id = one.batch.producer_id
+            if one.batch.control and producer_id not in done and self._is_decided(one.batch):
+                ended[producer_id] = at
+                if self._is_of_last_decision(one.batch):
+                    done.add(producer_id)
+        for at, one in enumerate(told):
+            producer_id = one.batch.producer_id
+            if at > ended.get(producer_id, -1) and (
+                producer_id in done or not self._is_open(key, one.batch)
+            ):
                 return one
         return None
 
@@ -106,6 +113,7 @@ class Decided:
             or now is None
             or now.state in AT_REST
             or batch.producer_epoch > now.epoch
+            or (batch.producer_epoch == now.epoch and _has_bumped(now))
             or key not in now.partitions
         )
 
@@ -118,6 +126,18 @@ class Decided:
             return True
         last_ms = now.started_ms if now.state is State.ONGOING else now.updated_ms
         return marker.max_timestamp <= last_ms
+
+    def _is_of_last_decision(self, marker: Batch) -> bool:
+        """Whether a marker is that of what was prepared, not of a transaction before."""
+        now = self._of(marker.producer_id)
+        if now is None or now.state not in PREPARED or marker.producer_epoch != now.epoch:
+            return False
+        return now.version >= BUMPS_EPOCHS or marker.max_timestamp >= now.updated_ms
+
+
+def _has_bumped(now: Transaction) -> bool:
+    """Whether it was prepared with the epoch of the transaction that comes next."""
+    return now.state in PREPARED and now.version >= BUMPS_EPOCHS
 
 
 def _values(data: Path) -> Iterator[Transaction]:
