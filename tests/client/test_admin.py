@@ -31,7 +31,6 @@ from kbroker.client.errors import (
     KafkaError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
-    UnsupportedApiError,
 )
 from kbroker.client.offsets import EARLIEST, LATEST
 from kbroker.protocol import ApiKey
@@ -335,14 +334,6 @@ def test_a_connection_that_idled_or_aged_is_replaced(kbroker: BrokerProcess, top
             )
 
         wait_for("another connection and request", again, 60)
-
-
-def test_what_a_broker_does_not_offer_is_told(kbroker: BrokerProcess):
-    with (
-        Admin(bootstrap_servers=kbroker.bootstrap) as admin,
-        pytest.raises(UnsupportedApiError, match="does not offer DESCRIBE_CLIENT_QUOTAS"),
-    ):
-        admin.describe_quotas()
 
 
 def test_many_threads_share_an_admin(kbroker: BrokerProcess, topic: str):
