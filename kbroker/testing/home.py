@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -42,10 +43,12 @@ class Home:
             return self._keeper.pid
 
     def close(self) -> None:
-        """Ends the keeper and removes the folder; its brokers have ended."""
+        """Ends the keeper and removes the folder; its brokers have ended, but for one whose start
+        was interrupted before anybody knew it."""
         if os.getpid() != self.pid:  # a fork of the test process: nothing of it is its own
             return
-        self._keeper.kill()
+        if self._keeper.poll() is None:
+            os.killpg(self._keeper.pid, signal.SIGKILL)
         self._keeper.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
