@@ -17,6 +17,7 @@ import logging
 from typing import Final
 
 from kbroker.clock import Clock
+from kbroker.printable import one_line
 from kbroker.security.acls import OPERATIONS, RESOURCES, Decision
 
 _LOG: Final = logging.getLogger("kbroker.audit")
@@ -85,18 +86,7 @@ def _tell(bound: _Bound, what: str, fields: dict[str, object]) -> None:
     left_out = bound.take()
     if left_out is None:
         return
-    told = {name: _plain(str(value)) for name, value in fields.items()}
+    told = {name: one_line(str(value), _VALUE_MAX_CHARS) for name, value in fields.items()}
     if left_out:
         told["left_out"] = str(left_out)
     _LOG.info(what, extra={"fields": told})
-
-
-def _plain(text: str) -> str:
-    """Cut, and what cannot be printed as Python escapes it."""
-    if len(text) > _VALUE_MAX_CHARS:
-        text = f"{text[:_VALUE_MAX_CHARS]}... ({len(text)} characters)"
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -6,9 +6,7 @@ password of a SCRAM login as its owner. The metadata log has all of it but the H
 
 from __future__ import annotations
 
-import base64
 import hmac
-import secrets
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -20,9 +18,9 @@ from kbroker.metadata.records.access import DelegationTokenRecord, RemoveDelegat
 from kbroker.metadata.records.schema import Record
 from kbroker.security.credentials import has_ended, token_hmac
 from kbroker.security.principals import USER, Principal
+from kbroker.uuids import random_uuid, uuid_text
 
 _LONG_MAX: Final = 2**63 - 1
-_ID_BYTES: Final = 16
 _SWEPT_MAX: Final = 1000
 
 
@@ -66,7 +64,7 @@ class Tokens:
             issue_timestamp=now_ms,
             max_timestamp=max_ms,
             expiration_timestamp=min(max_ms, now_ms + self._period_ms(0)),
-            token_id=_new_id(),
+            token_id=uuid_text(random_uuid()),
         )
 
     def renew(self, proof: bytes, asker: Principal, period_ms: int) -> DelegationTokenRecord:
@@ -130,11 +128,3 @@ def principal_of(text: str) -> Principal:
     """A principal as records have it."""
     kind, _, name = text.partition(":")
     return Principal(kind, name)
-
-
-def _new_id() -> str:
-    """As Kafka's random ids: 16 bytes in base64 for addresses, and no dash at the beginning."""
-    while True:
-        text = base64.urlsafe_b64encode(secrets.token_bytes(_ID_BYTES)).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text

@@ -14,7 +14,8 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from kbroker.server.lines import one_line
+from kbroker.printable import one_line
+from kbroker.server.lines import MESSAGE_MAX_CHARS
 
 _SOCKET: Final = "/run/systemd/journal/socket"
 _PRIORITIES: Final = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4),
@@ -65,7 +66,7 @@ class JournalHandler(logging.Handler):
 
 def entry(record: logging.LogRecord) -> bytes:
     """A record in the journal's native protocol."""
-    message = one_line(record.getMessage())
+    message = one_line(record.getMessage(), MESSAGE_MAX_CHARS)
     if record.exc_info:
         message = f"{message}\n{logging.Formatter().formatException(record.exc_info)}"
     fields = {

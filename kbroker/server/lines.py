@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.config.definitions_kbroker import LOG_FORMAT, LOG_LEVEL
 from kbroker.config.log_levels import ROOT_LOGGER, parse_levels
+from kbroker.printable import one_line
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
 
-_MESSAGE_MAX_CHARS: Final = 2_000
+MESSAGE_MAX_CHARS: Final = 2_000
 _LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}
 _configured: set[str] = set()  # loggers with a level of the settings
 _PLAIN: Final = re.compile(r"[^\s\"=\\]+\Z")
@@ -51,7 +52,7 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
         "ts": f"{moment}.{int(record.msecs):03d}Z",
         "level": _LEVELS.get(record.levelname, record.levelname.lower()),
         "logger": record.name,
-        "msg": one_line(record.getMessage()),
+        "msg": one_line(record.getMessage(), MESSAGE_MAX_CHARS),
         **getattr(record, "fields", {}),
     }
     if record.exc_info:
@@ -66,17 +67,6 @@ def _quoted(value: Any) -> str:
     if _PLAIN.match(text) and text.isprintable():
         return text
     return json.dumps(text, ensure_ascii=False)
-
-
-def one_line(text: str) -> str:
-    """What cannot be printed as Python escapes it; the end of a long text cut off."""
-    if len(text) > _MESSAGE_MAX_CHARS:
-        text = f"{text[:_MESSAGE_MAX_CHARS]}... ({len(text)} characters)"
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def begin_log() -> None:

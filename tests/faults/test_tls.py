@@ -33,11 +33,6 @@ StartBroker = Callable[..., KbrokerProcess]
 HELD_KB_MAX = 80
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 def trusting(authority: Authority, store: Path | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=str(authority.certificate))
     if store is not None:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import pytest
 
 from tests.support import wire
+from tests.support.certificates import Authority
 from tests.support.kafka import KafkaProcess, kafka_libs
 from tests.support.kafka_cluster import KafkaCluster, running_cluster
 from tests.support.kbroker import KbrokerProcess, kbroker_is_built
@@ -159,3 +160,9 @@ def _factory(kind: str, folder: Path) -> Iterator[BrokerFactory]:
     finally:
         for broker in made:
             broker.kill()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who signs the certificates of a module's tests."""
+    return Authority(tmp_path_factory.mktemp("authority"))

@@ -14,6 +14,7 @@ LAYERS = (
     "kbroker.clock",
     "kbroker.files",
     "kbroker.uuids",
+    "kbroker.printable",
     "kbroker.ports",
     "kbroker.environment",
     "kbroker.runfile",

@@ -26,11 +26,6 @@ VERSIONS = {3: (0, 13)}
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def server(authority: Authority) -> Identity:
     return authority.issue("server")
 

@@ -22,11 +22,6 @@ REGION_BYTES = 8 << 20
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def server(authority: Authority) -> Identity:
     return authority.issue("server")
 

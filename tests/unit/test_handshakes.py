@@ -27,11 +27,6 @@ from tests.support.waits import wait_for
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
-@pytest.fixture(scope="module")
 def server(authority: Authority) -> Identity:
     return authority.issue("server")
 

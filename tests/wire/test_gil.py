@@ -42,11 +42,6 @@ def held(
     yield broker
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.fixture(params=["PLAINTEXT", "SSL"])
 def connect(request: pytest.FixtureRequest, held: KbrokerProcess, authority: Authority) -> Connect:
     """Makes a connection; TLS is shaken hands over by the network threads alone."""

@@ -29,11 +29,6 @@ BROKERS = 4
 LISTENER = "listener.name.ssl.ssl.keystore"
 
 
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 def trusting(authority: Authority) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(authority.certificate))
 

@@ -12,7 +12,7 @@ from tests.reference.crafted_batches import TRANSACTIONAL, Batch, Record, parse_
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
-from tests.support.wire import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, WireConnection
+from tests.support.wire import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, WireConnection
 
 END, OFFSETS, DESCRIBE_PRODUCERS, DESCRIBE, LIST = 26, 28, 61, 65, 66
 OFFSET_FETCH = 9
@@ -44,6 +44,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., KbrokerProcess]]:
 
 class Producer:
     """A producer of protocol version 2 that survives the broker's restarts."""
+
+    produces = 12  # the version of Produce
 
     def __init__(self, broker: KbrokerProcess, name: str = "id", timeout_ms: int = 60_000) -> None:
         self.broker, self.name, self.timeout_ms = broker, name, timeout_ms
@@ -88,7 +90,7 @@ class Producer:
                 "topic_data": [topic]}  # fmt: skip
 
         def ask() -> dict[str, Any]:
-            answer = self.call(0, 12, body)
+            answer = self.call(PRODUCE, self.produces, body)
             found: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
             return found | {"error_code": 15 if found["error_code"] == 19 else found["error_code"]}
 
