@@ -267,10 +267,20 @@ class TestWakeControl:
         assert engine.next_request(20) is None
         assert time.monotonic() - begin >= 0.02
 
-    def test_keeps_no_request_waiting(self, engine, client):
-        client.send(handlers.CONTROL, 1)
-        wait_for("queued", lambda: engine.stats()["control_queue"] == 1, 5)
-        engine.wake_control()
-        engine.next_request(5000).respond(BODY)
-        assert client.receive() == (1, BODY)
-        assert engine.next_request(0) is None
+    def test_keeps_no_request_waiting(self):
+        """The queue counts a request before it holds it: once the one network thread has counted
+        the second, the first is there."""
+        with (
+            running_engine({"num.network.threads": 1}) as engine,
+            Client(engine_port(engine)) as first,
+            Client(engine_port(engine)) as second,
+        ):
+            first.send(handlers.CONTROL, 1)
+            wait_for("queued", lambda: engine.stats()["control_queue"] == 1, 5)
+            second.send(handlers.CONTROL, 2)
+            wait_for("queued", lambda: engine.stats()["control_queue"] == 2, 5)
+            engine.wake_control()
+            for correlation_id, client in enumerate((first, second), 1):
+                engine.next_request(5000).respond(BODY)
+                assert client.receive() == (correlation_id, BODY)
+            assert engine.next_request(0) is None
