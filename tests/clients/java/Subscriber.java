@@ -8,6 +8,7 @@ import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
@@ -56,13 +57,23 @@ public class Subscriber {
             } else {
                 consumer.subscribe(List.of(args[0]), listener);
             }
-            while (System.in.available() == 0) {
+            for (var committed = false; !committed; ) {
                 for (var record : consumer.poll(Duration.ofMillis(100))) {
                     System.out.println("read " + record.value());
                 }
+                committed = System.in.available() > 0 && commits(consumer);
             }
-            consumer.commitSync();
         }
         System.out.println("left");
+    }
+
+    /** Whether it could: not in the middle of a rebalance, which poll() brings to its end. */
+    static boolean commits(KafkaConsumer<String, String> consumer) {
+        try {
+            consumer.commitSync();
+            return true;
+        } catch (RebalanceInProgressException e) {
+            return false;
+        }
     }
 }
