@@ -205,7 +205,7 @@ def test_the_tool_says_the_same_of_both_brokers(
 ) -> None:
     told = []
     for broker in (kafka, kbroker):
-        with scenario(broker, "compared") as made:
+        with scenario(broker, "txns-compared") as made:
             told.append(made.run(classes))
     differ = [name for name in told[0] if told[0][name] != told[1][name]]
     assert not differ, "\n\n".join(f"{n}:\n{told[0][n]}\n--\n{told[1][n]}" for n in differ)

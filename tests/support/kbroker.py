@@ -63,10 +63,6 @@ class KbrokerProcess(BrokerProcess):
             environment["KBROKER_TEST_HOOKS"] = "1"
         return environment | self.environ
 
-    def launch(self) -> None:
-        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        super().launch()
-
     def is_ready(self) -> bool:
         found = dict(_BOUND.findall(self.log_text()[self._log_start :]))
         if not {"PLAINTEXT", *self.ports} <= found.keys():

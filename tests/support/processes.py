@@ -25,7 +25,7 @@ class BrokerProcess(ABC):
 
     `start` returns when the broker answers on its port; every wait has a deadline, and a broker
     that dies meanwhile is reported with the end of its log. After `kill` or `stop`, `start` takes
-    up the same data directory on the same port.
+    up the same data directory on the same port, as soon as it is free.
     """
 
     name = "broker"
@@ -67,6 +67,7 @@ class BrokerProcess(ABC):
     def launch(self) -> None:
         """Starts the process without waiting for it to serve."""
         assert self.process is None, f"{self.name} already runs"
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -87,6 +88,10 @@ class BrokerProcess(ABC):
         assert self.process is not None
         if self.process.poll() is not None:
             status, self.process = self.process.returncode, None
+            if self.port and "Address already in use" in self.log_text()[self._log_start :]:
+                # Somebody's outgoing connection has the port for the moment that it lives.
+                self.launch()
+                return False
             raise AssertionError(f"{self.name} ended with {status}:\n{self.log_tail()}")
         return self.is_ready()
 
