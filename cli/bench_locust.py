@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,10 @@ from kbroker.cli.options import address_option, client_settings, open_cluster
 from kbroker.errors import OperatorError
 
 _PROFILES = ("flat", "step", "spike", "soak")
+_COME_S = 120
+"""Until all processes are there."""
+_END_S = 60.0
+"""Until they have ended when all is told."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -82,17 +87,20 @@ def locust(
     topic = f"kbroker-locust-{os.urandom(6).hex()}"
     told = {
         "servers": settings.pop("bootstrap.servers"), "topic": topic, "load": profile,
-        "for-seconds": seconds, "most": users, "csv": csv, **given,
+        "for-seconds": seconds, "most": users, **given,
     }  # fmt: skip
-    words = ["--processes", str(processes)] if processes > 1 else []
-    words += ["--web-host", "127.0.0.1", "--web-port", str(web)] if web else ["--headless"]
+    command = [sys.executable, "-m", "locust", "-f", str(_locustfile())]
     for name, value in told.items():
         if value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            command += [f"--{name.replace('_', '-')}", str(value)]
+    page = ["--web-host", "127.0.0.1", "--web-port", str(web)] if web else ["--headless"]
+    page += ["--csv", csv] if csv else []
     environment = dict(os.environ, LOCUST_SKIP_MONKEY_PATCH="1")
     environment["KBROKER_LOCUST_SETTINGS"] = json.dumps(settings)
-    command = [sys.executable, "-m", "locust", "-f", str(_locustfile()), *words]
-    status = _run(command, environment)
+    if processes == 1:
+        status = _wait(subprocess.Popen([*command, *page], env=environment))
+    else:
+        status = _distributed(command, page, processes, environment)
     if status == 0:
         _forget(bootstrap, topic)
     return status
@@ -108,13 +116,40 @@ def _locustfile() -> Path:
     return Path(users.origin)
 
 
-def _run(command: list[str], environment: dict[str, str]) -> int:
-    process = subprocess.Popen(command, env=environment)
+def _wait(process: subprocess.Popen[bytes]) -> int:
     while True:
         try:
             return process.wait()
         except KeyboardInterrupt:
             continue  # Locust gets it too, and tells its verdict
+
+
+def _distributed(
+    command: list[str], page: list[str], workers: int, environment: dict[str, str]
+) -> int:
+    """Processes that load, and one more that counts. Not by Locust's own --processes: its forks
+    need gevent in place of the standard library, and it does not wait until they have ended."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port = str(one.getsockname()[1])
+    master = [*command, *page, "--master", "--master-bind-host", "127.0.0.1",
+              "--master-bind-port", port, "--expect-workers", str(workers),
+              "--expect-workers-max-wait", str(_COME_S)]  # fmt: skip
+    worker = [*command, "--worker", "--master-host", "127.0.0.1", "--master-port", port]
+    # A group of their own: Ctrl-C is the master's, which has them report before they end.
+    loading = [
+        subprocess.Popen(worker, env=environment, process_group=0) for _ in range(workers)
+    ]
+    status = 1
+    try:
+        status = _wait(subprocess.Popen(master, env=environment))
+    finally:
+        for process in loading:
+            try:
+                process.wait(_END_S if status == 0 else _END_S / 6)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    return status
 
 
 def _forget(bootstrap: str | None, topic: str) -> None:

@@ -4,6 +4,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 unset KBROKER_TEST KBROKER_DEBUG KBROKER_SANITIZE
+# Not as the interpreter was linked: some are told there where their own libraries are (RUNPATH), on
+# the machine that they were built on.
+export LDSHARED="${CC:-gcc} -shared" LDCXXSHARED="${CXX:-g++} -shared"
 work=build/wheel
 rm -rf $work/raw $work/sdist
 mkdir -p $work dist

@@ -43,3 +43,17 @@ def test_a_threshold_fails_the_run(kbroker: KbrokerProcess) -> None:
     done = locust(kbroker, "--for", "3s", "--users", "1", "--kinds", "producer", "--p99", "0.001")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAILED: p99 of kbroker produce" in done.stdout
+
+
+def test_processes(kbroker: KbrokerProcess, tmp_path: Path) -> None:
+    """Two that load and one that counts: just the users that were asked for, and all told."""
+    done = locust(kbroker, "--for", "4s", "--users", "4", "--processes", "2", "--kinds",
+                  "confluent-producer,consumer", "--csv", str(tmp_path / "run"))  # fmt: skip
+    told = done.stdout + done.stderr
+    assert done.returncode == 0 and "Traceback" not in told, told
+    assert "lost 0, twice 0" in told
+    names = {line.split(",")[0] for line in (tmp_path / "run_stats.csv").read_text().splitlines()}
+    assert names >= {"confluent", "kbroker"}, names
+    table = (tmp_path / "run_stats.csv").read_text()
+    for name in ("kbroker,produce", "transaction", "topic", "slow", "vanishing"):
+        assert name not in table, table

@@ -128,6 +128,7 @@ def test_what_comes_with_it(root: Root) -> None:
         "/usr/share/zsh/vendor-completions/_kbroker", "/etc/default/kbroker",
     ):  # fmt: skip
         assert wanted in files
+    root.run("! grep -rF build/deb/kbroker /opt/kbroker /usr/share/man")  # where it was built
     told = root.run("dpkg-query -W -f '${Conffiles}' kbroker").stdout.split()
     assert told[::2] == ["/etc/default/kbroker", "/etc/kbroker/server.properties"]
     root.run("kbroker config validate /etc/kbroker/server.properties")

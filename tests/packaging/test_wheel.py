@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tarfile
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -137,6 +138,24 @@ def test_the_tag_is_what_the_code_needs(tmp_path: Path) -> None:
         assert f"manylinux_2_{consistent[1]}_" in path.name
         names = zipfile.ZipFile(path).namelist()
         assert not [name for name in names if "testing_" in name or name.endswith((".pyx", ".cpp"))]
+
+
+def test_nothing_tells_where_it_was_built(tmp_path: Path) -> None:
+    """No folder of this tree or of an interpreter of its own; no RUNPATH leads there either."""
+    prefixes = {str(Path(python).resolve().parents[1]) for python in interpreters().values()}
+    places = [os.fsencode(place) for place in {str(ROOT), *prefixes} - {"/usr", "/usr/local"}]
+    paths = wheels().values()
+    for path in paths:
+        zipfile.ZipFile(path).extractall(tmp_path / path.stem)
+    (sdist,) = DIST.glob("kbroker-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "sdist", filter="data")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if any(place in path.read_bytes() for place in places)]
+    objects = [path for path in files if path.suffix == ".so"]
+    assert len(objects) > 10 * len(paths)
+    told = subprocess.run(["readelf", "-d", *objects], capture_output=True, text=True, check=True)
+    assert "RUNPATH" not in told.stdout and "RPATH" not in told.stdout
 
 
 def test_the_sdist_builds_with_a_compiler_alone(tmp_path: Path) -> None:
