@@ -27,6 +27,7 @@ _PRODUCE: Final = 'request="Produce"'
 _WHOLE: Final = 'phase="total"'
 _ALL: Final = 'topic=""'
 _OUR_FAULT: Final = 'error="UNKNOWN_SERVER_ERROR"'
+_NO_LOGIN: Final = 'error="SASL_AUTHENTICATION_FAILED"'
 _CONTROL: Final = 'thread="kbroker-control"'
 
 
@@ -78,6 +79,14 @@ ALERTS: Final = (
           f"{_growing('kafka_network_requestmetrics_errors_total', _OUR_FAULT)} > 0", "5m",
           _WARNING, "{{ $labels.request }} of {{ $labels.instance }} fails by the broker's fault.",
           "UNKNOWN_SERVER_ERROR is never the client's: the log has a traceback for each."),
+    Alert("KbrokerLoginsFail",
+          f"{_growing('kafka_network_requestmetrics_errors_total', _NO_LOGIN)} > 1", "5m", _WARNING,
+          "Logins at {{ $labels.instance }} fail.",
+          "A client has an old password, or somebody guesses: the log (kbroker.audit) has hosts."),
+    Alert("KbrokerHandshakesFail",
+          f"{_growing('kbroker_tls_handshakes_failed_total')} > 1", "5m", _WARNING,
+          "TLS handshakes at {{ $labels.instance }} fail.",
+          "A certificate that is over or not trusted, or a client without TLS: the log names why."),
     Alert("KbrokerStalls", f"{_growing('kbroker_network_stalls_total')} > 10", "10m", _WARNING,
           "Requests of {{ $labels.instance }} are put back again and again.",
           "The journal, a queue or the disk has no room as fast as clients want it."),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
+import resource
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -46,6 +47,8 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "0",
 }
 PARTITIONS = 2
+#: What thousands of recoveries in one process may take beside what one takes.
+MEMORY_MAX_BYTES = 512 << 20
 
 
 @dataclass
@@ -206,6 +209,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(made)
 
 
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def choices(states: int, calls: int, chance: random.Random) -> Iterator[tuple[int, Choice]]:
     """So many moments and choices, in the order of the moments."""
     picked = [
@@ -245,6 +253,7 @@ def test_what_was_acknowledged_is_in_every_state(
 ) -> None:  # fmt: skip
     """And a disk that forgets to sync loses it."""
     story = tell_a_story(start_kbroker, tmp_path, batches, seed, {})
+    before = peak_bytes()
     lost = lost_in(story, folder, states, seed)
     control = lost_in(story, folder, states // 10, seed, without_sync=True)
     for fault, is_some in (("F3", True), ("F4", False)):
@@ -255,3 +264,4 @@ def test_what_was_acknowledged_is_in_every_state(
         tally(fault, tried=states // 2, lost=len(mine), control=len(others))
     assert not lost, "\n".join(lost[:20])
     assert control
+    assert peak_bytes() - before < MEMORY_MAX_BYTES

@@ -11,6 +11,7 @@ import pytest
 from tests.support.needs import need_command
 from tests.support.tree import ROOT
 
+PREINST = ROOT / "packaging" / "debian" / "kbroker.preinst.in"
 UNITS = ROOT / "packaging" / "systemd"
 EXPOSURE_MAX = 1.5
 FILES_PER_SEGMENT, MAPS_PER_SEGMENT = 1, 2
@@ -63,3 +64,41 @@ def test_mappings_allow_what_descriptors_allow() -> None:
     assert limit is not None and maps is not None
     segments = int(limit[1]) // 2 // FILES_PER_SEGMENT
     assert int(maps[1]) >= MAPS_PER_SEGMENT * segments + 1000
+
+
+def test_a_downgrade_looks_into_every_data_directory(tmp_path: Path) -> None:
+    """Those of the settings and of instances; with levels told by a stand-in for the reader."""
+    need_command("dpkg", "dpkg")
+    reader = tmp_path / "levels"
+    reader.write_text('#!/bin/sh\ncat "$1/levels"\n')
+    reader.chmod(0o755)
+    script = tmp_path / "preinst"
+    text = PREINST.read_text()
+    for name, other in (
+        ("/opt/kbroker/libexec/levels", reader), ("/etc/kbroker", tmp_path),
+        ("/var/lib/kbroker", tmp_path / "kbroker"), ("#VERSION#", "1.0"),
+        ("#LEVELS#", "metadata.version 7 29"),
+    ):  # fmt: skip
+        assert name in text
+        text = text.replace(name, str(other))
+    script.write_text(text)
+    settings = f"log.dirs = {tmp_path}/first, {tmp_path}/second disk\n"
+    (tmp_path / "server.properties").write_text(settings)
+    folders = [tmp_path / name for name in ("kbroker", "kbroker-shop", "first", "second disk")]
+    for folder in folders:
+        (folder / "__cluster_metadata-0").mkdir(parents=True)
+        (folder / "levels").write_text("metadata.version 29\n")
+
+    def told(*words: str) -> tuple[int, str]:
+        done = subprocess.run(["sh", str(script), *words], capture_output=True, text=True,
+                              timeout=120, check=False)  # fmt: skip
+        return done.returncode, done.stderr
+
+    assert told("upgrade", "2.0") == (0, "")
+    for folder in folders:
+        (folder / "levels").write_text("metadata.version 30\nnew.version 1\n")
+        status, text = told("upgrade", "2.0")
+        assert status == 1 and f"{folder}: metadata.version 30 (here 7 to 29)" in text
+        assert f"{folder}: new.version 1 (not known here)" in text and "refused" in text
+        assert told("upgrade", "0.9") == told("install") == (0, "")
+        (folder / "levels").write_text("metadata.version 29\n")

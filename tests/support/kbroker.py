@@ -35,7 +35,7 @@ class KbrokerProcess(BrokerProcess):
     """
 
     name = "kbroker"
-    start_timeout_s = 30.0
+    start_timeout_s = 120.0
     stop_timeout_s = 30.0
 
     def __init__(  # noqa: PLR0917
