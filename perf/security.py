@@ -1,6 +1,6 @@
-"""What TLS costs, beside Apache Kafka: the broker's CPU for a GB and for a handshake.
+"""What TLS costs, beside Apache Kafka, and what authorization costs, beside an open broker.
 
-    python -m perf.security [--rounds N] [--seconds S] [--readme]
+    python -m perf.security [--rounds N] [--seconds S] [--only tls|rights] [--readme]
 
     produce     one connection, batches of 900 KB in one Produce each, acks=1, four in flight
     fetch       one connection reads them again, 1 MB in each answer
@@ -9,8 +9,8 @@
 All over TLS 1.3 with AES-256-GCM and a key on the curve P-256, what both agree on unasked; in the
 page cache. What is measured is the processor time of the broker, so that the client, Python's
 OpenSSL, does not count; handshakes per second are those of one core of it. Both brokers run all the
-time and are measured in turn; a Java VM is warmed first. A sitting takes four minutes; nothing else
-may run meanwhile.
+time and are measured in turn; a Java VM is warmed first. Rights: see perf.authorised. A sitting
+takes eight minutes; nothing else may run meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from kio.index import load_request_schema
 
-from perf import admin, lifecycle
+from perf import admin, authorised, lifecycle
 from perf.report import machine, replace_in_readme
 from perf.series import say
 from perf.systems import Kafka
@@ -249,15 +249,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.security")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each cell of a round")
-    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
+    parser.add_argument("--only", choices=("tls", "rights"), help="the other half is left out")
+    parser.add_argument("--readme", action="store_true", help="put the tables into README.md")
     told = parser.parse_args(arguments)
+    if told.readme and told.only:
+        parser.error("README.md has both tables: --readme goes without --only")
     before = os.getloadavg()[0]
-    lines = table(medians_of(told.rounds, told.seconds))
+    tables = []
+    if told.only != "rights":
+        tables.append(table(medians_of(told.rounds, told.seconds)))
+    if told.only != "tls":
+        tables.append(authorised.table(authorised.measure()))
     where = (
         f"`python -m perf.security --readme` on {machine()}, at nice {os.nice(0)}, load average"
-        f" before: {before:.1f}; medians of {told.rounds} rounds of {told.seconds:g} s."
+        f" before: {before:.1f}; medians of {told.rounds} rounds of {told.seconds:g} s over TLS, of"
+        f" {authorised.ROUNDS} of {authorised.SECONDS:g} s of rights."
     )
-    report = "\n".join([where, "", *lines]) + "\n"
+    report = "\n\n".join(["\n".join(lines) for lines in ([where], *tables)]) + "\n"
     print(report)
     if told.readme:
         replace_in_readme(report, "perf.security")
