@@ -21,15 +21,13 @@ PROMISES = {
     "P10": "compaction keeps the last value of each key, whenever it is killed",
     "P11": "no bytes make the broker take memory without bound, or fail",
     "P12": "nor does what they unpack to",
+    "P13": "nobody gets in, or further, without the right; guessing is slow",
     "P14": "no commit is taken back, nobody passed over, zombies are fenced",
     "P15": "a wall clock that jumps harms nothing",
 }
 
 #: Come with the issues that bring what they are about.
-LATER = {
-    "P13": "security", "F27": "SASL", "F28": "ACLs",
-    "F30": "a virtual machine with its own kernel; F2, F3 and F4 do what it would",
-}  # fmt: skip
+LATER = {"F30": "a virtual machine with its own kernel; F2, F3 and F4 do what it would"}
 
 
 @dataclass(frozen=True)
@@ -189,9 +187,18 @@ FAULTS = (
     ),
     Fault(
         "F26", "TLS half way, or by somebody else",
-        "half-open handshakes; foreign, expired, absent certificates", ("P11",),
-        "each holds its connection; the right one is let in", 900, 10_900,
-        _here("test_tls.py"),
+        "half-open, byte by byte, no TLS at all; foreign, expired, absent certificates",
+        ("P11", "P13"), "each holds its connection; the right one is let in", 900, 10_900,
+        (*_here("test_tls.py"), "tests/unit/test_handshakes.py"),
+    ),
+    Fault(
+        "F27", "logins that should fail", "guesses, steps out of turn, SCRAM changed or replayed",
+        ("P13",), "the right password is let in", 200, 1_200,
+        ("tests/wire/test_sasl.py", "tests/unit/test_security_scram.py"),
+    ),
+    Fault(
+        "F28", "requests without the right", "every API: no ACL, wrong, right, prefixed, denied",
+        ("P13",), "whoever may gets through", 370, 370, _here("test_rights.py"),
     ),
     Fault(
         "F29", "a ceiling of memory", "a control group of 512 MiB: load, silent readers, bombs",

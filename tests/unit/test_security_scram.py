@@ -8,6 +8,7 @@ import hmac
 
 import pytest
 
+from kbroker.security import scram
 from kbroker.security.scram import (
     MECHANISMS,
     SHA_256,
@@ -104,6 +105,32 @@ def test_who_is_not_there_looks_like_who_is():
     assert server(SHA_512, {}).first(b"n,,n=bob,r=abc") != challenges[0]
     with pytest.raises(AuthenticationError, match="wrong password, or no such user"):
         attempt(server(), bare="n=bob,r=abc")
+
+
+def test_as_much_is_computed_for_who_is_not_there(monkeypatch):
+    """So that time does not tell either: the same digests of the same lengths, step by step."""
+    work = []
+
+    def counted(function, name):
+        def call(*arguments):
+            work.append((name, *(len(one) for one in arguments if isinstance(one, bytes))))
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr("kbroker.security.scram._hmac", counted(scram._hmac, "hmac"))
+    told = []
+    for name in ("alice", "mabel"):
+        one = server()
+        bare = f"n={name},r=abc"
+        work.clear()
+        challenge = one.first(f"n,,{bare}".encode())
+        first, message = work.copy(), client(SHA_256, "wander", bare, challenge)[0]
+        work.clear()
+        with pytest.raises(AuthenticationError):
+            one.final(message)
+        told.append((first, work.copy()))
+    assert told[0] == told[1] and told[0][0] and told[0][1]
 
 
 def test_a_made_up_credential_cannot_be_met(monkeypatch):
