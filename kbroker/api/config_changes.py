@@ -5,6 +5,7 @@ A resource changes whole or not at all: one bad value leaves everything of it as
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -22,6 +23,7 @@ from kbroker.api.config_resources import (
 )
 from kbroker.api.context import Context, Services
 from kbroker.api.topic_creation import check_lengths
+from kbroker.config import BrokerConfig
 from kbroker.config.client_metrics import validate_subscription
 from kbroker.config.definitions import BROKER as BROKER_KEYS
 from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
@@ -31,6 +33,7 @@ from kbroker.config.definitions import find_broker_key
 from kbroker.config.group import validate_group
 from kbroker.config.topic import validate_topic
 from kbroker.config.types import (
+    CLASS,
     LIST,
     LONG,
     PER_BROKER,
@@ -63,14 +66,16 @@ _THROTTLES: Final = frozenset(
 _SHARED: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
+_OF_LISTENER: Final = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<base>.*)")
 # What Apache Kafka changes while it runs, and kbroker with the next start.
 _LISTENERS: Final = frozenset({"listeners", "listener.security.protocol.map"})
 _POSITIVE: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+_NETWORK_THREADS: Final = "num.network.threads"
 _THREADS: Final = (
     "background.threads",
     "log.cleaner.threads",
     "num.io.threads",
-    "num.network.threads",
+    _NETWORK_THREADS,
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 )
@@ -194,19 +199,19 @@ def validate(
 def _validate_broker(context: Context, resource: Resource, settings: Mapping[str, str]) -> None:
     fixed, local = [], []
     for name, value in settings.items():
-        key = find_broker_key(name)
+        key, of_listener = find_broker_key(name), _OF_LISTENER.fullmatch(name)
         if name in _THROTTLES:
             at_least(0).ensure(name, parse_type(name, LONG, value))
-        if key is None or name in _THROTTLES:
             continue
-        if key.update_mode == READ_ONLY or name in _LISTENERS:
+        if of_listener is not None:
+            if of_listener["base"] not in _SHARED:
+                local.append(name)
+        elif key is not None and (key.update_mode == READ_ONLY or name in _LISTENERS):
             fixed.append(name)
-        elif key.update_mode == PER_BROKER or (name != key.name and key.name not in _SHARED):
+        elif key is not None and key.update_mode == PER_BROKER:
             local.append(name)
-        if key.name == name and name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):
-            raise ConfigError(f"{name} can be changed for one listener only, by its prefix.")
-        if parse_value(key, value) == 0 and key.name in _POSITIVE:
-            raise ConfigError(f"{name} must be at least 1")
+        if key is not None:
+            _check_value(context.config, key, name, value)
     if fixed:
         raise ConfigError(f"These keys are fixed while the broker runs: {', '.join(fixed)}")
     if local and not resource[1]:
@@ -216,6 +221,30 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
         raise ClientError(
             ErrorCode.INVALID_CONFIG,
             f"{_MIN_IN_SYNC} is set for all brokers while {_ELIGIBLE_LEADERS} is in force.",
+        )
+
+
+def _check_value(config: BrokerConfig, key: ConfigKey, name: str, value: str) -> None:
+    """What holds of a value beyond its type; of a listener's only where there is that listener."""
+    if key.name == name and name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):
+        raise ConfigError(f"{name} can be changed for one listener only, by its prefix.")
+    if key.type is CLASS and value not in {"", key.default}:
+        raise ConfigError(f"{name}: kbroker loads no Java classes")
+    parsed = parse_value(key, value)
+    of_listener = _OF_LISTENER.fullmatch(name)
+    names = {one.name for one in config.listeners}
+    if of_listener is not None and of_listener["listener"].upper() not in names:
+        return
+    if parsed == 0 and key.name in _POSITIVE:
+        raise ConfigError(f"{name} must be at least 1")
+    if of_listener is not None and key.name == _NETWORK_THREADS and isinstance(parsed, int):
+        _check_threads(name, int(config.text_of(of_listener["listener"], key.name) or 0), parsed)
+
+
+def _check_threads(name: str, before: int, after: int) -> None:
+    if not before // 2 <= after <= before * 2:
+        raise ConfigError(
+            f"{name} can change from {before} to no less than half and no more than double."
         )
 
 
@@ -229,13 +258,20 @@ def _check_effect(context: Context, resource: Resource, settings: Mapping[str, s
         wanted = config.preview(config.dynamic_broker, settings)
     wanted.check_values()
     for name in _THREADS:
-        before, after = config.integer(name), wanted.integer(name)
-        if not before // 2 <= after <= before * 2:
-            raise ConfigError(
-                f"{name} can change from {before} to no less than half and no more than double."
-            )
+        _check_threads(name, config.integer(name), wanted.integer(name))
     if context.services.tls is not None:
         context.services.tls.successors(wanted)
+    for listener in config.listeners:
+        if listener.protocol.startswith("SASL"):
+            _check_logins(wanted, listener.name)
+
+
+def _check_logins(wanted: BrokerConfig, listener: str) -> None:
+    """Refuse what would let nobody in: here mechanisms change at once. Apache Kafka takes anything,
+    which holds, or keeps it from starting, the next time."""
+    from kbroker.security.authentication import check_listener  # noqa: PLC0415  not everybody's
+
+    check_listener(wanted, listener)
 
 
 def _tracks_eligible_leaders(services: Services) -> bool:

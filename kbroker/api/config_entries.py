@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kbroker.config import BrokerConfig
 from kbroker.config.broker import broker_synonyms
-from kbroker.config.definitions import BROKER, TOPIC, find_broker_key
+from kbroker.config.definitions import BROKER, TOPIC
 from kbroker.config.topic import BROKER_SYNONYM, broker_value
 from kbroker.config.types import ConfigKey, format_value, parse_value
 
@@ -114,12 +114,12 @@ def described(
             for other, text, source in synonyms
         ],
         "config_type": 0 if key is None else int(key.type),
-        "documentation": None if key is None else key.doc,
+        "documentation": None if key is None or key.name != name else key.doc,
     }
 
 
 def broker_value_text(config: BrokerConfig, name: str) -> str | None:
-    """The value of a broker key that holds, as shown."""
+    """The value of a broker key that holds, as shown; one of a listener's as it was set."""
     text = config.text(name)
-    key = find_broker_key(name)
+    key = BROKER.get(name)
     return text if key is None else format_value(parse_value(key, text))

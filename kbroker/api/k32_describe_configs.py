@@ -157,7 +157,7 @@ def _broker(context: Context, name: str) -> Entries:
         return entries
     parse_node(name, context.node_id)
     names = {key for key, known in BROKER_KEYS.items() if not known.internal}
-    names |= config.static.keys()
+    names |= config.static.keys() | config.dynamic_broker.keys() | config.dynamic_default.keys()
     return [
         _broker_entry(key, broker_value_text(config, key), broker_key_synonyms(config, key))
         for key in sorted(names)

@@ -216,6 +216,27 @@ def test_change_broker(s: Script, version: int) -> None:
 
 
 @same()
+def test_settings_of_listeners(s: Script, version: int) -> None:
+    """By their prefix, for one broker or for all, told beside what they stand for."""
+    prefix = "listener.name.plaintext."
+    own = [(f"{prefix}max.connections", SET, "100"), (f"{prefix}plain.sasl.jaas.config", SET, "x"),
+           (f"{prefix}sasl.enabled.mechanisms", SET, "PLAIN, GSSAPI"),
+           (f"{prefix}connections.max.reauth.ms", SET, "60000"),
+           ("listener.name.none.ssl.keystore.location", SET, "/none"),
+           ("listener.name.none.ssl.keystore.password", SET, "secret")]  # fmt: skip
+    shared = [(f"{prefix}max.connection.creation.rate", SET, "1000"), *own[:1]]
+    asked = [resource(BROKER, "1", [name for name, _, _ in own + shared]), resource(BROKER, "")]
+    for name, changes in (("1", own), ("", shared)):
+        for one in own:
+            change(s, 1, step(BROKER, name, one), validate_only=True)
+        change(s, 1, step(BROKER, name, *changes))
+        s.until_config(name, *changes[0][::2], BROKER)
+        describe(s, 4, *asked, include_synonyms=True, include_documentation=True)
+    for name, changes in (("1", own), ("", shared)):
+        change(s, 1, step(BROKER, name, *((key, DELETE, None) for key, _, _ in changes)))
+
+
+@same()
 def test_setting_takes_effect(s: Script, version: int) -> None:
     """A changed max.message.bytes holds for the next produce."""
     topic = s.topic()
@@ -319,6 +340,28 @@ def test_change_loggers(s: Script, version: int) -> None:
         [("max.connections.per.ip.overrides", SET, "127.0.0.1")],
         [("max.connection.creation.rate", SET, "0")],
         [("listener.name.plaintext.max.connections", SET, "100")],
+        [("listener.name.plaintext.max.connections", SET, "0")],
+        [("listener.name.plaintext.max.connection.creation.rate", SET, "0")],
+        [("listener.name.plaintext.max.connection.creation.rate", SET, "x")],
+        [("listener.name.plaintext.num.network.threads", SET, "4")],
+        [("listener.name.plaintext.num.network.threads", SET, "9")],
+        [("listener.name.plaintext.num.network.threads", SET, "0")],
+        [("listener.name.plaintext.max.connections.per.ip", SET, "5")],
+        [("listener.name.plaintext.ssl.keystore.location", SET, "/none")],
+        [("listener.name.plaintext.ssl.client.auth", SET, "maybe")],
+        [("listener.name.plaintext.sasl.enabled.mechanisms", SET, "NO-SUCH")],
+        [("listener.name.plaintext.principal.builder.class", SET, "no.such.Class")],
+        [("listener.name.plaintext.no.such", SET, "1")],
+        [("listener.name.plaintext.num.io.threads", SET, "x")],
+        [("listener.name.plaintext.log.retention.hours", SET, "1")],
+        [("listener.name.none.max.connections", SET, "0")],
+        [("listener.name.max.connections", SET, "5")],
+        [("sasl.enabled.mechanisms", SET, "PLAIN")],
+        [("sasl.jaas.config", SET, "x")],
+        [("ssl.client.auth", SET, "required")],
+        [("ssl.cipher.suites", SET, "x")],
+        [("principal.builder.class", SET, "no.such.Class")],
+        [("connections.max.reauth.ms", SET, "1")],
         [("listener.name.plaintext.max.connections", SET, "x")],
         [("num.io.threads", SET, "3")],
         [("num.network.threads", SET, "7")],
