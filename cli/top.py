@@ -119,6 +119,8 @@ def _picture(told: dict[str, Any]) -> RenderableType:
         return "-" if value is None else f"{value * 1000:.1f} ms"
 
     disk, journal, process = told["disk"], told["journal"], told["process"]
+    came, refused_logins = told["logins"]["successful"], told["logins"]["failed"]
+    logins = f"  {came:.1f} logins/s, {refused_logins:.1f} refused" if came + refused_logins else ""
     refused = "  PRODUCE IS REFUSED" if disk["refused"] else ""
     free = f"{size(disk['free'])} free of {size(disk['size'])}"
     limit = "" if disk["limit"] is None else f", limit {size(disk['limit'])}"
@@ -128,7 +130,7 @@ def _picture(told: dict[str, Any]) -> RenderableType:
         f"  {process['cpu']:.2f} processors  {process['open_fds']:.0f} files open",
         f"traffic  {told['requests']:.0f} requests/s  {told['records']:.0f} records/s in"
         f"  {size(told['bytes_in'])}/s in  {size(told['bytes_out'])}/s out"
-        f"  {told['waiting']:.0f} waiting",
+        f"  {told['waiting']:.0f} waiting{logins}",
         f"disk     {size(disk['used'])} used{limit}, {free}"
         f"  {journal['groups']:.0f} group commits/s of {size(journal['bytes'])},"
         f" {span(journal['seconds'])} each{refused}",

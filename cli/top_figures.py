@@ -29,6 +29,7 @@ def figures(before: Scrape, now: Scrape) -> dict[str, Any]:
         ),
         "uptime_s": now.total(_UPTIME),
         "connections": now.total("kbroker_connections"),
+        "logins": _logins(before, now, seconds),
         "requests": rate("kbroker_requests_total"),
         "records": sum(row["rate"] for row in topics if row["topic"] not in _OWN),
         "bytes_in": rate("kbroker_network_received_bytes_total"),
@@ -56,6 +57,17 @@ def figures(before: Scrape, now: Scrape) -> dict[str, Any]:
         "topics": topics,
         "groups": _groups(before, now, seconds),
     }  # fmt: skip
+
+
+def _logins(before: Scrape, now: Scrape, seconds: float) -> dict[str, float]:
+    """Clients that said who they are, and those that were refused."""
+    found = {}
+    for name in ("successful", "failed"):
+        stem = f"kafka_server_socket_server_metrics_{name}"
+        metrics = [f"{stem}_{kind}_total" for kind in ("authentication", "reauthentication")]
+        grown = sum(now.total(one) - before.total(one) for one in metrics)
+        found[name] = max(grown, 0.0) / seconds
+    return found
 
 
 def _idle(now: Scrape) -> dict[str, float]:

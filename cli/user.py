@@ -59,6 +59,8 @@ def create(
     iterations: int,
 ) -> None:
     """Create a user, who logs in with SCRAM. One that is there is refused: `user passwd`."""
+    if not name:
+        raise click.ClickException("the name of the user is empty")
     with open_cluster(bootstrap) as cluster:
         if _known(cluster, name):
             raise click.ClickException(

@@ -67,7 +67,7 @@ from kbroker.telemetry import Telemetry
 from kbroker.txn.coordinator import TransactionCoordinator
 
 if TYPE_CHECKING:
-    from kbroker.security.authentication import Authentication
+    from kbroker.security.authentication import Authentication, Counts
     from kbroker.security.tls import TlsListeners
     from kbroker.security.tokens import Tokens
 
@@ -188,6 +188,12 @@ class Services:
             self.principals,
             self.clock,
         )
+
+    def logins(self) -> dict[str, Counts]:
+        """SASL exchanges of each listener that has had any; any thread may ask."""
+        if "authentication" not in vars(self):
+            return {}
+        return self.authentication.counts.copy()
 
     def close(self) -> None:
         """At the end: what of the parts has threads of its own."""

@@ -45,6 +45,7 @@ def sasl_handshake(request: Any, context: Context) -> Any:
             code, mechanisms = ErrorCode.ILLEGAL_SASL_STATE, []
     response = {"error_code": code, "mechanisms": mechanisms}
     if code is not ErrorCode.NONE:
+        authentication.count(context.listener, answer.state, well=False)
         answer.refuse(response, authentication.delay_ms)
         return DEFERRED
     return response

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 _UNSUPPORTED_VERSION = 35
+_FIRST_REQUESTS = 2  # ApiVersions, and one more
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +270,14 @@ class Connection:
             self.close()
             raise
 
+    def _advice(self) -> str:
+        """What may be wrong where a broker closes instead of one of its first two answers."""
+        if self._channel is not None or self._correlation_id > _FIRST_REQUESTS:
+            return ""
+        if any(one.api is ApiKey.SASL_HANDSHAKE for one in self._sent):
+            return ""
+        return "; where it asks who clients are, or speaks TLS, security.protocol has to say so"
+
     def _broken(self, error: OSError) -> ConnectError:
         if self._channel is not None and isinstance(error, ConnectionAbortedError):
             return _refused(self.address, str(error))
@@ -287,7 +296,7 @@ class Connection:
                 self._socket.settimeout(left_s)
                 got = self._socket.recv_into(view)
             if got == 0:
-                raise ConnectError(f"broker {self.address} closed the connection")
+                raise ConnectError(f"broker {self.address} closed the connection{self._advice()}")
             view = view[got:]
         return bytes(into)
 

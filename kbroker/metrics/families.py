@@ -66,6 +66,15 @@ _NETWORK: Final = (
     Family("kbroker_connections_closed_total", COUNTER, "Connections closed, by either side."),
     Family("kbroker_tls_handshakes_total", COUNTER, "TLS handshakes done."),
     Family("kbroker_tls_handshakes_failed_total", COUNTER, "TLS handshakes that failed."),
+    *(
+        Family(f"kafka_server_socket_server_metrics_{name}_total", COUNTER, text, ("listener",))
+        for name, text in (
+            ("successful_authentication", "Clients that said by SASL who they are."),
+            ("failed_authentication", "Clients that SASL refused."),
+            ("successful_reauthentication", "Sessions that were renewed (KIP-368)."),
+            ("failed_reauthentication", "Sessions that could not be renewed."),
+        )
+    ),
     Family("kbroker_connections_idle_closed_total", COUNTER,
            "Connections closed after connections.max.idle.ms."),
     Family("kbroker_requests_total", COUNTER, "Requests taken from connections, of any API."),

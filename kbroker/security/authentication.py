@@ -19,7 +19,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
@@ -92,8 +92,17 @@ def _jaas_of(config: BrokerConfig, listener: str, mechanism: str) -> str:
     return text
 
 
+class Counts(NamedTuple):
+    """Exchanges of a listener that have ended: sessions begun and renewed, and failures of both."""
+
+    begun: int = 0
+    renewed: int = 0
+    failed_begun: int = 0
+    failed_renewed: int = 0
+
+
 class Authentication:
-    """All listeners' exchanges. The control thread owns it."""
+    """All listeners' exchanges. The control thread owns it; any thread may read `counts`."""
 
     def __init__(
         self,
@@ -113,6 +122,7 @@ class Authentication:
             image, clock, lambda: config.string("delegation.token.secret.key")
         )
         self.refusals = Refusals(clock)
+        self.counts: dict[str, Counts] = {}
         self._key_sets: dict[str, KeySet] = {}
 
     def mechanisms(self, listener: str) -> list[str]:
@@ -147,8 +157,24 @@ class Authentication:
             raise OutOfTurnError
         return _dumped({"mechanism": mechanism, "step": None, **was})
 
+    def count(self, listener: str, state: bytes, *, well: bool) -> None:
+        """An exchange has ended; `state` as before its last step."""
+        counts = self.counts.get(listener, Counts())
+        name = ("" if well else "failed_") + ("renewed" if "was" in _loaded(state) else "begun")
+        self.counts[listener] = counts._replace(**{name: getattr(counts, name) + 1})
+
     def step(self, listener: str, state: bytes, message: bytes) -> Settled:
         """The client's next message. Raises AuthenticationError, OutOfTurnError."""
+        try:
+            settled = self._step(listener, state, message)
+        except (AuthenticationError, OutOfTurnError):
+            self.count(listener, state, well=False)
+            raise
+        if settled.principal is not None:
+            self.count(listener, state, well=True)
+        return settled
+
+    def _step(self, listener: str, state: bytes, message: bytes) -> Settled:
         told = _loaded(state)
         name = told.get("mechanism")
         if name is None:

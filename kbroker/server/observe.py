@@ -55,6 +55,14 @@ _REFUSED: Final = {
     "kbroker_batches_refused_total": "all",
 }
 
+# In the order of kbroker.security.authentication.Counts.
+_LOGINS: Final = (
+    "successful_authentication",
+    "successful_reauthentication",
+    "failed_authentication",
+    "failed_reauthentication",
+)
+
 Watermarks = Mapping[tuple[str, int], int]
 
 
@@ -195,6 +203,7 @@ def _network(samples: Samples, parts: Parts) -> None:
         ("kbroker_log_lines_dropped_total", "log_lines_dropped"),
     ):
         samples.add(name, stats[key])
+    _logins(samples, parts)
     samples.add("kbroker_network_sent_bytes_total", stats["bytes_out"], 'way="copied"')
     samples.add("kbroker_network_sent_bytes_total", stats["sendfile_bytes"], 'way="sendfile"')
     samples.add("kbroker_queue_requests", stats["control_queue"], 'queue="control"')
@@ -207,6 +216,15 @@ def _network(samples: Samples, parts: Parts) -> None:
     refused = parts.data_plane.refused()
     for name, key in _REFUSED.items():
         samples.add(name, refused[key])
+
+
+def _logins(samples: Samples, parts: Parts) -> None:
+    """SASL exchanges by listener, as Apache Kafka names them; where there are none, they are 0."""
+    told = parts.services.logins()
+    for listener in parts.services.config.listeners:
+        labels = labels_text(listener=listener.name)
+        for what, count in zip(_LOGINS, told.get(listener.name, (0, 0, 0, 0)), strict=True):
+            samples.add(f"kafka_server_socket_server_metrics_{what}_total", count, labels)
 
 
 def _disk(samples: Samples, parts: Parts) -> None:

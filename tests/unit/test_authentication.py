@@ -227,6 +227,26 @@ def test_mechanisms_of_one_listener_can_be_altered(stand: Stand) -> None:
     )
     assert answer["responses"][0]["error_code"] == 0
     assert stand.told(stand.handshake("PLAIN"))["mechanisms"] == ["SCRAM-SHA-512"]
+    for name, value in (("sasl.enabled.mechanisms", "GSSAPI"), ("sasl.enabled.mechanisms", ""),
+                        ("plain.sasl.jaas.config", "no module")):  # fmt: skip
+        changes = [{"name": key, "config_operation": 1, "value": None},
+                   {"name": f"listener.name.sasl.{name}", "config_operation": 0, "value": value}]
+        resource["configs"] = changes if name.startswith("plain") else changes[1:]
+        answer = stand.control.call(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource], validate_only=False
+        )
+        assert answer["responses"][0]["error_code"] == 42, name
+    assert stand.told(stand.handshake("PLAIN"))["mechanisms"] == ["SCRAM-SHA-512"]
+
+
+def test_logins_are_counted(stand: Stand) -> None:
+    """By listener: begun and renewed, well or not."""
+    well = stand.plain("alice", "alice's secret")
+    stand.plain("alice", "wrong")
+    stand.handshake("GSSAPI")
+    stand.plain("alice", "alice's secret", well.state)
+    stand.plain("bob", "b", well.state)
+    assert stand.control.services.logins() == {"SASL": (1, 1, 2, 1)}
 
 
 def test_what_is_remembered_has_no_secret(stand: Stand) -> None:

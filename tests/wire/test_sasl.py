@@ -14,6 +14,7 @@ from kbroker.client.scram import Scram
 from tests.support import sasl, wire
 from tests.support.sasl import SecuredBroker
 from tests.support.secured_kafka import PASSWORDS
+from tests.support.tally import Tally
 from tests.support.waits import passes, wait_for
 from tests.support.wire import API_VERSIONS, METADATA, ConnectionClosedError, WireConnection
 
@@ -109,11 +110,13 @@ def test_a_mechanism_that_is_not_enabled_is_answered_with_those_that_are(
     connection.wait_closed()
 
 
-def test_every_request_before_it_is_known_who_asks_closes(broker: SecuredBroker) -> None:
+def test_every_request_before_it_is_known_who_asks_closes(
+    broker: SecuredBroker, tally: Tally
+) -> None:
     """All keys, in the oldest version and as garbage; nothing is answered but what is SASL's."""
-    for key in [*range(100), 127, 128, 32767, -1, -2]:
-        if key in (API_VERSIONS, sasl.HANDSHAKE, sasl.AUTHENTICATE):
-            continue
+    allowed = (API_VERSIONS, sasl.HANDSHAKE, sasl.AUTHENTICATE)
+    keys = [key for key in (*range(100), 127, 128, 32767, -1, -2) if key not in allowed]
+    for key in keys:
         with WireConnection(broker.sasl_port) as one:
             one.send_bytes(struct.pack(">ihhih", 10, key, 0, 1, -1))
             one.wait_closed()
@@ -122,6 +125,27 @@ def test_every_request_before_it_is_known_who_asks_closes(broker: SecuredBroker)
             one.send_bytes(junk)
             one.socket.shutdown(socket.SHUT_WR)
             one.wait_closed()
+    tally("F27", tried=len(keys) + 3)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"", b"\0", b"\0\0", b"\0\0\0", b"alice", b"\0alice", b"\0alice\0",
+        b"\0alice\0\0" + ALICE.encode(), b"\0alice\0" + ALICE.encode() + b"\0",
+        b"\0alice\0" + ALICE.encode() + b"\0x", b"\0alice\0x\0" + ALICE.encode(),
+        b"bob\0alice\0" + ALICE.encode(), b"\0\0alice\0" + ALICE.encode(),
+        b"\0\0" + ALICE.encode(), b"\xff\0alice\0" + ALICE.encode(),
+    ],
+)  # fmt: skip
+def test_plain_with_bytes_that_do_not_belong(
+    connection: WireConnection, message: bytes, tally: Tally
+) -> None:
+    sasl.handshake(connection, "PLAIN")
+    code = sasl.step(connection, message)["error_code"]
+    tally("F27", tried=1, lost=int(code != FAILED))
+    assert code == FAILED
+    connection.wait_closed()
 
 
 def test_steps_out_of_turn_close(broker: SecuredBroker) -> None:
@@ -243,23 +267,28 @@ def test_a_login_where_none_is_asked_for(broker: SecuredBroker) -> None:
         assert serves(one)
 
 
-def test_guessing_is_slow_and_leaves_others_alone(broker: SecuredBroker) -> None:
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
+def test_guessing_is_slow_and_leaves_others_alone(
+    broker: SecuredBroker, count: int, tally: Tally
+) -> None:
     """P13: each guess costs its connection the delay; many at once hold up nobody."""
-    began = time.monotonic()
-    guesses = [WireConnection(broker.sasl_port) for _ in range(100)]
-    for one in guesses:
-        sasl.handshake(one, "PLAIN")
-    sent = [
-        one.send(sasl.AUTHENTICATE, 2, {"auth_bytes": f"\0alice\0guess {number}".encode()})
-        for number, one in enumerate(guesses)
-    ]
-    with WireConnection(broker.sasl_port) as honest:
-        assert sasl.plain(honest, "alice", ALICE)["error_code"] == 0
-    for one, number in zip(guesses, sent, strict=True):
-        assert one.receive(sasl.AUTHENTICATE, 2, number)["error_code"] == FAILED
-        one.wait_closed()
-        one.close()
-    assert time.monotonic() - began >= 0.25
+    for _ in range(count // 100):
+        began = time.monotonic()
+        guesses = [WireConnection(broker.sasl_port) for _ in range(100)]
+        for one in guesses:
+            sasl.handshake(one, "PLAIN")
+        sent = [
+            one.send(sasl.AUTHENTICATE, 2, {"auth_bytes": f"\0alice\0guess {number}".encode()})
+            for number, one in enumerate(guesses)
+        ]
+        with WireConnection(broker.sasl_port) as honest:
+            assert sasl.plain(honest, "alice", ALICE)["error_code"] == 0
+        for one, number in zip(guesses, sent, strict=True):
+            assert one.receive(sasl.AUTHENTICATE, 2, number)["error_code"] == FAILED
+            one.wait_closed()
+            one.close()
+        tally("F27", tried=100, control=1)
+        assert time.monotonic() - began >= 0.25
     passes(1100)  # with the first refusal of another second those that were not told are counted
     with WireConnection(broker.sasl_port) as one:
         assert sasl.plain(one, "alice", "guess again")["error_code"] == FAILED
@@ -291,3 +320,20 @@ def test_users_are_there_after_a_start_and_gone_when_deleted(tmp_path: Path) -> 
             with WireConnection(one.sasl_port) as connection:
                 assert sasl.scram(connection, mechanism, "u", "second")["error_code"] == code
         assert wire.call_once(one.port, API_VERSIONS, 0)["error_code"] == 0
+
+
+def test_logins_are_told_as_metrics(broker: SecuredBroker, connection: WireConnection) -> None:
+    from kbroker.cli.scrape import scrape
+    from tests.wire.test_metrics import address
+
+    def told() -> list[float]:
+        now = scrape(address(broker))
+        stem = "kafka_server_socket_server_metrics_"
+        return [now.total(f"{stem}{one}_total", listener="SASL")
+                for one in ("successful_authentication", "failed_authentication")]  # fmt: skip
+
+    before = told()
+    sasl.plain(connection, "alice", ALICE)
+    with WireConnection(broker.sasl_port) as other:
+        sasl.plain(other, "alice", "wrong")
+    assert [now - then for now, then in zip(told(), before, strict=True)] == [1, 1]
