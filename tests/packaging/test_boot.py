@@ -28,7 +28,7 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Booted]:
     deb = built(request.param).path
     root = make_root(tmp_path / "root", request.param)
     (root.path / deb.name).write_bytes(deb.read_bytes())
-    root.install("systemd", "systemd-sysv", "dbus", "procps")
+    root.install("systemd", "systemd-sysv", "dbus")
     root.install(f"./{deb.name}")
     with root.booted() as up:
         yield up
