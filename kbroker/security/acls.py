@@ -196,6 +196,10 @@ class Authorizer:
         self._types[acl.resource_type].remove(acl)
         self.version += 1
 
+    def renew(self) -> None:
+        """Have everybody ask again what was decided."""
+        self.version += 1
+
     def decide(
         self, principal: str, host: str, operation: int, resource_type: int, name: str
     ) -> Decision:

@@ -23,6 +23,7 @@ from kbroker import __version__, runfile
 from kbroker.api import publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
+from kbroker.api.data_rights import Denials
 from kbroker.api.delegation import TokenSweep
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.quotas import publish_quotas
@@ -208,7 +209,12 @@ class Broker:
             self._clock,
             mailbox,
             (services.groups, services.transactions),
-            (slow.tick, store.snapshot_when_due, TokenSweep(services).tick),
+            (
+                slow.tick,
+                store.snapshot_when_due,
+                TokenSweep(services).tick,
+                Denials(services).tick,
+            ),
         )
         limits = services.disk_limits
         disk = self._disk = DiskGuard(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)

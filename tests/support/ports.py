@@ -113,6 +113,10 @@ class FakeDataPlane:
     """The table of topics as the data plane was told."""
 
     rights_version = 0
+    denied = 0
+
+    def errors(self) -> list[dict[int, int]]:
+        return [{29: self.denied}, {}, {}]
 
     def verify_transactions(self, verify: bool) -> None:
         pass

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from kbroker.api import data_rights
 from kbroker.clock import FakeClock
 from kbroker.protocol import ApiKey
 from kbroker.security import acls as a
@@ -165,3 +166,16 @@ def test_the_audit_is_bounded(caplog):
 def test_a_super_user_is_named_rightly(control_with):
     with pytest.raises(Exception, match=r"super\.users"):
         control_with(authorizer_class_name="kbroker", super_users="alice")
+
+
+def test_what_was_denied_is_asked_again_after_a_while(guarded):
+    """While nothing is denied, nothing is."""
+    denials, plane = data_rights.Denials(guarded.services), guarded.data_plane
+    for denied, renewed in ((0, 0), (1, 1), (1, 0), (7, 1)):
+        plane.denied, before = denied, guarded.services.authorizer.version
+        denials.tick()
+        assert guarded.services.authorizer.version == before, "not yet"
+        guarded.clock.advance(data_rights.TOLD_AGAIN_MS)
+        denials.tick()
+        assert guarded.services.authorizer.version == before + renewed
+    assert plane.rights_version == guarded.services.authorizer.version + 1
