@@ -199,7 +199,8 @@ cdef class Engine:
 
     def limit_connections(self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]) -> None:
         """From now on: the most open connections, of one address, and of single addresses, which
-        are given as the 16 bytes of IPv6 or IPv4-mapped IPv6. What is open stays open."""
+        are given as the 16 bytes of IPv6 or IPv4-mapped IPv6. Above the first, those that were
+        quiet for longest are closed; above the limit of an address what is open stays open."""
         cdef int count = <int> len(overrides)
         cdef const uint8_t* addresses = NULL
         cdef int64_t* limits = <int64_t*> calloc(max(count, 1), sizeof(int64_t))

@@ -23,6 +23,7 @@ from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_cond_wait, pthread_create, pthread_join, pthread_mutex_lock,
     pthread_mutex_unlock, rlimit_t,
 )
+from kbroker.ext.shedding cimport net_sheds
 from kbroker.ext.sockets cimport (
     ENOBUFS, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, accept4, poll, pollfd_t, read,
     sockaddr_storage_t, sockaddr_t, thread_name, write,
@@ -102,6 +103,7 @@ cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address,
         connection_discard(connection)
         return
     connection_place(net, connection)
+    net_sheds(net)
 
 
 cdef int accept_some(Net* net, int32_t listener, Delayed* delayed) noexcept nogil:
@@ -223,6 +225,7 @@ cdef int acceptor_errand(Net* net, int32_t (*errand)(Net* net) noexcept nogil) n
 cdef void acceptor_limit(Net* net, int64_t connections_max) noexcept nogil:
     cdef uint64_t one = 1
     atomic_store_i64(&net.settings.connections_max, connections_max)
+    net_sheds(net)
     write(net.acceptor_event_fd, &one, sizeof(one))
 
 

@@ -22,6 +22,7 @@ from kbroker.ext.network cimport (
 from kbroker.ext.output cimport thread_flush
 from kbroker.ext.posix cimport EINTR, close, errno, snprintf
 from kbroker.ext.response cimport flush_later, thread_free_caches
+from kbroker.ext.shedding cimport thread_sheds
 from kbroker.ext.sockets cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP,
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, epoll_create1, epoll_ctl, epoll_event_t, epoll_wait, eventfd,
@@ -173,6 +174,7 @@ cdef bint thread_turn(NetThread* thread, epoll_event_t* events) noexcept nogil:
     run_events(thread, events, count)
     run_ready(thread)
     thread_handshakes(thread)
+    thread_sheds(thread)
     wheel_advance(&thread.wheel, thread.now_ms)
     thread_flush(thread)
     connections_reap(thread)

@@ -134,8 +134,9 @@ KEYS: Final = (
     ConfigKey(
         "max.connections", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
         "Most connections that are open at a time, of the broker or, with its prefix, of a "
-        "listener. At the limit a new one waits until another closes. What is open above a limit "
-        "that was lowered stays open.",
+        "listener. At the limit a new one waits until another closes. Above the broker's, after it "
+        "was lowered or when the listener between brokers takes more, those that were quiet for "
+        "longest are closed.",
     ),
     ConfigKey(
         "max.connections.per.ip", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,

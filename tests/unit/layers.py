@@ -101,6 +101,7 @@ LAYERS = (
     "kbroker.ext.addresses",
     "kbroker.ext.accept_limits",
     "kbroker.ext.connections",
+    "kbroker.ext.shedding",
     "kbroker.ext.rights",
     "kbroker.ext.stages",
     "kbroker.ext.queue",

@@ -13,7 +13,7 @@ import pytest
 
 from kbroker.ext import testing_network as handlers
 from kbroker.ext.engine import Engine, checked_settings
-from tests.support.engine import Client, engine_port, frame, running_engine
+from tests.support.engine import KEYS, Client, engine_port, frame, running_engine
 from tests.support.waits import wait_for
 
 
@@ -447,3 +447,48 @@ def test_synchronize_returns_while_requests_flow():
             client.send(handlers.ECHO, at)
             handlers.synchronize(engine)
         assert [client.receive()[0] for _ in range(200)] == list(range(200))
+
+
+def test_above_the_limit_those_that_were_quiet_for_longest_are_closed():
+    """The exempt listener's are let in all the same, and none of them is closed; so it is when the
+    limit is lowered."""
+    engine = Engine(checked_settings({"num.network.threads": 2, "num.io.threads": 1}))
+    inner, outer = (engine.listen("127.0.0.1", 0, name) for name in ("INNER", "OUTER"))
+    handlers.install(engine)
+    engine.set_api_versions({}, KEYS)
+    engine.start()
+    engine.limit_listeners(float("inf"), "INNER", {})
+    engine.limit_connections(6, 100, [])
+    with ExitStack() as stack:
+        stack.callback(engine.stop)
+        outside = []
+        for _ in range(6):
+            outside.append(stack.enter_context(Client(outer)))
+            outside[-1].call(handlers.COUNT, 1)
+        outside[0].call(handlers.COUNT, 1)        # so that the second is the quietest
+        inside = [stack.enter_context(Client(inner)) for _ in range(2)]
+        for one in inside:
+            one.call(handlers.COUNT, 1)
+        wait_for("two are closed", lambda: engine.connections() == 6, 60)
+        engine.limit_connections(3, 100, [])
+        wait_for("three more are closed", lambda: engine.connections() == 3, 60)
+        for one in inside:
+            one.call(handlers.COUNT, 1)
+        left = [one for one in outside if is_open(one)]
+        assert len(left) == 1
+        engine.limit_connections(1, 100, [])
+        wait_for("the last one is closed", lambda: engine.connections() == 2, 60)
+        for one in inside:
+            one.call(handlers.COUNT, 1)
+
+
+def is_open(client):
+    client.socket.setblocking(False)
+    try:
+        return client.socket.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+    finally:
+        client.socket.setblocking(True)

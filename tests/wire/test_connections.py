@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from kio.index import load_request_schema
@@ -11,6 +13,7 @@ from kio.index import load_request_schema
 from tests.reference.crafted_batches import batch, values_of
 from tests.support import messages, wire
 from tests.support.processes import BrokerProcess
+from tests.support.sasl import SecuredBroker
 from tests.support.waits import wait_for
 from tests.support.wire import (
     API_VERSIONS,
@@ -330,6 +333,24 @@ def test_limits_of_connections_change_while_the_broker_runs(start_kbroker: Start
             wait_for(f"{limit} more connections", lambda n=limit: answers_with(broker, n), 60)
     broker.restart()
     wait_for("the limit of before", lambda: answers_with(broker, 6), 60)
+
+
+def test_the_inner_listener_has_room_whatever_others_hold(tmp_path: Path) -> None:
+    """max.connections is not its; another's that was quiet for longest goes instead, and nobody of
+    others is accepted until there is room."""
+    with SecuredBroker(tmp_path, {"max.connections": "3"}) as broker, ExitStack() as stack:
+        held = [stack.enter_context(WireConnection(broker.sasl_port)) for _ in range(2)]
+        held[0].call(API_VERSIONS, 0)
+        for _ in range(3):
+            inner = stack.enter_context(WireConnection(broker.port))
+            inner.call(API_VERSIONS, 0)
+        for one in held:
+            one.wait_closed(60)
+        late = stack.enter_context(WireConnection(broker.sasl_port))
+        correlation_id = late.send(API_VERSIONS, 0)
+        assert late.is_silent(0.5)
+        inner.close()
+        assert late.receive(API_VERSIONS, 0, correlation_id)["error_code"] == 0
 
 
 def test_idle_connections_are_closed(start_target: StartBroker) -> None:
