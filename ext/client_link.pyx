@@ -11,7 +11,9 @@ from kbroker.ext.debug cimport (
 from kbroker.ext.endian cimport load_be32, store_be32
 from kbroker.ext.memory cimport Pool, buffer_alloc, buffer_free, pool_init, pool_trim
 from kbroker.ext.posix cimport EAGAIN, EINTR, close, errno, ssize_t
-from kbroker.ext.sockets cimport MSG_NOSIGNAL, msghdr_t, read, sendmsg
+from kbroker.ext.sockets cimport (
+    MSG_NOSIGNAL, SO_RCVLOWAT, SOL_SOCKET, msghdr_t, read, sendmsg, setsockopt,
+)
 from kbroker.ext.tls cimport TLS_WANTS_READ, TLS_WANTS_WRITE, tls_free, tls_read, tls_write
 from kbroker.ext.wire cimport (
     Cursor, cursor_init, cursor_left, put_i16, put_i32, put_no_tags, put_string, skip_tags,
@@ -360,6 +362,14 @@ cdef bint is_length_good(Link* link, uint32_t length) noexcept nogil:
     return False
 
 
+cdef void wake_for(Link* link, uint64_t bytes) noexcept nogil:
+    """Not before so many have come, or as many as are read at once: a long answer wakes its reader
+    a third as often. With TLS nobody knows how many bytes of the socket make these."""
+    cdef int32_t least = <int32_t> min(bytes, <uint64_t> READ_BYTES)
+    if link.tls == NULL and link.frame_bytes >= READ_BYTES:
+        setsockopt(link.fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least))
+
+
 cdef void begin_frame(Link* link, const uint8_t* p, uint64_t n, uint32_t length) noexcept nogil:
     """The first n bytes of an answer that is not whole yet; its length was checked."""
     link.frame = buffer_alloc(&answers, length, &link.frame_capacity)
@@ -370,12 +380,14 @@ cdef void begin_frame(Link* link, const uint8_t* p, uint64_t n, uint32_t length)
     link.frame_have = n
     link.frame_bytes = length
     link.length_have = 0
+    wake_for(link, length - n)
 
 
 cdef void end_frame(Link* link) noexcept nogil:
     cdef uint8_t* frame = link.frame
     cdef uint64_t capacity = link.frame_capacity
     link.frame = NULL
+    wake_for(link, 1)
     if not handle(link, frame, link.frame_bytes, capacity):
         buffer_free(&answers, frame, capacity)
 
@@ -447,8 +459,11 @@ cdef void link_receive(Link* link) noexcept nogil:
             link.frame_have += <uint64_t> got
             if got > 0 and link.awaited.arriving != NULL:
                 link.awaited.arriving(link.awaited, link.frame, link.frame_have)
-            if link.frame_have == link.frame_bytes:
+            have = link.frame_bytes - link.frame_have
+            if have == 0:
                 end_frame(link)
+            elif have < READ_BYTES:
+                wake_for(link, have)
             continue
         have = link.length_have
         memcpy(buffer, link.length, have)

@@ -32,6 +32,8 @@ cdef extern from "<sys/socket.h>" nogil:
         MSG_DONTWAIT
         MSG_MORE
         MSG_PEEK
+        SOL_SOCKET
+        SO_RCVLOWAT
     ctypedef struct sockaddr_t "struct sockaddr":
         uint16_t sa_family
     ctypedef struct sockaddr_storage_t "struct sockaddr_storage":
@@ -43,6 +45,7 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t count, int flags)
     ssize_t send(int fd, const void* buffer, size_t count, int flags)
     ssize_t sendmsg(int fd, const msghdr_t* message, int flags)
+    int setsockopt(int fd, int level, int name, const void* value, uint32_t bytes)
 
 cdef extern from "<netinet/in.h>" nogil:
     ctypedef struct in_addr_t "struct in_addr":

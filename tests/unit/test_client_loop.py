@@ -155,6 +155,43 @@ def test_a_request_is_framed_as_the_protocol_wants(loop: ClientLoop) -> None:
     assert seen[1] == struct.pack(">hhih", 3, 8, 2, 6) + b"testerbody"
 
 
+def test_a_long_answer_in_pieces_of_all_sizes(loop: ClientLoop) -> None:
+    """The reader is woken for much at once; what is short of that is not forgotten."""
+    body = random.Random(5).randbytes(3 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        peer, _ = listener.accept()
+    link = loop.add_link(ours.detach(), VERSIONS)
+
+    def come(count: int) -> Callable[[], bool]:
+        return lambda: (loop.link_stats(link) or {})["bytes_in"] >= count
+
+    def serve() -> None:
+        for said in (body, b"short", body):
+            (correlation_id,) = struct.unpack_from(">i", read_frame(peer), 4)
+            whole = answer(correlation_id, said)
+            begun = (loop.link_stats(link) or {})["bytes_in"]
+            sent = 0
+            for size in (100, 600_000, len(whole) - 700_000, len(whole) - 1):
+                if sent < size < len(whole):
+                    peer.sendall(whole[sent:size])
+                    sent = size
+                    wait_for("what is read", come(begun + sent - (512 << 10)), 60)
+            peer.sendall(whole[sent:] if said is not body or begun == 0 else b"")
+        peer.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        for said in (body, b"short"):
+            assert loop.request(link, 3, 9, METADATA_BODY, 60) == said
+        with pytest.raises(ConnectionResetError):
+            loop.request(link, 3, 9, METADATA_BODY, 60)
+    finally:
+        thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_a_link_that_breaks_ends_its_calls(loop: ClientLoop) -> None:
     with hostile(lambda peer: peer.recv(4, socket.MSG_WAITALL) and None) as fd:
         link = loop.add_link(fd, VERSIONS)
