@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,48 +16,44 @@ if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
 
 _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-_ITERATIONS = 8192
 _COLUMNS = [
     Column("user", "USER"),
     Column("mechanism", "MECHANISM"),
     Column("iterations", "ITERATIONS", number=True),
 ]
 
-_password_option = click.option(
-    "--password-file",
-    metavar="FILE",
-    help="Its first line; - for standard input. Default: $KBROKER_PASSWORD, else it is asked for.",
-)
-_mechanism_option = click.option(
-    "--mechanism",
-    "-m",
-    "mechanisms",
-    type=click.Choice(_MECHANISMS, case_sensitive=False),
-    multiple=True,
-    help="This alone; may be given again. Default: both.",
-)
-_iterations_option = click.option(
-    "--iterations",
-    type=click.IntRange(4096, 16384),
-    default=_ITERATIONS,
-    show_default=True,
-    help="How dear a guess is.",
-)
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _credential(command: Decorated) -> Decorated:
+    """A user, where, and a password: the arguments `name`, `bootstrap` and those of `_set`."""
+    command = click.option(
+        "--iterations",
+        type=click.IntRange(4096, 16384),
+        default=8192,
+        show_default=True,
+        help="How dear a guess is.",
+    )(command)
+    command = click.option(
+        "--mechanism",
+        "-m",
+        "mechanisms",
+        type=click.Choice(_MECHANISMS, case_sensitive=False),
+        multiple=True,
+        help="This alone; may be given again. Default: both, or those that there are.",
+    )(command)
+    command = click.option(
+        "--password-file",
+        metavar="FILE",
+        help="Its first line; - for standard input. Default: $KBROKER_PASSWORD, else it is asked"
+        " for.",
+    )(command)
+    return click.argument("name", metavar="USER")(bootstrap_option(command))
 
 
 @click.command()
-@click.argument("name", metavar="USER")
-@bootstrap_option
-@_password_option
-@_mechanism_option
-@_iterations_option
-def create(
-    name: str,
-    bootstrap: str | None,
-    password_file: str | None,
-    mechanisms: tuple[str, ...],
-    iterations: int,
-) -> None:
+@_credential
+def create(name: str, bootstrap: str | None, **credential: Any) -> None:
     """Create a user, who logs in with SCRAM. One that is there is refused: `user passwd`."""
     if not name:
         raise click.ClickException("the name of the user is empty")
@@ -66,32 +62,19 @@ def create(
             raise click.ClickException(
                 f"user {name} is there already; `kbroker user passwd {name}` gives another password"
             )
-        password = password_of(name, password_file)
-        _set(cluster, name, password, mechanisms or _MECHANISMS, iterations)
+        _set(cluster, name, _MECHANISMS, **credential)
     click.echo(f"user {name} created")
 
 
 @click.command()
-@click.argument("name", metavar="USER")
-@bootstrap_option
-@_password_option
-@_mechanism_option
-@_iterations_option
-def passwd(
-    name: str,
-    bootstrap: str | None,
-    password_file: str | None,
-    mechanisms: tuple[str, ...],
-    iterations: int,
-) -> None:
+@_credential
+def passwd(name: str, bootstrap: str | None, **credential: Any) -> None:
     """Give a user another password, for the mechanisms that it has unless some are named."""
     with open_cluster(bootstrap) as cluster:
         known = _known(cluster, name)
         if not known:
             raise click.ClickException(f"there is no user {name}")
-        password = password_of(name, password_file)
-        wanted = mechanisms or tuple(one.mechanism for one in known)
-        _set(cluster, name, password, wanted, iterations)
+        _set(cluster, name, [one.mechanism for one in known], **credential)
     click.echo(f"user {name} has another password")
 
 
@@ -151,11 +134,18 @@ def _known(cluster: Cluster, name: str) -> tuple[ScramCredential, ...]:
 
 
 def _set(
-    cluster: Cluster, name: str, password: str, mechanisms: Iterable[str], iterations: int
+    cluster: Cluster,
+    name: str,
+    usual: Iterable[str],
+    *,
+    password_file: str | None,
+    mechanisms: tuple[str, ...],
+    iterations: int,
 ) -> None:
-    """One mechanism after the other: a request names a user once."""
+    """One mechanism after the other: a request names a user once. usual: where none is named."""
     from kbroker.client.admin_users import ScramUpsertion, alter_scram_users
 
-    for mechanism in mechanisms:
+    password = password_of(name, password_file)
+    for mechanism in mechanisms or usual:
         upsertion = ScramUpsertion(name, mechanism.upper(), password, iterations)
         alter_scram_users(cluster, [upsertion]).checked()

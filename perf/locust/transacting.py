@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import confluent_kafka
 
@@ -30,30 +30,45 @@ class FencingError(Exception):
     """A producer whose place another one has taken could commit."""
 
 
-class Transacting(Protocol):
-    """A transactional id, and the producer that has it."""
+class _Librdkafka:
+    """confluent-kafka's producer by the names of kbroker.client's."""
 
-    def send(self, records: Sequence[Given], *, commit: bool) -> None:
-        """In a transaction of their own. Raises where it is not known what became of it; it has
-        ended by then."""
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._producer = producer = confluent_kafka.Producer(settings)
+        self.init_transactions = producer.init_transactions
+        self.begin = producer.begin_transaction
+        self.commit = producer.commit_transaction
+        self.abort = producer.abort_transaction
+        self.flush = producer.flush
 
-    def lose(self, records: Sequence[Given]) -> None:
-        """In a transaction that is open when another producer takes the id: nothing of it may be
-        seen, and FencingError where the first one can commit it all the same."""
+    def send(self, topic: str, value: bytes, key: bytes | None, *, partition: int) -> None:
+        self._producer.produce(topic, value, key, partition)
 
-    def close(self) -> None: ...
+    def close(self, timeout_s: float) -> None:
+        """It has no end of its own but that nobody holds it."""
+        if timeout_s:
+            self.flush(timeout_s)
 
 
-class KbrokerTransacting:
-    """kbroker.client: version 2 of the protocol."""
+#: By client: what makes a producer of settings, and what it raises where it is refused. librdkafka
+#: speaks version 1 of the protocol, kbroker.client version 2.
+_CLIENTS: dict[str, tuple[Callable[[dict[str, Any]], Any], type[Exception]]] = {
+    "kbroker": (Producer, KafkaError),
+    "confluent": (_Librdkafka, confluent_kafka.KafkaException),
+}
 
-    def __init__(self, servers: str, topic: str, name: str) -> None:
-        self._topic = topic
+
+class Transacting:
+    """A transactional id, and the producer of a client that has it."""
+
+    def __init__(self, client: str, servers: str, topic: str, name: str) -> None:
+        self._client, self._topic = client, topic
+        self._make, self._refusal = _CLIENTS[client]
         self._settings = {**SETTINGS, "bootstrap.servers": servers, "transactional.id": name}
         self._take()
 
     def _take(self) -> None:
-        self._producer = Producer(self._settings)
+        self._producer = self._make(self._settings)
         self._producer.init_transactions(ANSWER_S)
 
     def _begin(self, records: Sequence[Given]) -> None:
@@ -62,6 +77,8 @@ class KbrokerTransacting:
             self._producer.send(self._topic, one.value, one.key, partition=one.partition)
 
     def send(self, records: Sequence[Given], *, commit: bool) -> None:
+        """In a transaction of their own. Raises where it is not known what became of it; it has
+        ended by then."""
         try:
             self._begin(records)
             if commit:
@@ -75,70 +92,22 @@ class KbrokerTransacting:
             raise
 
     def lose(self, records: Sequence[Given]) -> None:
+        """In a transaction that is open when another producer takes the id: nothing of it may be
+        seen, and FencingError where the first one can commit it all the same."""
         self._begin(records)
         self._producer.flush(ANSWER_S)
         old = self._producer
         self._take()
         try:
             old.commit(ANSWER_S)
-        except KafkaError:
+        except self._refusal:
             return
         finally:
             old.close(0)
-        raise FencingError("a fenced producer of kbroker's client has committed")
+        raise FencingError(f"a fenced producer of {self._client} has committed")
 
     def close(self) -> None:
         self._producer.close(ANSWER_S)
-
-
-class ConfluentTransacting:
-    """confluent-kafka, over librdkafka: version 1 of the protocol."""
-
-    def __init__(self, servers: str, topic: str, name: str) -> None:
-        self._topic = topic
-        self._settings = {**SETTINGS, "bootstrap.servers": servers, "transactional.id": name}
-        self._take()
-
-    def _take(self) -> None:
-        self._producer = confluent_kafka.Producer(self._settings)
-        self._producer.init_transactions(ANSWER_S)
-
-    def _begin(self, records: Sequence[Given]) -> None:
-        self._producer.begin_transaction()
-        for one in records:
-            self._producer.produce(self._topic, one.value, one.key, one.partition)
-
-    def send(self, records: Sequence[Given], *, commit: bool) -> None:
-        try:
-            self._begin(records)
-            if commit:
-                self._producer.commit_transaction(ANSWER_S)
-            else:
-                self._producer.flush(ANSWER_S)
-                self._producer.abort_transaction(ANSWER_S)
-        except Exception:
-            self._take()
-            raise
-
-    def lose(self, records: Sequence[Given]) -> None:
-        self._begin(records)
-        self._producer.flush(ANSWER_S)
-        old = self._producer
-        self._take()
-        try:
-            old.commit_transaction(ANSWER_S)
-        except confluent_kafka.KafkaException:
-            return
-        raise FencingError("a fenced producer of librdkafka has committed")
-
-    def close(self) -> None:
-        self._producer.flush(ANSWER_S)
-
-
-TRANSACTING: dict[str, Callable[[str, str, str], Transacting]] = {
-    "kbroker": KbrokerTransacting,
-    "confluent": ConfluentTransacting,
-}
 
 
 class Pipe:

@@ -22,7 +22,7 @@ from kbroker.client import Admin, Consumer, Producer
 from kbroker.locust.draws import draw
 from kbroker.locust.lanes import CONSUMERS, PRODUCERS, SETTINGS, Consuming, Given, Lane, Producing
 from kbroker.locust.ledger import ABORTED, STAMP_BYTES, Seen, Sent, Stamp, stamp_of, stamped
-from kbroker.locust.transacting import TRANSACTING, Pipe, Transacting
+from kbroker.locust.transacting import Pipe, Transacting
 
 SENT = Sent()
 """Of this process."""
@@ -140,8 +140,7 @@ class TransactionalUser(ProducerUser):
         self._begin()
         options = self.options
         name = f"{options.topic}-{self.number:x}"
-        make = TRANSACTING[self.client]
-        self.transacting: Transacting = make(options.servers, options.topic, name)
+        self.transacting = Transacting(self.client, options.servers, options.topic, name)
 
     @task
     def burst(self) -> None:

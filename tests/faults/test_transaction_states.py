@@ -28,9 +28,9 @@ from tests.support import wire
 from tests.support.crash_states import Call, Choice, read_calls, wrong_states
 from tests.support.native import Words, shared_library
 from tests.support.tally import Tally
+from tests.support.transactional import WireProducer
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR
-from tests.wire.test_transactions import Producer
 
 __all__ = ["folder"]
 
@@ -74,7 +74,7 @@ class Teller:
 
     def __init__(self, story: Story, broker: Any, count: Words, chance: random.Random) -> None:
         self.story, self.count, self.chance = story, count, chance
-        self.producers = [Producer(broker, f"id-{n}") for n in range(3)]
+        self.producers = [WireProducer(broker, f"id-{n}") for n in range(3)]
         self.open: dict[str, Part] = {}
 
     def begin(self) -> None:
@@ -92,17 +92,17 @@ class Teller:
             self.end(producer, part)
             return
         if self.chance.random() < 0.3:
-            producer.commit_offset(f"g-{producer.name}", part.number)
+            producer.commit_offset(f"g-{producer.name}", "t", part.number)
             return
         partition = self.chance.randrange(PARTITIONS)
         value = b"%d/%d/%d " % (part.number, partition, len(part.values[partition]))
         value += b"." * self.chance.choice((10, 700, 9_000, 60_000))
         part.values[partition].add(value)
-        producer.send(value, partition)
+        producer.send("t", partition, value)
 
-    def end(self, producer: Producer, part: Part) -> None:
+    def end(self, producer: WireProducer, part: Part) -> None:
         part.commit = self.chance.random() < 0.6
-        producer.commit_offset(f"g-{producer.name}", part.number)
+        producer.commit_offset(f"g-{producer.name}", "t", part.number)
         part.asked = self.count[0]
         producer.end(part.commit)
         part.told = self.count[0]

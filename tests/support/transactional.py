@@ -13,8 +13,9 @@ from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
 ADD_PARTITIONS, ADD_OFFSETS, END, OFFSETS, DESCRIBE, OFFSET_FETCH = 24, 25, 26, 28, 65, 9
-#: Loading, not there yet, elsewhere, the transaction before is ending; a leader that comes up.
-NOT_READY = (5, 6, 14, 15, 16, 51)
+#: Loading, not there yet, elsewhere, the transaction before is ending; a leader that comes up, or
+#: has not its replicas yet.
+NOT_READY = (5, 6, 14, 15, 16, 19, 51)
 TIMEOUT_S = 90
 
 

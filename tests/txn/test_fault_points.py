@@ -9,16 +9,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.tally import Tally
+from tests.support.transactional import WireProducer, committed_offset
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, ConnectionClosedError
-from tests.wire.test_transactions import Producer, offset_of, read
+from tests.wire.test_transactions import read
 
 LONG = pytest.mark.long
 DEAD = (ConnectionClosedError, ConnectionError, TimeoutError)
@@ -93,64 +93,18 @@ def start(tmp_path: Path) -> Iterator[Callable[..., DyingBroker]]:
         broker.kill()
 
 
-class Older(Producer):
-    """A producer of the protocol's version 1: adds by itself, and keeps its epoch."""
-
-    produces = 9
-
-    def __init__(self, broker: KbrokerProcess, name: str, timeout_ms: int) -> None:
-        super().__init__(broker, name, timeout_ms)
-        self.added: set[int] = set()
-
-    def init(self) -> None:
-        super().init()
-        self.added.clear()
-
-    def _add(self, partition: int) -> None:
-        who = {f"v3_and_below_{key}": value for key, value in self.who.items()}
-        body = who | {"v3_and_below_topics": [{"name": "t", "partitions": [partition]}]}
-
-        def ask() -> dict[str, Any]:
-            (topic,) = self.call(24, 3, body)["results_by_topic_v3_and_below"]
-            code = topic["results_by_partition"][0]["partition_error_code"]
-            return {"error_code": code}
-
-        self.until("a partition is added", ask)
-
-    def send(self, value: bytes, partition: int = 0) -> None:
-        if partition not in self.added:
-            self._add(partition)
-            self.added.add(partition)
-        super().send(value, partition)
-
-    def commit_offset(self, group: str, offset: int) -> None:
-        body = self.who | {"group_id": group}
-        self.until("the group's partition is added", lambda: self.call(25, 3, body))
-        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-        body |= {"topics": [{"name": "t", "partitions": [part]}]}
-
-        def ask() -> dict[str, Any]:
-            found: dict[str, Any] = self.call(28, 3, body)["topics"][0]["partitions"][0]
-            return found
-
-        self.until("an offset is taken", ask)
-
-    def end(self, commit: bool) -> None:
-        body = self.who | {"committed": commit}
-        self.until("the end", lambda: self.call(26, 3, body))
-        self.added.clear()
-
-
 class Attempt:
     """One transaction, numbered, whose broker is to end in the middle of it."""
 
     def __init__(self, broker: DyingBroker, kind: str, number: int) -> None:
         self.broker, self.kind, self.number = broker, kind, number
-        make = Older if kind.endswith("v1") else Producer
-        timeout_ms = OVERDUE_MS if kind.startswith("overdue") else TIMEOUT_MS
-        self.producer = make(broker, f"{kind}-{number % 2}", timeout_ms)
+        name = f"{kind}-{number % 2}"
+        self.producer = self.made(name, OVERDUE_MS if kind.startswith("overdue") else TIMEOUT_MS)
         self.value = b"%d" % number
         self.told = self.is_whole = False
+
+    def made(self, name: str, timeout_ms: int = TIMEOUT_MS) -> WireProducer:
+        return WireProducer(self.broker, name, 1 if self.kind.endswith("v1") else 2, timeout_ms)
 
     @property
     def commits(self) -> bool:
@@ -161,11 +115,11 @@ class Attempt:
         producer = self.producer
         try:
             producer.init()
-            producer.send(self.value, 0)
-            producer.send(self.value, 1)
-            producer.commit_offset(GROUP, self.number)
+            producer.send("t", 0, self.value)
+            producer.send("t", 1, self.value)
+            producer.commit_offset(GROUP, "t", self.number)
             if self.kind.startswith("fenced"):
-                type(producer)(self.broker, producer.name, TIMEOUT_MS).init()
+                self.made(producer.name).init()
             elif not self.kind.startswith("overdue"):
                 producer.end(self.commits)
             self.told = True
@@ -178,10 +132,9 @@ class Attempt:
 
     def outcome(self) -> bool:
         """Whether it is there: everywhere or nowhere, once nothing is open any more."""
-        heir = type(self.producer)(self.broker, self.producer.name, TIMEOUT_MS)
-        heir.init()
+        self.made(self.producer.name).init()
         here = [self.value in read(self.broker, partition) for partition in (0, 1)]
-        here.append(offset_of(self.broker, GROUP) == self.number)
+        here.append(committed_offset(self.broker, GROUP, "t") == self.number)
         assert len(set(here)) == 1, f"{self.number}: {here}"
         return here[0]
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.reference.crafted_batches import TRANSACTIONAL, Batch, Record, parse_batches
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+from tests.support.transactional import WireProducer, committed_offset
 from tests.support.waits import wait_for
-from tests.support.wire import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, WireConnection
+from tests.support.wire import FETCH, FIND_COORDINATOR, WireConnection
 
-END, OFFSETS, DESCRIBE_PRODUCERS, DESCRIBE, LIST = 26, 28, 61, 65, 66
-OFFSET_FETCH = 9
-NOT_READY = (14, 15, 16, 51)
+END, LIST = 26, 66
 CONTROL = 0x20
 COMMITTED = 1
 
@@ -40,89 +38,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., KbrokerProcess]]:
     yield run
     for broker in made:
         broker.kill()
-
-
-class Producer:
-    """A producer of protocol version 2 that survives the broker's restarts."""
-
-    produces = 12  # the version of Produce
-
-    def __init__(self, broker: KbrokerProcess, name: str = "id", timeout_ms: int = 60_000) -> None:
-        self.broker, self.name, self.timeout_ms = broker, name, timeout_ms
-        self.id, self.epoch = -1, -1
-        self.sequences: dict[int, int] = {}
-
-    def call(self, api: int, version: int, body: dict[str, Any]) -> dict[str, Any]:
-        with WireConnection(self.broker.port, timeout_s=60) as connection:
-            return connection.call(api, version, body)
-
-    def until(self, what: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Asked again while the coordinator is not ready."""
-
-        def attempt() -> dict[str, Any] | None:
-            answer = ask()
-            return None if answer["error_code"] in NOT_READY else answer
-
-        answer: dict[str, Any] = wait_for(what, attempt, 60)
-        assert answer["error_code"] == 0, answer
-        return answer
-
-    def init(self) -> None:
-        body = {"transactional_id": self.name, "transaction_timeout": self.timeout_ms}
-        answer = self.until("a producer id", lambda: self.call(INIT_PRODUCER_ID, 5, body))
-        self.id, self.epoch = answer["producer_id"], answer["producer_epoch"]
-        self.sequences = {}
-
-    @property
-    def who(self) -> dict[str, Any]:
-        return {
-            "transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch,
-        }  # fmt: skip
-
-    def send(self, value: bytes, partition: int = 0) -> None:
-        data = Batch(
-            records=[Record(value)], producer_id=self.id, producer_epoch=self.epoch,
-            base_sequence=self.sequences.get(partition, 0), attributes=TRANSACTIONAL,
-            base_timestamp=1_700_000_000_000,
-        ).encode()  # fmt: skip
-        topic = {"name": "t", "partition_data": [{"index": partition, "records": data}]}
-        body = {"transactional_id": self.name, "acks": -1, "timeout": 30_000,
-                "topic_data": [topic]}  # fmt: skip
-
-        def ask() -> dict[str, Any]:
-            answer = self.call(PRODUCE, self.produces, body)
-            found: dict[str, Any] = answer["responses"][0]["partition_responses"][0]
-            return found | {"error_code": 15 if found["error_code"] == 19 else found["error_code"]}
-
-        self.until("a record is taken", ask)
-        self.sequences[partition] = self.sequences.get(partition, 0) + 1
-
-    def end(self, commit: bool) -> None:
-        body = self.who | {"committed": commit}
-        answer = self.until("the end", lambda: self.call(END, 5, body))
-        self.id, self.epoch = answer["producer_id"], answer["producer_epoch"]
-        self.sequences = {}
-
-    def commit_offset(self, group: str, offset: int) -> None:
-        part = {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}
-        body = self.who | {"group_id": group, "topics": [{"name": "t", "partitions": [part]}]}
-
-        def ask() -> dict[str, Any]:
-            found: dict[str, Any] = self.call(OFFSETS, 5, body)["topics"][0]["partitions"][0]
-            return found
-
-        self.until("an offset is taken", ask)
-
-    def state(self) -> str:
-        def ask() -> dict[str, Any]:
-            body = {"transactional_ids": [self.name]}
-            found: dict[str, Any] = self.call(DESCRIBE, 0, body)["transaction_states"][0]
-            return found
-
-        return str(self.until("the state", ask)["transaction_state"])
-
-    def until_state(self, *states: str) -> None:
-        wait_for(f"the transaction is {states}", lambda: self.state() in states, 60)
 
 
 def read(broker: KbrokerProcess, partition: int = 0, isolation: int = COMMITTED) -> list[bytes]:
@@ -155,20 +70,6 @@ def read(broker: KbrokerProcess, partition: int = 0, isolation: int = COMMITTED)
     return values
 
 
-def offset_of(broker: KbrokerProcess, group: str) -> int:
-    """What a group has committed, once it is stable."""
-
-    def ask() -> tuple[int] | None:
-        topics = [{"name": "t", "partition_indexes": [0]}]
-        body = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
-        found = wire.call_once(broker.port, OFFSET_FETCH, 8, body)["groups"][0]
-        if found["error_code"] or found["topics"][0]["partitions"][0]["error_code"]:
-            return None
-        return (found["topics"][0]["partitions"][0]["committed_offset"],)
-
-    return int(wait_for("a stable offset", ask, 60)[0])
-
-
 DURABILITY = pytest.mark.parametrize("durability", ["fsync", "page-cache"])
 
 
@@ -178,26 +79,27 @@ def test_an_open_transaction_outlives_the_broker(
 ) -> None:
     """It goes on where it was, and ends as its producer says."""
     broker = start(kbroker_durability=durability)
-    kept, dropped = Producer(broker, "kept"), Producer(broker, "dropped")
+    kept, dropped = WireProducer(broker, "kept"), WireProducer(broker, "dropped")
     for producer in (kept, dropped):
         producer.init()
-        producer.send(producer.name.encode(), 0)
-        producer.send(producer.name.encode(), 1)
-        producer.commit_offset(producer.name, 7)
+        producer.send("t", 0, producer.name.encode())
+        producer.send("t", 1, producer.name.encode())
+        producer.commit_offset(producer.name, "t", 7)
     broker.kill()
     broker.start()
-    assert [kept.state(), dropped.state()] == ["Ongoing", "Ongoing"]
+    for producer in (kept, dropped):
+        producer.until_state("Ongoing")
     assert read(broker) == []
     assert len(read(broker, isolation=0)) == 2
-    kept.send(b"more", 1)
+    kept.send("t", 1, b"more")
     kept.end(True)
     dropped.end(False)
     for producer in (kept, dropped):
         producer.until_state("CompleteCommit", "CompleteAbort")
     assert read(broker) == [b"kept"]
     assert read(broker, 1) == [b"kept", b"more"]
-    assert offset_of(broker, "kept") == 7
-    assert offset_of(broker, "dropped") == -1
+    assert committed_offset(broker, "kept", "t") == 7
+    assert committed_offset(broker, "dropped", "t") == -1
 
 
 @DURABILITY
@@ -207,14 +109,14 @@ def test_a_decision_outlives_the_broker(
 ) -> None:
     """Killed right after it was told, whatever of the markers is written by then."""
     broker = start(kbroker_durability=durability)
-    producer = Producer(broker)
+    producer = WireProducer(broker, "id")
     producer.init()
     kept: list[bytes] = []
     for number in range(4):
         value = b"%d" % number
-        producer.send(value, 0)
-        producer.send(value, 1)
-        producer.commit_offset("g", number)
+        producer.send("t", 0, value)
+        producer.send("t", 1, value)
+        producer.commit_offset("g", "t", number)
         producer.end(commit)
         broker.kill()
         broker.start()
@@ -222,15 +124,15 @@ def test_a_decision_outlives_the_broker(
         producer.until_state("CompleteCommit" if commit else "CompleteAbort")
         assert read(broker) == kept
         assert read(broker, 1) == kept
-        assert offset_of(broker, "g") == (number if commit else -1)
+        assert committed_offset(broker, "g", "t") == (number if commit else -1)
 
 
 def test_restarts_and_clean_stops(start: Callable[..., KbrokerProcess]) -> None:
     broker = start()
-    producer = Producer(broker)
+    producer = WireProducer(broker, "id")
     producer.init()
     for number in range(4):
-        producer.send(b"%d" % number, number % 2)
+        producer.send("t", number % 2, b"%d" % number)
         (broker.stop if number % 2 else broker.kill)()
         broker.start()
         producer.end(number != 2)
@@ -242,16 +144,16 @@ def test_restarts_and_clean_stops(start: Callable[..., KbrokerProcess]) -> None:
 def test_overdue(start: Callable[..., KbrokerProcess]) -> None:
     """A transaction that is open for too long is aborted, its producer fenced."""
     broker = start(transaction_abort_timed_out_transaction_cleanup_interval_ms="100")
-    producer = Producer(broker, timeout_ms=500)
+    producer = WireProducer(broker, "id", timeout_ms=500)
     producer.init()
-    producer.send(b"lost")
+    producer.send("t", 0, b"lost")
     producer.until_state("CompleteAbort")
     wait_for("the last stable offset moves", lambda: read(broker, isolation=0) == [b"lost"], 60)
     assert read(broker) == []
-    answer = producer.call(END, 5, producer.who | {"committed": True})
+    answer = wire.call_once(broker.port, END, 5, producer.who | {"committed": True})
     assert answer["error_code"] in (48, 90)
     producer.init()
-    producer.send(b"kept")
+    producer.send("t", 0, b"kept")
     producer.end(True)
     producer.until_state("CompleteCommit")
     assert read(broker) == [b"kept"]
@@ -262,24 +164,29 @@ def test_expired_ids_are_forgotten(start: Callable[..., KbrokerProcess]) -> None
         transactional_id_expiration_ms="200",
         transaction_remove_expired_transaction_cleanup_interval_ms="100",
     )
-    producer = Producer(broker)
+    producer = WireProducer(broker, "id")
     producer.init()
     body = {"state_filters": [], "producer_id_filters": []}
-    wait_for("it is gone", lambda: not producer.call(LIST, 0, body)["transaction_states"], 60)
+
+    def known() -> list[object]:
+        found: list[object] = wire.call_once(broker.port, LIST, 0, body)["transaction_states"]
+        return found
+
+    wait_for("it is gone", lambda: not known(), 60)
 
 
 def test_a_read_committed_reader_waits_for_the_end(start: Callable[..., KbrokerProcess]) -> None:
     """A long poll at the last stable offset is answered by the marker, not by what is open."""
     broker = start()
-    producer = Producer(broker)
+    producer = WireProducer(broker, "id")
     producer.init()
-    producer.send(b"a")
+    producer.send("t", 0, b"a")
     with WireConnection(broker.port, timeout_s=90) as reader:
         part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         body = {"replica_id": -1, "max_wait": 60_000, "min_bytes": 1, "isolation_level": COMMITTED,
                 "topics": [{"topic": "t", "partitions": [part]}]}  # fmt: skip
         sent = reader.send(FETCH, 11, body)
-        producer.send(b"b")
+        producer.send("t", 0, b"b")
         producer.end(True)
         answer = reader.receive(FETCH, 11, sent)
     found = answer["responses"][0]["partitions"][0]
@@ -293,7 +200,7 @@ def test_nothing_is_left_of_a_producer_that_went_away(
     """Its connection dies while the coordinator is asked: the record is there or not, and the
     transaction can be ended."""
     broker = start()
-    producer = Producer(broker)
+    producer = WireProducer(broker, "id")
     producer.init()
     for number in range(20):
         data = Batch(
@@ -305,7 +212,7 @@ def test_nothing_is_left_of_a_producer_that_went_away(
         with WireConnection(broker.port) as connection:
             connection.send(0, 12, body)
         producer.init()
-    producer.send(b"last")
+    producer.send("t", 0, b"last")
     producer.end(True)
     producer.until_state("CompleteCommit")
     assert read(broker) == [b"last"]
