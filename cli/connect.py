@@ -34,10 +34,17 @@ def settings_for(
         raise click.BadParameter(str(error), param_hint="-X") from error
 
 
-def reach(config: ClientConfig) -> Cluster:
+def reach(config: ClientConfig, limit_s: float | None = None) -> Cluster:
     """The cluster for questions before anything is read or sent: says at once that nobody is
-    there, where producers and consumers try again for a minute."""
+    there, where producers and consumers try again for a minute. limit_s: of a question."""
     from kbroker.client.reach import ClusterSettings
 
     settings = ClusterSettings.of(config)._replace(patient=False)
+    if limit_s is not None:
+        settings = settings._replace(
+            timeout_s=limit_s,
+            call_timeout_s=limit_s,
+            setup_timeout_s=limit_s,
+            setup_timeout_max_s=limit_s,
+        )
     return cluster_at(config.bootstrap_servers, settings=settings)

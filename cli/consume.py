@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from kbroker.cli.output import Output
 from kbroker.cli.reading import ByColumns, ByRecords, Reading, Shape
 from kbroker.cli.span import Span, find_bounds, parse_offsets, partitions_of
 from kbroker.cli.stopping import Stop
+from kbroker.cli.talking import start_log, talk_options
 from kbroker.cli.unpack import unpackers
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _FORMAT_HELP = (
 )
 _UNPACK_HELP = (
     "Keys and values as numbers and text: < > little- and big-endian, b h i q B H I Q 8 to 64 bits"
-    " signed and unsigned, c a character, s the rest, $ the end. Not with -J."
+    " signed and unsigned, c a character, s the rest, $ the end."
 )
 
 
@@ -62,6 +62,10 @@ class _Wanted:
     unbuffered: bool
     isolation: str | None
     read_committed: bool
+    go_on: bool
+    limit_s: float | None
+    verbose: int
+    debug: tuple[str, ...]
 
     @property
     def all_topics(self) -> tuple[str, ...]:
@@ -71,7 +75,7 @@ class _Wanted:
     @property
     def talks(self) -> bool:
         """Whether somebody is there to be told what goes on beside the records."""
-        return not self.quiet and sys.stderr.isatty()
+        return not self.quiet and (self.verbose > 0 or sys.stderr.isatty())
 
 
 @click.command()
@@ -106,6 +110,10 @@ class _Wanted:
     help="Whether records of open and aborted transactions are left out.",
 )
 @click.option("--read-committed", is_flag=True, help="Short for --isolation-level read_committed.")
+@click.option(
+    "--go-on", "-E", "go_on", is_flag=True, help="Tell of what cannot be read, and go on behind it."
+)
+@talk_options
 def consume(**given: Any) -> None:
     """Print records of topics: from the beginning, and on as they come unless -e is given.
 
@@ -117,17 +125,18 @@ def consume(**given: Any) -> None:
         raise click.UsageError("give a TOPIC")
     span = parse_offsets(wanted.offsets)
     _shape(wanted, lambda topic, index: None)  # a wrong format is told before anything is asked
-    logging.basicConfig(level=logging.WARNING, format="kbroker: %(message)s")
+    start_log(wanted.verbose, wanted.debug)
     from kbroker.client.config_consumer import consumer_config
 
     defaults = _defaults(wanted, span)
     settings, config = settings_for(wanted.bootstrap, "consumer", defaults, consumer_config)
     if span.begin_at == "stored" and config.group_id is None:
         raise click.UsageError("-o stored needs -X group.id=GROUP")
-    with Stop() as stop, reach(config) as cluster:
+    with Stop() as stop, reach(config, wanted.limit_s) as cluster:
         out = Output(stop, single=wanted.unbuffered)
         read = _share if wanted.group is not None else _read
-        read(cluster, wanted, span, settings, Reading(out, stop, wanted.count))
+        reading = Reading(out, stop, wanted.count, go_on=wanted.go_on)
+        read(cluster, wanted, span, settings, reading)
 
 
 def _defaults(wanted: _Wanted, span: Span) -> dict[str, Any]:
@@ -159,12 +168,13 @@ _RESETS = {"beginning": "earliest", "end": "latest", "time": "", "stored": ""}
 
 
 def _shape(wanted: _Wanted, broker_of: Callable[[str, int], int | None]) -> Shape:
+    unpack = unpackers(wanted.unpack, go_on=wanted.go_on)
     if wanted.as_json:
         return ByRecords(
-            lambda record: json_line(record, broker_of(record.topic, record.partition))
+            lambda record: json_line(record, broker_of(record.topic, record.partition), unpack),
+            unescape(wanted.delimiter, "--delimiter"),
         )
     null = b"NULL" if wanted.null else b""
-    unpack = unpackers(wanted.unpack)
     if wanted.form is not None:
         return ByColumns(compile_format(wanted.form, null=null, unpack=unpack))
     if wanted.with_offset and wanted.key_delimiter is None:

@@ -223,13 +223,16 @@ def _topics(columns: Columns) -> list[bytes]:
 _quoted = json.encoder.encode_basestring
 
 
-def json_line(record: Record, broker: int | None = None) -> bytes:
+def json_line(
+    record: Record, broker: int | None = None, unpack: Mapping[str, Unpack] | None = None
+) -> bytes:
     """A record as kcat's -J envelope, in UTF-8 without a line's end.
 
     Bytes that are no UTF-8 become escapes \\udcXX; `kbroker produce -J` makes bytes of them again.
-    broker: the node that it was read from.
+    broker: the node that it was read from. unpack: as Format's.
     """
     headers = ""
+    unpack = unpack or {}
     if record.headers:
         parts = [part for name, value in record.headers for part in (_quoted(name), _text(value))]
         headers = f'"headers":[{",".join(parts)}],'
@@ -237,7 +240,8 @@ def json_line(record: Record, broker: int | None = None) -> bytes:
         f'{{"topic":{_quoted(record.topic)},"partition":{record.partition},'
         f'"offset":{record.offset},"tstype":"{_TIME_TYPES[record.timestamp_type]}",'
         f'"ts":{record.timestamp},"broker":{"null" if broker is None else broker},{headers}'
-        f'"key":{_text(record.key)},"payload":{_text(record.value)}}}'
+        f'"key":{_text(record.key, unpack.get("k"))},'
+        f'"payload":{_text(record.value, unpack.get("s"))}}}'
     )
     return text.encode("utf-8", "backslashreplace")
 
@@ -245,5 +249,8 @@ def json_line(record: Record, broker: int | None = None) -> bytes:
 _TIME_TYPES = ("create", "logappend")  # by CREATE_TIME, LOG_APPEND_TIME
 
 
-def _text(data: bytes | None) -> str:
-    return "null" if data is None else _quoted(data.decode("utf-8", "surrogateescape"))
+def _text(data: bytes | None, unpack: Unpack | None = None) -> str:
+    if data is None:
+        return "null"
+    shown = data if unpack is None else unpack(data)
+    return _quoted(shown.decode("utf-8", "surrogateescape"))

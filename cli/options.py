@@ -42,6 +42,7 @@ _DEFAULT_ADDRESS = "127.0.0.1:9092"
 _SERVERS = "bootstrap.servers"
 _SETTING = re.compile(r"[A-Za-z][A-Za-z0-9._]*=")
 _META = "kbroker.connection"
+_NO_FILE = ("-", "none")  # kcat's, for a user who has a kcat.conf
 
 
 def data_dir_option(command: Decorated) -> Decorated:
@@ -77,6 +78,7 @@ def _client_option(command: Decorated) -> Decorated:
     return click.option(
         "--command-config",
         "-X",
+        "-F",
         "properties",
         metavar="KEY=VALUE|FILE",
         multiple=True,
@@ -160,7 +162,8 @@ def client_settings(
     told = context.meta.get(_META, {}) if context else {}
     own = _properties(file) if file is not None else {}
     for word in told.get("properties") or ():
-        own |= key_values([word], "-X") if _SETTING.match(word) else _properties(word)
+        if word not in _NO_FILE:
+            own |= key_values([word], "-X") if _SETTING.match(word) else _properties(word)
     for pairs in (told.get("settings") or (), sets):
         own |= pairs if isinstance(pairs, Mapping) else key_values(pairs, "--set")
     if own:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from kbroker.cli.records_in import (
 )
 from kbroker.cli.sending import Sending
 from kbroker.cli.stopping import Stop, StoppedError
+from kbroker.cli.talking import start_log, talk_options
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -40,6 +40,10 @@ _FORMAT_HELP = (
     "How records are written: %k %s and the other letters of consume -f, with text between them, or"
     " sizes (%K %S %R %Q) before them."
 )
+
+
+_Entry = Chunk | int | BadInput
+"""Records, the size of one that is too large, or what is wrong with a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,10 @@ class _Wanted:
     rate: int | None
     quiet: bool
     no_create: bool
+    go_on: bool
+    limit_s: float | None
+    verbose: int
+    debug: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -120,6 +128,10 @@ class _Wanted:
 @click.option("--rate", type=click.IntRange(1), metavar="N", help="At most N records a second.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing when it is done.")
 @click.option("--no-create", is_flag=True, help="Do not let the broker create the topic.")
+@click.option(
+    "--go-on", "-E", "go_on", is_flag=True, help="Leave out, tell and count lines that are no JSON."
+)
+@talk_options
 def produce(**given: Any) -> int:
     """Send records: a line of standard input each, or each FILE as one record.
 
@@ -129,14 +141,14 @@ def produce(**given: Any) -> int:
     which Ctrl-C and a record that fails abort.
     """
     wanted = _Wanted(**given)
-    logging.basicConfig(level=logging.WARNING, format="kbroker: %(message)s")
+    start_log(wanted.verbose, wanted.debug)
     from kbroker.client.config_producer import producer_config
 
     defaults = _defaults(wanted)
     settings, config = settings_for(wanted.bootstrap, "producer", defaults, producer_config)
     with Stop() as stop:
         source = _source(wanted, config, stop)  # before anything is asked: it may be told wrong
-        with reach(config) as cluster:
+        with reach(config, wanted.limit_s) as cluster:
             partitions = _look(cluster, wanted)
         return _produce(wanted, settings, _numbered(source, partitions, wanted), stop)
 
@@ -172,7 +184,7 @@ def _header(text: str) -> tuple[str, bytes | None]:
 # ---- input
 
 
-def _source(wanted: _Wanted, config: ProducerConfig, stop: Stop) -> Iterator[Chunk | int]:
+def _source(wanted: _Wanted, config: ProducerConfig, stop: Stop) -> Iterator[_Entry]:
     if wanted.as_json and wanted.form is not None:
         raise click.UsageError("give one of --json and --format")
     if wanted.keep_partitions and not wanted.as_json and wanted.form is None:
@@ -194,14 +206,14 @@ def _source(wanted: _Wanted, config: ProducerConfig, stop: Stop) -> Iterator[Chu
         return chain.from_iterable(map(reader.chunks, pieces))
     if wanted.as_json:
         lines = chain.from_iterable(split(one, b"\n", 8 * most) for one in pieces)
-        return parsed(lines, parse_json, "line")
+        return parsed(lines, parse_json, go_on=wanted.go_on)
     groups = chain.from_iterable(split(one, between, most) for one in pieces)
     return by_lines(groups, key, at_key, wanted.null)
 
 
 def _numbered(
-    source: Iterator[Chunk | int], partitions: int, wanted: _Wanted
-) -> Iterator[Chunk | int]:
+    source: Iterator[_Entry], partitions: int, wanted: _Wanted
+) -> Iterator[_Entry]:
     """At most --count records; partitions of the input looked at, or dropped; --key where a record
     of JSON or of a format has none."""
     left = wanted.count
@@ -236,7 +248,7 @@ def _numbered(
 
 
 def _produce(
-    wanted: _Wanted, settings: dict[str, Any], source: Iterator[Chunk | int], stop: Stop
+    wanted: _Wanted, settings: dict[str, Any], source: Iterator[_Entry], stop: Stop
 ) -> int:
     from kbroker.client import KafkaError, Producer
 
@@ -248,19 +260,20 @@ def _produce(
     with Producer(settings) as producer:
         whole = producer.config.transactional_id
         if whole:
-            producer.init_transactions()
+            producer.init_transactions(wanted.limit_s)
             producer.begin()
         progress = Progress(shown=not (wanted.quiet or wanted.tee or interactive))
         sending = Sending(
             producer, wanted.name, stop, progress,
             partition=partition, headers=named, rate=wanted.rate, tee=tee,
+            places=wanted.verbose > 0,
         )  # fmt: skip
         try:
             for entry in source:
                 if isinstance(entry, Chunk):
                     sending.send(entry)
                 else:
-                    sending.refuse()
+                    sending.refuse(None if isinstance(entry, int) else entry.message)
                 if interactive:
                     sending.finish()
                 if stop.asked:
@@ -273,10 +286,10 @@ def _produce(
         answered = producer.config.acks != 0
         aborted = bool(whole and (trouble is not None or stop.asked or sending.failed))
         if aborted:
-            producer.abort()
+            producer.abort(wanted.limit_s)
             click.echo(f"kbroker: the transaction of {whole} was aborted", err=True)
         elif whole:
-            producer.commit()
+            producer.commit(wanted.limit_s)
     _tell(wanted, sending, stop, trouble, answered=answered, aborted=aborted)
     return 0 if not stop.asked else 128 + stop.asked
 

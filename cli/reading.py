@@ -6,8 +6,11 @@ a signal came, is sought back to. So a group never commits what was not printed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
+
+import click
 
 from kbroker.cli.format import Format
 from kbroker.cli.output import Output
@@ -81,21 +84,21 @@ class _Columns:
 
 
 class ByRecords:
-    """By a function of one record, which gives it without the line's end."""
+    """By a function of one record, which gives it without the tail."""
 
-    def __init__(self, show: Callable[[Record], bytes]) -> None:
+    def __init__(self, show: Callable[[Record], bytes], tail: bytes) -> None:
         self._show = show
+        self._tail = tail
 
     def take(self, consumer: Consumer, timeout_s: float, most: int | None) -> Taken | None:
         """One poll."""
         records = consumer.poll(timeout_s, min(most or _RECORDS, _RECORDS))
-        return _Records(records, self._show) if records else None
+        return _Records(records, self._show, self._tail) if records else None
 
 
 class _Records:
-    tail = b"\n"
-
-    def __init__(self, records: list[Record], show: Callable[[Record], bytes]) -> None:
+    def __init__(self, records: list[Record], show: Callable[[Record], bytes], tail: bytes) -> None:
+        self.tail = tail
         self._records = records
         self._show = show
 
@@ -110,15 +113,20 @@ class Reading:
     """Prints until the ends are reached, `count` records are printed, or a signal comes.
 
     to_the_end: ends where nothing is left in all that is assigned. idle: called when a poll gave
-    nothing.
+    nothing. go_on: errors of partitions that are not fatal are told, each kind once, and reading
+    goes on.
     """
 
-    def __init__(self, out: Output, stop: Stop, count: int | None) -> None:
+    def __init__(
+        self, out: Output, stop: Stop, count: int | None, *, go_on: bool = False
+    ) -> None:
         self.stop = stop
         self.to_the_end = False
         self.idle: Callable[[], None] | None = None
         self._out = out
         self._left = count
+        self._go_on = go_on
+        self._told: set[str] = set()
 
     def run(self, consumer: Consumer, shape: Shape, ends: dict[Partition, int]) -> None:
         """Raises BrokenPipeError where the reader of our output has seen enough."""
@@ -137,7 +145,7 @@ class Reading:
         while self._left != 0 and not self.stop.asked:
             if bounded and self._close_ends(consumer, open_ends):
                 return
-            taken = shape.take(consumer, wait_s, self._left)
+            taken = self._take(consumer, shape, wait_s)
             if taken is not None:
                 self._print(consumer, taken, ends)
             else:
@@ -146,6 +154,21 @@ class Reading:
                     self.idle()
             if self.to_the_end and at_end(consumer):
                 return
+
+    def _take(self, consumer: Consumer, shape: Shape, wait_s: float) -> Taken | None:
+        from kbroker.client.errors import KafkaError, WakeupError
+
+        try:
+            return shape.take(consumer, wait_s, self._left)
+        except KafkaError as error:
+            if not self._go_on or error.fatal or isinstance(error, WakeupError):
+                raise
+            if str(error) not in self._told:
+                self._told.add(str(error))
+                click.echo(f"kbroker: {error}", err=True)
+            with self.stop.interruptible():
+                time.sleep(wait_s)
+            return None
 
     def _close_ends(self, consumer: Consumer, open_ends: dict[Partition, int]) -> bool:
         """Reads on only where the end is not reached; True where nothing is left. Positions stay

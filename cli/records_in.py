@@ -152,9 +152,10 @@ def _of_lines(lines: list[bytes], key: bytes | None, split_at: bytes | None, nul
 
 
 def parsed(
-    groups: Iterable[list[bytes | int]], parse: Callable[[bytes], Parsed], what: str
-) -> Iterator[Chunk | int]:
-    """Records that `parse` makes; its ValueErrors as BadInput with the number of the line."""
+    groups: Iterable[list[bytes | int]], parse: Callable[[bytes], Parsed], *, go_on: bool
+) -> Iterator[Chunk | int | BadInput]:
+    """Records that `parse` makes of lines; its ValueErrors as BadInput with the number of the
+    line, raised, or in the line's place where it shall go on."""
     number = 0
     for group in groups:
         chunk = Chunk([], [], [], [], [], [])
@@ -171,7 +172,11 @@ def parsed(
                 add(chunk, parse(entry), entry)
             except (ValueError, RecursionError) as error:
                 yield chunk
-                raise BadInput(f"{what} {number}: {error}") from error
+                chunk = Chunk([], [], [], [], [], [])
+                wrong = BadInput(f"line {number}: {error}")
+                if not go_on:
+                    raise wrong from error
+                yield wrong
         yield chunk
 
 

@@ -10,6 +10,8 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from kbroker.cli.output import Output
 from kbroker.cli.progress import Progress, rates
 from kbroker.cli.records_in import Chunk, Headers
@@ -17,12 +19,22 @@ from kbroker.cli.stopping import Stop
 
 if TYPE_CHECKING:
     from kbroker.client import BatchDelivery, Producer
+    from kbroker.ext.client_delivery import OffsetRange
 
 __all__ = ["Sending", "count_of"]
 
 _STEP_RECORDS = 65_536  # at once, so that progress and outcomes are seen between
 _TURNS_S = 10  # so often a second records go out with --rate
 _LONG_S = 1.0  # from here on the summary tells how fast it was
+
+
+def _place(told: OffsetRange) -> str:
+    """`% t [0]: offsets 5 to 9`; without offsets where none were answered."""
+    where = f"% {told.topic} [{told.partition}]: "
+    if told.offset < 0:
+        return where + count_of(told.records)
+    end = f"s {told.offset} to {told.offset + told.records - 1}" if told.records > 1 else ""
+    return f"{where}offset{end or f' {told.offset}'}"
 
 
 def count_of(number: int, what: str = "record") -> str:
@@ -35,6 +47,7 @@ class Sending:
 
     partition: for all records, or None. headers: of every record. rate: records a second, None for
     as fast as it goes. tee: where records are printed once they are taken, with a line's end.
+    places: where records went is told as they are acknowledged.
     """
 
     def __init__(
@@ -48,6 +61,7 @@ class Sending:
         headers: Headers | None = None,
         rate: int | None = None,
         tee: tuple[Output, bytes] | None = None,
+        places: bool = False,
     ) -> None:
         self.taken = 0
         self.acked = 0
@@ -62,6 +76,7 @@ class Sending:
         self._headers = headers or []
         self._rate = rate
         self._tee = tee
+        self._places = places
         self._began = time.monotonic()
         self._under_way: deque[BatchDelivery] = deque()
 
@@ -82,11 +97,15 @@ class Sending:
             self._reap()
             self._progress.tick(self.taken, self.bytes)
 
-    def refuse(self) -> None:
-        """Counts a record that was not even kept, for its size."""
+    def refuse(self, wrong: str | None = None) -> None:
+        """Counts a record that was not even kept, for its size, or told at once: it is none."""
         most = self._producer.config.max_request_size
         self.taken += 1
-        self.failed[f"{self._topic}: a record is larger than max.request.size ({most})"] += 1
+        if wrong is None:
+            self.failed[f"{self._topic}: a record is larger than max.request.size ({most})"] += 1
+        else:
+            self._tell(f"kbroker: {wrong}")
+            self.failed["not in the form of --json"] += 1
 
     def finish(self) -> None:
         """Waits until it is known what became of each record."""
@@ -149,11 +168,17 @@ class Sending:
             acked = sum(place.records for place in found)
             self.acked += acked
             self.partitions.update(place.partition for place in found)
+            for place in found if self._places else ():
+                self._tell(_place(place))
             if errors:
                 text = "; ".join(dict.fromkeys(map(str, errors)))
                 self.failed[text] += len(delivery) - acked
 
     # ---- what is told
+
+    def _tell(self, line: str) -> None:
+        self._progress.clear()
+        click.echo(line, err=True)
 
     def summary(self, *, answered: bool) -> str:
         """`3 records acknowledged to t partitions 0, 1`."""

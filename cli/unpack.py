@@ -19,8 +19,9 @@ Unpack = Callable[[bytes], bytes]
 _NUMBERS = "bBhHiIqQ"
 
 
-def unpackers(told: tuple[str, ...]) -> dict[str, Unpack]:
-    """By the letters of what they show, s and k. Raises click.BadParameter."""
+def unpackers(told: tuple[str, ...], *, go_on: bool = False) -> dict[str, Unpack]:
+    """By the letters of what they show, s and k. What does not fit raises click.ClickException, or
+    is told and shown as nothing where it shall go on. Raises click.BadParameter."""
     found: dict[str, Unpack] = {}
     for text in told:
         field, equals, form = text.partition("=")
@@ -32,8 +33,20 @@ def unpackers(told: tuple[str, ...]) -> dict[str, Unpack]:
                 f"{text!r}: write key=FORM, value=FORM or FORM, of < > b B h H i I q Q c s $",
                 param_hint="-s",
             )
-        found |= dict.fromkeys(letters, _unpacker(form))
+        unpack = _unpacker(form)
+        found |= dict.fromkeys(letters, _telling(unpack) if go_on else unpack)
     return found
+
+
+def _telling(unpack: Unpack) -> Unpack:
+    def told(data: bytes) -> bytes:
+        try:
+            return unpack(data)
+        except click.ClickException as error:
+            click.echo(f"kbroker: {error.message}", err=True)
+            return b""
+
+    return told
 
 
 def _unpacker(form: str) -> Unpack:

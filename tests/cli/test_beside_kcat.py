@@ -63,6 +63,9 @@ def test_numbers_are_unpacked(kbroker: KbrokerProcess, topic: str, run: Run, kca
     ):  # fmt: skip
         theirs = kcat("-C", "-e", "-q", "-t", topic, *options)
         assert run("consume", "-e", "-t", topic, *options).out == theirs, options
+    # kcat takes both and unpacks nothing.
+    said = run("consume", topic, "-e", "-c", "1", "-J", "-D;;", "-s", "key=i$", "-s", "value=>i")
+    assert said.out.endswith(b'"key":"41","payload":"-1"};;')
     little = run("consume", topic, "-e", "-c", "1", "-s", "key=<i", "-f", "%k").out
     assert little == b"%d" % int.from_bytes(struct.pack(">i", 41), "little")
     for form, status, wrong in (

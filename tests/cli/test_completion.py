@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import shutil
+import socket
 import subprocess
 import sys
 import termios
@@ -122,6 +123,19 @@ def test_without_a_broker_it_is_quick_and_says_nothing(complete: Complete) -> No
     assert complete("topic", "describe", "x", KBROKER_BOOTSTRAP_SERVER="h:x") == []
     assert complete("topic", "describe", "x", KBROKER_PROFILE="gone") == []
     assert time.monotonic() - began < LIMIT_S
+
+
+def test_a_broker_that_is_slow_is_not_waited_for(complete: Complete) -> None:
+    """It takes the connection and answers nothing, for longer than anybody holds a key down."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        here = {
+            "KBROKER_BOOTSTRAP_SERVER": f"127.0.0.1:{listener.getsockname()[1]}",
+            "KBROKER_COMPLETION_TIMEOUT": "0.2",
+        }
+        for words in (("topic", "describe", "x"), ("consume", "x"), ("group", "describe", "x")):
+            began = time.monotonic()
+            assert complete(*words, **here) == []
+            assert time.monotonic() - began < 25  # any other command waits for 30 s
 
 
 @pytest.fixture
