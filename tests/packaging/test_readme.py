@@ -40,7 +40,7 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Booted]:
 @pytest.fixture
 def say(system: Booted) -> Say:
     """Runs a command that README has; `instead` replaces a word that stands for another."""
-    readme = re.sub(r" \\\n +", " ", text_of(Path("README.md")))
+    readme = re.sub(r"\s+", " ", text_of(Path("README.md")).replace(" \\\n", " "))
 
     def say(command: str, *instead: tuple[str, str], status: int = 0) -> str:
         assert command in readme, command
@@ -123,7 +123,7 @@ def back_it_up(system: Booted, say: Say) -> None:
     say("kbroker backup create /backup/monday")
     say("kbroker backup create /backup/tuesday --since /backup/monday")
     assert "all good" in say("kbroker backup verify /backup/tuesday")
-    system.run("kbroker topic delete events -y || kbroker topic delete events --yes")
+    system.run("kbroker topic delete events")
     say("systemctl stop kbroker && mv /var/lib/kbroker /var/lib/kbroker.old",
         ("systemctl stop kbroker", "systemctl stop kbroker.socket kbroker"))  # fmt: skip
     say("kbroker backup restore /backup/tuesday /var/lib/kbroker")
@@ -133,7 +133,7 @@ def back_it_up(system: Booted, say: Say) -> None:
 
 def repair(system: Booted, say: Say) -> None:
     """A batch in the middle is damaged; what is around it stays."""
-    system.run("kbroker topic create t && for n in 1 2 3; do echo $n | kbroker produce t; done")
+    system.run("kbroker topic create t -p 1 && for n in 1 2 3; do echo $n | kbroker produce t; done")
     system.run("systemctl stop kbroker")
     assert "all good" in say("kbroker log verify")
     system.run(f"printf x | dd of={LOG} bs=1 seek=134 conv=notrunc")
