@@ -111,7 +111,7 @@ class Booted:
             ["nsenter", "--target", init, "--all", "--", "/bin/sh", "-c", command],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=_BOOT_S, check=False,
+            timeout=_LONG_S, check=False,
         )  # fmt: skip
         assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}"
         return done.stdout
