@@ -10,6 +10,7 @@ from tests.cli.conftest import Run
 from tests.support import wire
 from tests.support.hanging import hang, last_stable, unverified
 from tests.support.kbroker import KbrokerProcess
+from tests.support.waits import wait_for
 
 
 def rows(run: Run, *words: str) -> list[dict[str, Any]]:
@@ -34,8 +35,12 @@ def test_a_transaction_is_seen_and_aborted(kbroker: KbrokerProcess, run: Run, to
         assert rows(run, "find-hanging", topic, "--quiet-for", "0") == []
         run("txn", "abort", topic, "0", "--start-offset", "0")
         producer.abort(60)
-    (told,) = rows(run, "describe", topic)
-    assert (told["state"], told["open_ms"]) == ("CompleteAbort", None)
+
+    def ended() -> bool:
+        (told,) = rows(run, "describe", topic)
+        return (told["state"], told["open_ms"]) == ("CompleteAbort", None)
+
+    wait_for("the answered abort is complete", ended, 60)
     assert rows(run, "list", topic, "--longer-than", "0") == []
     assert f"{topic}-0" not in run("txn", "describe", topic).out.decode()
 
