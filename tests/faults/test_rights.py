@@ -82,18 +82,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
         yield one
 
 
-def codes(value: Any) -> Iterator[int]:
-    """All error codes of an answer."""
-    if isinstance(value, dict):
-        for name, one in value.items():
-            if name.endswith("error_code"):
-                yield one
-            yield from codes(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from codes(one)
-
-
 def ask(one: WireConnection, api: int, version: int, body: dict[str, Any]) -> tuple[bytes, Any]:
     """The bytes of the answer, and what they say."""
     data = messages.encode(load_request_schema(api, version), body)
@@ -121,7 +109,7 @@ def test_every_request(broker: SecuredBroker, right: str, tally: Tally) -> None:
             asked = body(script)
             said = messages.encode(load_request_schema(api, version), asked)
             told, answer = ask(one, api, version, asked)
-            refused = bool(REFUSED & set(codes(answer)))
+            refused = bool(REFUSED & set(messages.error_codes(answer)))
             leaks = SECRET in told and SECRET not in said
             if may:
                 through += not refused

@@ -17,6 +17,7 @@ import struct
 import types
 import typing
 import uuid
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -285,6 +286,18 @@ def _read_length(cursor: Cursor, flexible: bool, form: str) -> int | None:
 
 
 # --- whole frames -----------------------------------------------------------------------------
+
+
+def error_codes(answer: Any) -> Iterator[int]:
+    """All error codes of an answer as `decode` gives it, however deep they are."""
+    if isinstance(answer, dict):
+        for name, one in answer.items():
+            if name.endswith("error_code"):
+                yield one
+            yield from error_codes(one)
+    elif isinstance(answer, list | tuple):
+        for one in answer:
+            yield from error_codes(one)
 
 
 def request_frame(

@@ -11,6 +11,7 @@ import pytest
 from tests.reference.crafted_batches import Batch, Record
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+from tests.support.messages import error_codes
 from tests.support.wire import WireConnection
 
 NAMES = ("..", ".", "../out", "../../out", "a/../../out", "/tmp/out", "a/b", "a\\b", "..\\out",
@@ -45,17 +46,6 @@ def files(broker: KbrokerProcess) -> set[Path]:
     }
 
 
-def codes(value: Any) -> Iterator[int]:
-    if isinstance(value, dict):
-        for name, one in value.items():
-            if name.endswith("error_code"):
-                yield one
-            yield from codes(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from codes(one)
-
-
 def topic_requests(name: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """All that could make, find or change something by a topic's name."""
     part = {"partition_index": 0}
@@ -84,7 +74,7 @@ def test_topics(broker: KbrokerProcess, name: str) -> None:
     before = files(broker)
     with WireConnection(broker.port) as one:
         for api, version, body in topic_requests(name):
-            told = set(codes(one.call(api, version, body)))
+            told = set(error_codes(one.call(api, version, body)))
             assert told & {INVALID_TOPIC, UNKNOWN_TOPIC}, (api, told)
         topics = one.call(wire.METADATA, 9, {"topics": None})["topics"]
     assert {row["name"] for row in topics} == {"honest", "__consumer_offsets"}
@@ -115,6 +105,6 @@ def test_directories(broker: KbrokerProcess) -> None:
     before = files(broker)
     dirs = [{"path": path, "topics": [{"name": "honest", "partitions": [0]}]}
             for path in ("..", "../../out", "/", "/etc", "")]  # fmt: skip
-    told = set(codes(wire.call_once(broker.port, 34, 2, {"dirs": dirs})))
+    told = set(error_codes(wire.call_once(broker.port, 34, 2, {"dirs": dirs})))
     assert told == {NO_DIRECTORY}
     assert files(broker) == before
