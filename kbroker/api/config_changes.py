@@ -211,7 +211,8 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
         elif key is not None and key.update_mode == PER_BROKER:
             local.append(name)
         if key is not None:
-            _check_value(context.config, key, name, value)
+            listener = None if of_listener is None else of_listener["listener"]
+            _check_value(context.config, key, name, value, listener)
     if fixed:
         raise ConfigError(f"These keys are fixed while the broker runs: {', '.join(fixed)}")
     if local and not resource[1]:
@@ -224,21 +225,21 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
         )
 
 
-def _check_value(config: BrokerConfig, key: ConfigKey, name: str, value: str) -> None:
+def _check_value(
+    config: BrokerConfig, key: ConfigKey, name: str, value: str, listener: str | None
+) -> None:
     """What holds of a value beyond its type; of a listener's only where there is that listener."""
     if key.name == name and name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.")):
         raise ConfigError(f"{name} can be changed for one listener only, by its prefix.")
     if key.type is CLASS and value not in {"", key.default}:
         raise ConfigError(f"{name}: kbroker loads no Java classes")
     parsed = parse_value(key, value)
-    of_listener = _OF_LISTENER.fullmatch(name)
-    names = {one.name for one in config.listeners}
-    if of_listener is not None and of_listener["listener"].upper() not in names:
+    if listener is not None and listener.upper() not in {one.name for one in config.listeners}:
         return
     if parsed == 0 and key.name in _POSITIVE:
         raise ConfigError(f"{name} must be at least 1")
-    if of_listener is not None and key.name == _NETWORK_THREADS and isinstance(parsed, int):
-        _check_threads(name, int(config.text_of(of_listener["listener"], key.name) or 0), parsed)
+    if listener is not None and key.name == _NETWORK_THREADS and isinstance(parsed, int):
+        _check_threads(name, int(config.text_of(listener, key.name) or 0), parsed)
 
 
 def _check_threads(name: str, before: int, after: int) -> None:
