@@ -93,8 +93,12 @@ stop:
 # Half of the time of a test is waiting: two at a time.
 TEST_PROCESSES ?= 2
 
+TEST_CACHE := build/test-cache
+
 test: build test-venv
-	$(BIN)/pytest -n $(TEST_PROCESSES)
+	@rm -rf $(TEST_CACHE)
+	$(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) \
+	    || $(BIN)/python -m tests.again $(TEST_CACHE) $$?
 
 test-long: build test-venv
 	$(BIN)/pytest -m long

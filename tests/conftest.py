@@ -66,3 +66,17 @@ def _no_object_left() -> Iterator[None]:
     after = live_objects()
     left = {kind: after[kind] - before[kind] for kind in after if after[kind] != before[kind]}
     assert not left, f"objects left behind: {left}"
+
+
+_crashed: list[str] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str) -> None:
+    """A process of the tests died: compiled code did that, and passing again excuses nothing."""
+    _crashed.append(crashitem)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _crashed:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
