@@ -40,6 +40,10 @@ def samples() -> dict[str, bytes]:
         "period3": b"abc" * 70_000,
         "noise": PLENTY.randbytes(200_000),
         "text": text,
+        "batch-1": text[:511],
+        "batch": text[:512],
+        "small": text[:32768],
+        "small+1": text[:32769],
         "block": text[:65536],
         "block+1": text[:65537],
         "mixed": PLENTY.randbytes(40_000) + text[:90_000] + bytes(5000) + text[500:9000],
@@ -106,6 +110,14 @@ def test_we_read_what_others_write(name: str, sample: str) -> None:
     data = SAMPLES[sample]
     for packed in foreign_compress(name, data):
         assert compression.decompress(name, packed, len(data)) == data
+
+
+def test_small_zstd_batches_are_packed_as_the_java_clients() -> None:
+    data = SAMPLES["block"][:16384]
+    packed = compression.compress("zstd", data)
+    assert abs(len(packed) - len(foreign_compress("zstd", data)[1])) < 16
+    assert zstandard.frame_content_size(packed) == -1
+    assert zstandard.frame_content_size(compression.compress("zstd", data, 9)) == len(data)
 
 
 @pytest.mark.parametrize("name", CODECS)
