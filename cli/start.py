@@ -87,13 +87,13 @@ def start(
     `kbroker stop`.
     """
     wish = Wish(
-        config=[] if config_file is None else [str(config_file)],
-        set=list(settings),
-        data_dir=[] if data_dir is None else [str(data_dir)],
-        listen=list(listen),
-        advertise=list(advertise),
-        user=list(user),
-        password_file=[] if password_file is None else [password_file],
+        config=() if config_file is None else (str(config_file),),
+        set=settings,
+        data_dir=() if data_dir is None else (str(data_dir),),
+        listen=listen,
+        advertise=advertise,
+        user=user,
+        password_file=() if password_file is None else (password_file,),
         dev=dev,
         insecure=insecure,
     )

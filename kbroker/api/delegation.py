@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context, Services
@@ -12,7 +11,6 @@ from kbroker.security.principals import NOBODY, Principal
 if TYPE_CHECKING:
     from kbroker.security.tokens import Tokens
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
 NO_TIME: Final = -1
 
 
@@ -53,11 +51,6 @@ class TokenSweep:
         records = services.tokens.ended() if services.image.tokens else []
         if records:
             services.store.append(records)
-
-
-def milliseconds(duration: timedelta | int) -> int:
-    """A duration of a request; one beyond what a timedelta holds is read as a number."""
-    return duration if isinstance(duration, int) else duration // _MILLISECOND
 
 
 def principal(one: Any) -> Principal:

@@ -10,11 +10,11 @@ Version notes:
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from kbroker.api.commits import partition_commit, refused
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
+from kbroker.api.durations import milliseconds
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied, require_group
@@ -25,7 +25,6 @@ from kbroker.protocol import ApiKey
 from kbroker.security.acls import READ, TOPIC
 
 _FIRST_WITH_IDS = 10
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -79,7 +78,7 @@ def offset_commit(request: Any, context: Context) -> Response:
         request.member_id,
         getattr(request, "group_instance_id", None),
         request.generation_id_or_member_epoch,
-        _milliseconds(getattr(request, "retention_time", NO_RETENTION)),
+        milliseconds(getattr(request, "retention_time", NO_RETENTION)),
     )
     context.answer.failing(lambda code, message: wrong.merged(refused(topics, code)))
     return context.groups.handle(
@@ -97,8 +96,3 @@ def _find(context: Context, asked: Any) -> tuple[Topic | None, str, bytes]:
         return topic, "" if topic is None else topic.name, topic_id
     topic = context.image.topics.get(asked.name)
     return topic, asked.name, ZERO_UUID if topic is None else topic.id
-
-
-def _milliseconds(retention: timedelta | int) -> int:
-    """A retention time; one beyond what a timedelta holds is read as a number."""
-    return retention if isinstance(retention, int) else retention // _MILLISECOND

@@ -12,11 +12,11 @@ Version notes:
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.addresses import java_address
 from kbroker.api.context import Context
+from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_group, sight
 from kbroker.group.classic.requests import JoinRequest
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kbroker.group.rooms import Rooms
 
 _FIRST_WITH_NULL_PROTOCOL: Final = 7
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -64,7 +63,7 @@ def join_group(request: Any, context: Context) -> Response:
 
 
 def _asked(request: Any, context: Context) -> JoinRequest:
-    session_ms = request.session_timeout // _MILLISECOND
+    session_ms = milliseconds(request.session_timeout)
     rebalance = getattr(request, "rebalance_timeout", None)
     return JoinRequest(
         version=context.version,
@@ -74,7 +73,7 @@ def _asked(request: Any, context: Context) -> JoinRequest:
         client_id=context.client_id or "",
         client_host=java_address(context.peer[0]),
         session_timeout_ms=session_ms,
-        rebalance_timeout_ms=session_ms if rebalance is None else rebalance // _MILLISECOND,
+        rebalance_timeout_ms=session_ms if rebalance is None else milliseconds(rebalance),
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         reason=getattr(request, "reason", None),

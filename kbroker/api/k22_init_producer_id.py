@@ -12,10 +12,10 @@ Version notes:
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any, Final
 
 from kbroker.api.context import Context
+from kbroker.api.durations import milliseconds
 from kbroker.api.producer_ids import next_producer_id
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import may_cluster, require_transactional_id
@@ -27,7 +27,6 @@ from kbroker.txn.steps import Producer
 
 _NONE: Final = -1
 _FIRST_FENCED: Final = 4
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -49,7 +48,7 @@ def init_producer_id(request: Any, context: Context) -> Response:
         raise ClientError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
     expected = None if known_id == _NONE else Producer(known_id, known_epoch)
     timeout = request.transaction_timeout
-    init = context.transactions.init(name, timeout // _MILLISECOND, expected)
+    init = context.transactions.init(name, milliseconds(timeout), expected)
 
     def operation(slot: Any, now_ms: int) -> Response:
         producer = init(slot, now_ms)

@@ -13,6 +13,7 @@ from typing import Any
 
 from kbroker.api import delegation
 from kbroker.api.context import Context
+from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.records.access import DelegationTokenRecord
@@ -38,7 +39,7 @@ def create_delegation_token(request: Any, context: Context) -> Response:
         tokens = delegation.tokens_of(context)
         if owner != requester and not context.may(CREATE_TOKENS, USER, str(owner)):
             raise ClientError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        lifetime_ms = delegation.milliseconds(request.max_lifetime)
+        lifetime_ms = milliseconds(request.max_lifetime)
         token = tokens.make(owner, requester, renewers, lifetime_ms)
         context.services.store.append([token])
         context.changed("token made", owner=owner, token=token.token_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 from kbroker.api import delegation
 from kbroker.api.context import Context
+from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -24,7 +25,7 @@ def failed(request: Any, code: int, message: str) -> Response:
 def renew_delegation_token(request: Any, context: Context) -> Response:
     """Answer a RenewDelegationToken request."""
     tokens = delegation.tokens_of(context)
-    period_ms = delegation.milliseconds(request.renew_period)
+    period_ms = milliseconds(request.renew_period)
     token = tokens.renew(bytes(request.hmac), context.principal, period_ms)
     context.services.store.append([token])
     context.changed("token renewed", token=token.token_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 from kbroker.api import delegation
 from kbroker.api.context import Context
+from kbroker.api.durations import milliseconds
 from kbroker.api.k39_renew_delegation_token import failed
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
@@ -19,7 +20,7 @@ from kbroker.protocol import ApiKey
 def expire_delegation_token(request: Any, context: Context) -> Response:
     """Answer an ExpireDelegationToken request."""
     tokens = delegation.tokens_of(context)
-    period_ms = delegation.milliseconds(request.expiry_time_period)
+    period_ms = milliseconds(request.expiry_time_period)
     end_ms, record = tokens.expire(bytes(request.hmac), context.principal, period_ms)
     context.services.store.append([record])
     context.changed("token made to end", at_ms=end_ms)

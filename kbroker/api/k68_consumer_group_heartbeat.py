@@ -8,11 +8,11 @@ Version notes:
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from kbroker.api.addresses import java_address
 from kbroker.api.context import Context, uuid_bytes
+from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied, sight
 from kbroker.errors import ClientError, ErrorCode
@@ -21,8 +21,6 @@ from kbroker.group.migration import Client
 from kbroker.group.settings import GroupSettings
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, READ, TOPIC
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def check_protocol_is_on(context: Context) -> None:
@@ -50,7 +48,7 @@ def consumer_group_heartbeat(request: Any, context: Context) -> Response:
         request.member_epoch,
         request.instance_id,
         request.rack_id,
-        request.rebalance_timeout // _MILLISECOND,
+        milliseconds(request.rebalance_timeout),
         request.subscribed_topic_names,
         getattr(request, "subscribed_topic_regex", None),
         request.server_assignor,

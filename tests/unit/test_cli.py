@@ -147,9 +147,9 @@ def test_listener_options_become_kafkas_settings() -> None:
 
 def test_a_plain_start_is_read_without_click() -> None:
     words = ["--set", "a=b=c", "--set=d=e", "-D", "x", "--listen", "h:1", "--advertise=i"]
-    assert plain_wish(words) == Wish([], ["a=b=c", "d=e"], ["x"], ["h:1"], ["i"])
+    assert plain_wish(words) == Wish((), ("a=b=c", "d=e"), ("x",), ("h:1",), ("i",))
     assert plain_wish([]) == Wish()
-    assert plain_wish(["--dev", "-D", "x"]) == Wish(data_dir=["x"], dev=True)
+    assert plain_wish(["--dev", "-D", "x"]) == Wish(data_dir=("x",), dev=True)
     for odd in (["--detach"], ["--help"], ["--set"], ["x"], ["-D=x"], ["--sets", "x"]):
         assert plain_wish(odd) is None
 
@@ -160,15 +160,16 @@ def test_a_start_for_developers(
     monkeypatch.setenv("KBROKER_DATA_DIR", str(tmp_path / "never"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    ready = prepare(Wish(dev=True, listen=["127.0.0.1:0"]))
+    ready = prepare(Wish(dev=True, listen=("127.0.0.1:0",)))
     assert ready.throwaway and ready.place.parent == tmp_path
     assert ready.place.stat().st_mode & 0o777 == 0o700
     assert "kbroker.durability=page-cache" in ready.arguments
-    told = prepare(Wish(dev=True, data_dir=[str(tmp_path / "d")], set=["kbroker.durability=fsync"]))
+    synced = Wish(dev=True, data_dir=(str(tmp_path / "d"),), set=("kbroker.durability=fsync",))
+    told = prepare(synced)
     assert not told.throwaway and told.place == tmp_path / "d"
     assert "kbroker.durability=page-cache" not in told.arguments
     assert "kbroker.replication.factor.clamp=true" in told.arguments
-    plain = prepare(Wish(data_dir=[str(tmp_path / "d")]))
+    plain = prepare(Wish(data_dir=(str(tmp_path / "d"),)))
     assert not [word for word in plain.arguments if word.startswith("kbroker.")]
     assert run(capsys, "start", "--dev", "--detach")[0] == 2
 
@@ -181,7 +182,7 @@ def test_a_start_leaves_alone_what_the_environment_says(
     monkeypatch.setenv("KBROKER_LOG_DIRS", str(tmp_path / "d"))
     ready = prepare(Wish())
     assert (ready.place, ready.arguments) == (tmp_path / "d", [])
-    other = prepare(Wish(data_dir=[str(tmp_path / "e")]))
+    other = prepare(Wish(data_dir=(str(tmp_path / "e"),)))
     assert other.arguments == ["--set", f"log.dirs={tmp_path / 'e'}"]
 
 
