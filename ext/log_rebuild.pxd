@@ -29,6 +29,8 @@ cdef int rebuild_segment(Log* log, Segment* s, const Start* start, Rebuilt* repo
 # The end of the active segment after a clean shutdown: next offset, timestamps. *torn: there is
 # something that is no batch.
 cdef int rebuild_end(Log* log, Segment* s, bint* torn) noexcept nogil
+# The next offset of a segment that may have been active in a crash, whose indexes may end in zeros.
+cdef int find_end(Log* log, Segment* s) noexcept nogil
 # Producers as they stood at `end`: the newest snapshot at or below it, and the batches between.
 # Snapshots beyond are removed. `always`: walk from log start when there is no snapshot.
 cdef int rebuild_producers(Log* log, Snapshots* snapshots, int64_t end, int64_t now_ms,

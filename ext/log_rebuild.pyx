@@ -213,23 +213,11 @@ cdef int rebuild_segment(Log* log, Segment* s, const Start* start, Rebuilt* repo
 
 # ---- the end, after a clean shutdown
 
-cdef int rebuild_end(Log* log, Segment* s, bint* torn) noexcept nogil:
+cdef int walk_to_end(Log* log, Segment* s, int64_t position, bint* torn) noexcept nogil:
     cdef Walk w
-    cdef Hint hint
     cdef int code
-    cdef int error = segment_open(s, False)
-    torn[0] = False
-    if error:
-        return log_disk_error(log, error)
-    if not index_sane(&s.offsets, s.size) or not index_sane(&s.times, s.size):
-        torn[0] = True
-        return LOG_OK
-    segment_hint(s, INT64_MAX, &hint)
-    s.largest_timestamp = s.times.last_timestamp
-    s.offset_of_largest_timestamp = s.times.last_offset
-    s.bytes_since_index = s.size - hint.position
     s.next_offset = s.base_offset
-    if walk_init(&w, s.fd, hint.position, s.size, 0) != 0:
+    if walk_init(&w, s.fd, position, s.size, 0) != 0:
         return LOG_NO_MEMORY
     while True:
         code = walk_next(&w)
@@ -247,6 +235,28 @@ cdef int rebuild_end(Log* log, Segment* s, bint* torn) noexcept nogil:
         return log_disk_error(log, w.error)
     torn[0] = code != WALK_END or s.next_offset == s.base_offset
     return LOG_OK
+
+
+cdef int rebuild_end(Log* log, Segment* s, bint* torn) noexcept nogil:
+    cdef Hint hint
+    cdef int error = segment_open(s, False)
+    torn[0] = False
+    if error:
+        return log_disk_error(log, error)
+    if not index_sane(&s.offsets, s.size) or not index_sane(&s.times, s.size):
+        torn[0] = True
+        return LOG_OK
+    segment_hint(s, INT64_MAX, &hint)
+    s.largest_timestamp = s.times.last_timestamp
+    s.offset_of_largest_timestamp = s.times.last_offset
+    s.bytes_since_index = s.size - hint.position
+    return walk_to_end(log, s, hint.position, torn)
+
+
+cdef int find_end(Log* log, Segment* s) noexcept nogil:
+    cdef bint torn
+    cdef int code = rebuild_end(log, s, &torn)
+    return walk_to_end(log, s, 0, &torn) if code == LOG_OK and torn else code
 
 
 # ---- producers and epochs, from headers

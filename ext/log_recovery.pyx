@@ -24,6 +24,7 @@ from kbroker.ext.log_flush cimport log_sync_all
 from kbroker.ext.log_rebuild cimport (
     Rebuilt,
     Start,
+    find_end,
     rebuild_end,
     rebuild_epochs,
     rebuild_producers,
@@ -136,11 +137,10 @@ cdef int drop_failed_rolls(Opening* o) noexcept nogil:
     whose files could not be unlinked then: what was appended since is in the old one."""
     cdef Log* log = o.log
     cdef int32_t i = 1
-    cdef bint torn
     cdef int code = LOG_OK
     while i < log.count and code == LOG_OK:
         if log.segments[i].size == 0 and log.segments[i - 1].size > 0:
-            code = rebuild_end(log, log.segments[i - 1], &torn)
+            code = find_end(log, log.segments[i - 1])
             if code == LOG_OK and log.segments[i - 1].next_offset > log.segments[i].base_offset:
                 code = log_retire(log, i, 1, o.args.now_ms)
                 o.dropped += 1

@@ -297,6 +297,18 @@ class TestLeftovers:
         assert [base for base, _, _ in log.segments()] == bases
         log.append(batch(), leader_epoch=5)
 
+    def test_such_a_segment_behind_one_that_was_active_in_the_crash(self, folder):
+        """Its indexes end in zeros, so nothing is to be learned from them."""
+        log = open_log(folder, index_interval_bytes=200)
+        for i in range(20):
+            log.append(batch(1, 100, i), leader_epoch=0)
+        written, crash = read_all(log), folder.with_name("crash-0")
+        shutil.copytree(folder, crash)
+        log_file(crash, 12).touch()
+        again = open_log(crash, clean=False, index_interval_bytes=200)
+        assert read_all(again) == written
+        assert again.log_end_offset == 20
+
     def test_files_of_interrupted_work(self, folder):
         written = filled(folder, 10)
         for name in (f"{3:020}.log.deleted", f"{3:020}.index.deleted", f"{0:020}.log.cleaned"):
