@@ -4,7 +4,8 @@
 The rest is the `def` face of headers that have no module of their own.
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from posix.time cimport nanosleep, timespec
+from posix.signal cimport sigaddset, sigemptyset, siginfo_t, sigset_t
+from posix.time cimport timespec
 
 from kbroker.ext.atomics cimport (
     atomic_add_i64,
@@ -32,13 +33,20 @@ from kbroker.ext.endian cimport (
 )
 
 
-def hold_gil(milliseconds: int) -> None:
-    """Sleep without giving the GIL back."""
-    cdef timespec rest
-    rest.tv_sec = milliseconds // 1000
-    rest.tv_nsec = milliseconds % 1000 * 1_000_000
-    while nanosleep(&rest, &rest) != 0:
-        pass
+cdef extern from "<signal.h>":
+    int sigtimedwait(const sigset_t* wanted, siginfo_t* info, const timespec* timeout)
+
+
+def hold_gil(number: int, milliseconds: int) -> bool:
+    """Wait for a signal that every thread blocks, so long at most, without giving the GIL back;
+    whether it came."""
+    cdef sigset_t wanted
+    cdef timespec limit
+    sigemptyset(&wanted)
+    sigaddset(&wanted, number)
+    limit.tv_sec = milliseconds // 1000
+    limit.tv_nsec = milliseconds % 1000 * 1_000_000
+    return sigtimedwait(&wanted, NULL, &limit) == number
 
 
 def endian_round_trip(value: int, shift: int) -> dict[str, tuple[int, bytes]]:

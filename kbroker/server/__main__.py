@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _USAGE: Final = "usage: python -m kbroker.server [--config FILE] [--set KEY=VALUE]..."
 _HOOKS: Final = "KBROKER_TEST_HOOKS"
-_HOLD_MS: Final = 5000
+_HOLD_MS: Final = 60_000
 _RELOAD_S: Final = 30.0
 _LOG: Final = logging.getLogger("kbroker.server")
 
@@ -139,13 +139,18 @@ def _reload(broker: Broker, notifier: Notifier, options: tuple[Path | None, list
 
 
 def _hold_gil() -> None:
-    """Where tests ask for it: no Python code of this process runs for a while, and the data plane
-    must not care. The module is compiled for tests only, so it is looked for by its name."""
+    """Where tests ask for it: no Python code of this process runs until the next such signal, and
+    the data plane must not care. The module is compiled for tests only, so it is looked for by its
+    name."""
     hold_gil = importlib.import_module("kbroker.ext.testing").hold_gil
-    for line, hold_ms in (("held", _HOLD_MS), ("free", 0)):
-        sys.stdout.write(f"test hook: the GIL is {line}\n")
-        sys.stdout.flush()
-        hold_gil(hold_ms)
+    _say("test hook: the GIL is held")
+    hold_gil(signal.SIGUSR2, _HOLD_MS)
+    _say("test hook: the GIL is free")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _tell_live_objects() -> None:
