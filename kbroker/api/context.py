@@ -174,6 +174,7 @@ class Services:
         self.tls: TlsListeners | None = None  # None: no listener has TLS
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
+        self.disk_bytes = -1  # most that the limits leave, see publish.limit_disk; -1: any
         self.partitions_about = 1  # their number rounded up, see publish.adapt_segments
         self.collisions: dict[str, set[str]] = {}
 

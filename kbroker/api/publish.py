@@ -33,7 +33,7 @@ _INT_MAX: Final = 2**31 - 1
 def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
     """The partitions of a topic from number `first` on."""
     overrides = services.image.configs(("topic", topic.name))
-    config = log_config(services.config, overrides, services.partitions_about)
+    config = log_config(services.config, overrides, _share_of_disk(services))
     return [
         PartitionSpec(topic.name, topic.id, index, config, partition.leader_epoch)
         for index, partition in topic.partitions.items()
@@ -89,8 +89,13 @@ def adapt_segments(services: Services, partitions: int | None = None) -> None:
     if about // 4 < count <= about:
         return
     services.partitions_about = 1 << max(count - 1, 0).bit_length()
-    if services.config.integer("kbroker.disk.bytes.max") >= 0:
+    if services.disk_bytes >= 0:
         configure_topics(services, list(services.image.topics))
+
+
+def _share_of_disk(services: Services) -> int:
+    """A partition's even share of what the disk's limits leave; -1 where there are none."""
+    return services.disk_bytes // services.partitions_about if services.disk_bytes >= 0 else -1
 
 
 def configure_topics(services: Services, names: Iterable[str]) -> None:
@@ -100,7 +105,7 @@ def configure_topics(services: Services, names: Iterable[str]) -> None:
         if topic is None:
             continue
         overrides = services.image.configs(("topic", name))
-        config = log_config(services.config, overrides, services.partitions_about)
+        config = log_config(services.config, overrides, _share_of_disk(services))
         for index in topic.partitions:
             log = services.logs.get(name, index)
             if log is not None:
@@ -142,9 +147,11 @@ def verify_transactions(services: Services) -> None:
 
 
 def limit_disk(services: Services) -> None:
-    """The disk's limits that hold now."""
-    services.disk_limits.bytes_max = services.config.integer("kbroker.disk.bytes.max")
-    services.disk_limits.free_min = services.config.integer("kbroker.disk.free.bytes.min")
+    """The disk's limits that hold now, and what they leave for segments and the journal."""
+    limits = services.disk_limits
+    limits.bytes_max = services.config.integer("kbroker.disk.bytes.max")
+    limits.free_min = services.config.integer("kbroker.disk.free.bytes.min")
+    services.disk_bytes = limits.leave(services.logs.directory)
 
 
 def limit_listeners(services: Services) -> None:

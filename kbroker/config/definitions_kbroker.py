@@ -48,7 +48,8 @@ KEYS: Final = (
     ConfigKey(
         "kbroker.disk.free.bytes.min", LONG, "0", at_least(0), HIGH, CLUSTER_WIDE,
         "Least bytes that stay free on the file system of the data directory, kept by the same "
-        "means as kbroker.disk.bytes.max; 0 for no limit.",
+        "means as kbroker.disk.bytes.max; 0 for no limit. Segments and the journal, where nobody "
+        "set their sizes, are made for the size of the file system less these bytes.",
     ),
     ConfigKey(
         CLIENT_TELEMETRY, BOOLEAN, "false", None, MEDIUM, READ_ONLY,
@@ -94,8 +95,9 @@ KEYS: Final = (
         "kbroker.segment.bytes.adaptive", BOOLEAN, "true", None, MEDIUM, CLUSTER_WIDE,
         "Whether a topic for which nobody set segment.bytes or log.segment.bytes gets segments "
         "of at most a quarter of its retention.bytes and a quarter of a partition's even share of "
-        "kbroker.disk.bytes.max, but of no less than 1 MiB or one largest batch, so that "
-        "deleting closed segments really frees space. Settings are shown as Kafka has them.",
+        "what kbroker.disk.bytes.max and kbroker.disk.free.bytes.min leave, but of no less than "
+        "1 MiB or one largest batch, so that deleting closed segments really frees space. "
+        "Settings are shown as Kafka has them.",
     ),
     ConfigKey(
         "kbroker.journal.bytes.max", LONG, "536870912", at_least(16_777_216), MEDIUM, READ_ONLY,

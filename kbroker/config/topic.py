@@ -115,22 +115,22 @@ def validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
 
 
 def adaptive_segment_bytes(
-    config: BrokerConfig, overrides: Mapping[str, str], values: Mapping[str, Value], partitions: int
+    config: BrokerConfig, overrides: Mapping[str, str], values: Mapping[str, Value], share: int
 ) -> int:
     """segment.bytes as the log takes it: what was set, else Kafka's default cut down by the rule of
-    kbroker.segment.bytes.adaptive. `partitions`: of the whole broker; 0 where that is not known."""
+    kbroker.segment.bytes.adaptive. `share`: a partition's of what the disk's limits leave; -1
+    where there is no limit, or nobody knows."""
     size, retention, batch = (
         _whole(values, name) for name in ("segment.bytes", "retention.bytes", "max.message.bytes")
     )
     said = "segment.bytes" in overrides or config.is_set("log.segment.bytes")
     if said or not config.flag("kbroker.segment.bytes.adaptive"):
         return size
-    disk = config.integer("kbroker.disk.bytes.max")
     policies = values["cleanup.policy"]
     deletes = isinstance(policies, list) and "delete" in policies
     bounds = [retention] if retention >= 0 and deletes else []
-    if disk >= 0 and partitions > 0:
-        bounds.append(disk // partitions)
+    if share >= 0:
+        bounds.append(share)
     least = max(_SEGMENT_BYTES_MIN, batch)
     return min([size, *(max(bound // _SEGMENTS_WANTED, least) for bound in bounds)])
 
@@ -143,10 +143,10 @@ def _whole(values: Mapping[str, Value], name: str) -> int:
 
 
 def log_config(
-    config: BrokerConfig, overrides: Mapping[str, str], partitions: int = 0
+    config: BrokerConfig, overrides: Mapping[str, str], share: int = -1
 ) -> dict[str, int]:
-    """The settings that a log takes (see kbroker.ext.log), all whole numbers. `partitions`: of the
-    whole broker, see adaptive_segment_bytes."""
+    """The settings that a log takes (see kbroker.ext.log), all whole numbers. `share`: of the disk,
+    see adaptive_segment_bytes."""
     values = effective(config, overrides)
 
     def number(name: str) -> int:
@@ -156,7 +156,7 @@ def log_config(
     policies = policy if isinstance(policy, list) else []
     codec = str(values["compression.type"])
     internal = values["internal.segment.bytes"]
-    segment = adaptive_segment_bytes(config, overrides, values, partitions)
+    segment = adaptive_segment_bytes(config, overrides, values, share)
     return {
         "segment_bytes": segment if internal is None else number("internal.segment.bytes"),
         # A segment that takes batches is not cleaned: it has to end before their time is over.

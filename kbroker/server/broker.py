@@ -181,13 +181,14 @@ class Broker:
         for listener in self.config.listeners:
             if listener.protocol.startswith("SASL"):
                 services.authentication.open(listener.name)
+        publish.limit_disk(services)  # sizes of segments and journal follow
         self._open_logs(services)
         self._listen(data_plane)
         services.tls = tls_listeners(self.config, data_plane.engine)
         self._lead(store, logs)
         if self._users:
             store.append(self._users)
-        with _beside(partial(self._open_journal, data_plane, logs)):
+        with _beside(partial(self._open_journal, data_plane, logs, services.disk_bytes)):
             table = registry.table()  # imports the handlers while the disk has its time
         for topic in store.image.topics.values():
             publish.offer_topic(services, topic)
@@ -196,7 +197,6 @@ class Broker:
         publish.limit_connections(services)
         publish.limit_listeners(services)
         publish_quotas(services)
-        publish.limit_disk(services)
         publish.tell_versions(services)
         publish.verify_transactions(services)
         tell_data_plane(services)
@@ -370,11 +370,12 @@ class Broker:
             if isinstance(log, Log) and state is not None:
                 log.leader_epoch = state.leader_epoch
 
-    def _open_journal(self, data_plane: DataPlane, logs: LogManager) -> None:
+    def _open_journal(self, data_plane: DataPlane, logs: LogManager, disk_bytes: int) -> None:
         if not self.config.durable:
             return
         try:
-            data_plane.open_journal(str(self.directory), **journal.settings(self.config))
+            settings = journal.settings(self.config, disk_bytes)
+            data_plane.open_journal(str(self.directory), **settings)
         except OSError as error:
             raise DiskError(self.directory, error) from None
         for _, log in logs.items():

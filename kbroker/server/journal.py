@@ -77,19 +77,19 @@ def _cleaned(directory: Path) -> dict[tuple[str, int], int]:
         return {}
 
 
-def _within_the_disk(config: BrokerConfig, name: str, share: int) -> int:
-    """A size of the journal; where it was left to us, in proportion to a limit of the disk."""
-    most = config.integer("kbroker.disk.bytes.max")
+def _within_the_disk(config: BrokerConfig, name: str, most: int, share: int) -> int:
+    """A size of the journal; where it was left to us, at most so large a share of the disk."""
     size = config.integer(name)
     if most < 0 or name in config.static:
         return size
     return min(size, max(most // share, _SIZE_BYTES_MIN))
 
 
-def settings(config: BrokerConfig) -> dict[str, int]:
-    """Arguments of DataPlane.open_journal."""
-    bytes_max = _within_the_disk(config, "kbroker.journal.bytes.max", 8)
-    buffer_bytes = _within_the_disk(config, "kbroker.journal.buffer.bytes", 64)
+def settings(config: BrokerConfig, disk_bytes: int) -> dict[str, int]:
+    """Arguments of DataPlane.open_journal. `disk_bytes`: most that the disk's limits leave; -1
+    for any."""
+    bytes_max = _within_the_disk(config, "kbroker.journal.bytes.max", disk_bytes, 8)
+    buffer_bytes = _within_the_disk(config, "kbroker.journal.buffer.bytes", disk_bytes, 64)
     file_bytes = max(min(bytes_max // _FILES_MIN_COUNT, _FILE_BYTES_MAX), 2 * buffer_bytes)
     return {
         "buffer_bytes": buffer_bytes,

@@ -55,6 +55,15 @@ class DiskLimits:
         self.bytes_max = bytes_max
         self.free_min = free_min
 
+    def leave(self, directory: Path) -> int:
+        """Most bytes that both leave to a data directory that has its file system to itself; -1
+        for any. What others have put there is not looked at: it comes and goes."""
+        bounds = [self.bytes_max] if self.bytes_max >= 0 else []
+        if self.free_min > 0:
+            with contextlib.suppress(OSError):  # the next look of the guard tells of it
+                bounds.append(max(_file_system_bytes(directory) - self.free_min, 0))
+        return min(bounds, default=-1)
+
 
 class SpacePort(Protocol):
     """What is asked of the data plane (kbroker.ext.data_plane.DataPlane)."""
@@ -242,6 +251,12 @@ class DiskGuard:
 
 def _margin(room: Room, grown: int) -> int:
     return min(max(2 * grown, _MARGIN_BYTES_MIN), room.limit // _MARGIN_SHARE_MAX)
+
+
+def _file_system_bytes(directory: Path) -> int:
+    """Without what it reserves for root."""
+    disk = os.statvfs(directory)
+    return (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize
 
 
 def _folder_bytes(folder: Path) -> int:

@@ -130,6 +130,29 @@ def test_free_space_is_kept_and_given_back(
         assert broker.stop() == 0
 
 
+@pytest.mark.timeout(300)
+def test_free_space_is_kept_with_all_other_settings_left_alone(
+    start_kbroker: StartBroker, topic: str, tmp_path: Path
+) -> None:
+    """Segments and journal are made for the small disk: there are closed ones to delete."""
+    need_loop()
+    with LoopFilesystem(tmp_path, 192) as disk:
+        broker = start_kbroker(
+            {"kbroker.disk.free.bytes.min": str(3 * FREE_MIN)}, data_dir=disk.path / "data"
+        )
+        wire.create_topic(broker.port, topic, 4)
+        with WireConnection(broker.port) as connection:
+            for number in range(4 * 192 * (1 << 20) // VALUE_BYTES // 2):  # twice the disk
+                body = produce_body(topic, numbered(number))
+                body["topic_data"][0]["partition_data"][0]["index"] = number % 4  # type: ignore[index]
+                answer = connection.call(PRODUCE, 9, body)
+                assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, number
+                assert disk.free_bytes() > 3 * FREE_MIN - (8 << 20)
+        journal = (disk.path / "data").glob(".kbroker-journal.*")
+        assert 0 < sum(path.stat().st_size for path in journal) <= (192 << 20) // 8
+        assert broker.stop() == 0
+
+
 def retried(connection: WireConnection, topic: str) -> dict[int, int]:
     """{offset: number} of a record that was taken, or nothing."""
     part = produce(connection, topic, 10**9)

@@ -120,34 +120,33 @@ def test_a_topic_setting_comes_from_the_topic_then_the_broker():
 
 
 MIB = 1 << 20
-DISK = {"kbroker.disk.bytes.max": str(4096 * MIB)}
 RETENTION = {"retention.bytes": str(100 * MIB)}
 
 
 @pytest.mark.parametrize(
-    ("broker", "topic", "partitions", "segment_bytes"),
+    ("broker", "topic", "share", "segment_bytes"),
     [
-        ({}, {}, 16, 1024 * MIB),
-        ({}, RETENTION, 16, 25 * MIB),
-        ({"log.retention.bytes": str(100 * MIB)}, {}, 16, 25 * MIB),
-        ({}, {"retention.bytes": "1000"}, 16, 1_048_588),
-        ({}, {"retention.bytes": "1000", "max.message.bytes": "5000000"}, 16, 5_000_000),
-        ({}, {"retention.bytes": "1000", "max.message.bytes": "1000"}, 16, MIB),
-        ({}, RETENTION | {"cleanup.policy": "compact"}, 16, 1024 * MIB),
-        (DISK, {}, 16, 64 * MIB),
-        (DISK, {"cleanup.policy": "compact"}, 16, 64 * MIB),
-        (DISK, RETENTION, 16, 25 * MIB),
-        (DISK, {}, 0, 1024 * MIB),
-        (DISK, RETENTION | {"segment.bytes": str(512 * MIB)}, 16, 512 * MIB),
-        (DISK | {"log.segment.bytes": str(512 * MIB)}, RETENTION, 16, 512 * MIB),
-        (DISK | {"kbroker.segment.bytes.adaptive": "false"}, RETENTION, 16, 1024 * MIB),
+        ({}, {}, -1, 1024 * MIB),
+        ({}, RETENTION, -1, 25 * MIB),
+        ({"log.retention.bytes": str(100 * MIB)}, {}, -1, 25 * MIB),
+        ({}, {"retention.bytes": "1000"}, -1, 1_048_588),
+        ({}, {"retention.bytes": "1000", "max.message.bytes": "5000000"}, -1, 5_000_000),
+        ({}, {"retention.bytes": "1000", "max.message.bytes": "1000"}, -1, MIB),
+        ({}, RETENTION | {"cleanup.policy": "compact"}, -1, 1024 * MIB),
+        ({}, {}, 256 * MIB, 64 * MIB),
+        ({}, {"cleanup.policy": "compact"}, 256 * MIB, 64 * MIB),
+        ({}, RETENTION, 256 * MIB, 25 * MIB),
+        ({}, {}, 0, 1_048_588),
+        ({}, RETENTION | {"segment.bytes": str(512 * MIB)}, 256 * MIB, 512 * MIB),
+        ({"log.segment.bytes": str(512 * MIB)}, RETENTION, 256 * MIB, 512 * MIB),
+        ({"kbroker.segment.bytes.adaptive": "false"}, RETENTION, 256 * MIB, 1024 * MIB),
     ],
 )
 def test_segments_adapt_to_what_is_to_be_kept_unless_a_size_was_set(
-    broker, topic, partitions, segment_bytes
+    broker, topic, share, segment_bytes
 ):
     config = BrokerConfig(broker)
-    assert log_config(config, topic, partitions)["segment_bytes"] == segment_bytes
+    assert log_config(config, topic, share)["segment_bytes"] == segment_bytes
     told = int(topic.get("segment.bytes") or broker.get("log.segment.bytes") or 1024 * MIB)
     assert effective(config, topic)["segment.bytes"] == told, "Kafka's value is told"
 

@@ -192,6 +192,18 @@ def test_free_space_is_kept_too(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert not disk.port.refusing and disk.port.room > 0
 
 
+def test_what_the_limits_leave_is_known_beforehand(tmp_path: Path) -> None:
+    """Of the file system, whatever is on it now, as df counts it."""
+    disk = os.statvfs(tmp_path)
+    size = (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize
+    assert DiskLimits().leave(tmp_path) == -1
+    assert DiskLimits(bytes_max=MIB).leave(tmp_path) == MIB
+    assert abs(DiskLimits(free_min=size // 2).leave(tmp_path) - size // 2) < 64 * MIB
+    assert DiskLimits(bytes_max=MIB, free_min=1).leave(tmp_path) == MIB
+    assert DiskLimits(bytes_max=MIB, free_min=1 << 60).leave(tmp_path) == 0
+    assert DiskLimits(bytes_max=MIB, free_min=1).leave(tmp_path / "gone") == MIB
+
+
 def test_a_look_that_fails_lets_nobody_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
