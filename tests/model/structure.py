@@ -47,7 +47,7 @@ def check_classic(shard: Shard, group: ClassicGroup) -> None:
     check(group.unsynced <= members.keys(), group, "waits for the sync of strangers")
     timers = shard.timers
     for member in members.values():
-        check(member in timers or member.waits, member, "will never expire")
+        check(member.timer in timers or member.waits, member, "will never expire")
     for name in group.pending:
         check(("classic-pending", group.group_id, name) in timers, name, "will be pending forever")
         check(name not in members, name, "is pending and a member")

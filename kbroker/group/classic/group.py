@@ -146,7 +146,7 @@ class ClassicGroup:
 
     def remove(self, member: Member) -> None:
         """A member is gone; what it waits for must have been answered."""
-        member.end_pulse()
+        member.end()
         del self.members[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -158,7 +158,7 @@ class ClassicGroup:
     def replace(self, old: Member, new: Member) -> None:
         """A static member comes back under a new id; what the old one waits for was answered."""
         assert new.instance_id is not None
-        old.end_pulse()
+        old.end()
         del self.members[old.member_id]
         self.members[new.member_id] = new
         self.static[new.instance_id] = new.member_id
@@ -324,7 +324,8 @@ class ClassicGroup:
     def touch(self, member: Member, now: Now) -> None:
         """The member is alive: its session begins anew."""
         assert member.expire is not None
-        self._timers.schedule(member, now.monotonic_ms + member.session_timeout_ms, member.expire)
+        at_ms = now.monotonic_ms + member.session_timeout_ms
+        self._timers.schedule(member.timer, at_ms, member.expire)
 
     def on_offset_commit(self, member_id: str, now: Now) -> None:
         """A commit is a sign of life while the group is stable or joins are collected."""

@@ -182,7 +182,7 @@ class Joins:
 
     def _replace(self, group: ClassicGroup, old: Member, member_id: str, now: Now) -> Member:
         new = old.renamed(member_id)
-        self._shard.timers.cancel(old)
+        self._shard.timers.cancel(old.timer)
         group.replace(old, new)
         self._rebalance.watch(group, new, now)
         return new

@@ -22,7 +22,8 @@ class Identity(NamedTuple):
 
 
 class Member:
-    """A member; it is itself the name of its session timer.
+    """A member. `timer` is the name of its session timer, which timers may know for a while after
+    the member has gone, and so not the member itself with its megabytes of metadata.
 
     `is_new`: it waits for the answer to its first JoinGroup, and cannot send heartbeats, as it
     does not know its id. `join` and `sync` are the parked answers. `pulse`: by which the data plane
@@ -31,7 +32,7 @@ class Member:
 
     __slots__ = (
         "assignment", "expire", "identity", "is_new", "join", "member_id", "protocols", "pulse",
-        "rebalance_timeout_ms", "session_timeout_ms", "sync",
+        "rebalance_timeout_ms", "session_timeout_ms", "sync", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +54,7 @@ class Member:
         self.sync: Reply | None = None
         self.expire: Action | None = None
         self.pulse: Pulse | None = None
+        self.timer = object()
 
     def __repr__(self) -> str:
         return f"Member({self.member_id!r}, instance={self.instance_id!r})"
@@ -72,8 +74,10 @@ class Member:
         and it answers no more."""
         return 0 if self.pulse is None else self.pulse.left_ms(self.session_timeout_ms, now_ms)
 
-    def end_pulse(self) -> None:
-        """It is no member any more: its heartbeats are refused from now on."""
+    def end(self) -> None:
+        """It is no member any more: its heartbeats are refused from now on, and `expire`, which
+        refers back to it, does not keep it until the next full garbage collection."""
+        self.expire = None
         if self.pulse is not None:
             self.pulse.end()
             self.pulse = None

@@ -41,7 +41,7 @@ class Rebalance:
         if member.expire is None:
             member.expire = functools.partial(self._session_over, group, member)
         wait_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        self._timers.schedule(member, now.monotonic_ms + wait_ms, member.expire)
+        self._timers.schedule(member.timer, now.monotonic_ms + wait_ms, member.expire)
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Now) -> None:
         """A member id was given out; whoever asked for it is to join with it in time.
@@ -71,7 +71,7 @@ class Rebalance:
 
     def drop(self, group: ClassicGroup, member: Member) -> None:
         """A member is gone; if it still waits for an answer it learns that it is unknown."""
-        self._timers.cancel(member)
+        self._timers.cancel(member.timer)
         join = group.take_join(member)
         if join is not None:
             join(join_error(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -190,10 +190,11 @@ class Rebalance:
 
     def cancel_timers(self, group: ClassicGroup) -> None:
         """The group is no longer this room's."""
-        for name in (_join(group), _sync(group), *group.members.values()):
+        for name in (_join(group), _sync(group)):
             self._timers.cancel(name)
         for member in group.members.values():
-            member.end_pulse()
+            self._timers.cancel(member.timer)
+            member.end()
         for member_id in list(group.pending):
             self.forget_pending(group, member_id)
 

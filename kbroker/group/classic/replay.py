@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+from weakref import ref
 
 from kbroker.group.classic.group import ClassicGroup, State
 from kbroker.group.classic.member import Identity, Member
@@ -28,7 +29,8 @@ class GroupRecords:
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
-        self._written: tuple[GroupMetadataValue, ClassicGroup] | None = None
+        self._written: tuple[ref[GroupMetadataValue], ClassicGroup] | None = None
+        """Weakly, so that a record that is refused goes with its megabytes."""
         shard.replays({GroupMetadataKey: self._replay})
 
     def of(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
@@ -55,7 +57,7 @@ class GroupRecords:
         return self._record(group, value)
 
     def _record(self, group: ClassicGroup, value: GroupMetadataValue) -> CoordinatorRecord:
-        self._written = (value, group)
+        self._written = (ref(value), group)
         return CoordinatorRecord(GroupMetadataKey(group.group_id), value, _VALUE_VERSION)
 
     def _replay(self, record: CoordinatorRecord) -> None:
@@ -70,7 +72,7 @@ class GroupRecords:
                 found.close_pulses()
             return
         assert isinstance(value, GroupMetadataValue)
-        if self._written is not None and self._written[0] is value:
+        if self._written is not None and self._written[0]() is value:
             groups[key.group] = self._written[1]
         else:
             groups[key.group] = self._read(key.group, value)

@@ -81,7 +81,7 @@ class Record:  # noqa: PLW1641 (mutable: no hash)
     nothing.
     """
 
-    __slots__ = ("unknown_tags",)
+    __slots__ = ("__weakref__", "unknown_tags")
     SCHEMA: ClassVar[Schema]
     unknown_tags: tuple[tuple[int, bytes], ...]
 
