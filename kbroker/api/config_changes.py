@@ -233,6 +233,10 @@ def _check_value(
         raise ConfigError(f"{name} can be changed for one listener only, by its prefix.")
     if key.type is CLASS and value not in {"", key.default}:
         raise ConfigError(f"{name}: kbroker loads no Java classes")
+    if config.words("config.providers"):
+        from kbroker.config.providers import refuse_variable  # noqa: PLC0415  few have any
+
+        refuse_variable(name, value)
     parsed = parse_value(key, value)
     if listener is not None and listener.upper() not in {one.name for one in config.listeners}:
         return

@@ -11,20 +11,21 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from kbroker.config.definitions import (
     BROKER,
-    PER_LISTENER,
     find_broker_key,
+    is_ignored,
     is_plugin_key,
     unknown_key_text,
 )
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
 from kbroker.config.definitions_security import AUTHORIZERS
 from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
+from kbroker.config.refused import refuse_unheeded
 from kbroker.config.types import (
     ConfigError,
     ConfigKey,
@@ -75,7 +76,7 @@ class BrokerConfig:
         self.ignored: list[str] = []
         self._sources = dict(sources or {})
         self._values: dict[str, Value] = {}
-        for name, text in static.items():
+        for name, text in _resolved(static, self._placed).items():
             self._set_static(name, text)
         self.listeners: list[Listener] = self._check()
 
@@ -86,9 +87,10 @@ class BrokerConfig:
         if key is not None:
             try:
                 parse_value(key, text)
+                refuse_unheeded(key, name, text)
             except ConfigError as error:
                 raise ConfigError(self._placed(name, str(error))) from None
-        if key is None or not key.effective or (key.name != name and key.name not in PER_LISTENER):
+        if is_ignored(name, key):
             self.ignored.append(name)
         self.static[name] = text.strip()
 
@@ -312,6 +314,24 @@ class BrokerConfig:
             if isinstance(value, int):
                 return value * factor
         raise TypeError(f"{name} has no default")
+
+
+def _resolved(static: Mapping[str, str], placed: Callable[[str, str], str]) -> Mapping[str, str]:
+    """Static texts with what their variables stand for, where config.providers says that they have
+    any. Raises ConfigError, with the place of the line by `placed`."""
+    if not any(name.startswith("config.providers") for name in static):
+        return static
+    from kbroker.config.providers import providers_of, resolve  # noqa: PLC0415  not every start
+
+    providers = providers_of(static)
+    found = {}
+    for name, text in static.items():
+        try:
+            plain = not providers or name.startswith("config.providers")
+            found[name] = text if plain else resolve(text, providers)
+        except ConfigError as error:
+            raise ConfigError(placed(name, f"{name}: {error}")) from None
+    return found
 
 
 def _valid(texts: Mapping[str, str]) -> dict[str, str]:

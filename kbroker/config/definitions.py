@@ -65,6 +65,7 @@ REMOVED: Final = frozenset(
 )
 
 # Settings of one listener (and SASL mechanism), and of plugins that name their own keys.
+_PROVIDERS: Final = "config.providers."  # see kbroker.config.providers
 _LISTENER: Final = r"listener\.name\.[^.]+\.(?:[a-z0-9-]+\.)??(?P<base>.+)"
 # What is asked for a listener by itself; of other keys a listener's has no effect.
 PER_LISTENER: Final = frozenset(
@@ -84,7 +85,7 @@ PER_LISTENER: Final = frozenset(
     }
     | {name for name in BROKER if name.startswith("ssl.")}
 )
-_PLUGIN_PREFIXES: Final = ("config.providers.", "rsm.config.", "rlmm.config.")
+_PLUGIN_PREFIXES: Final = (_PROVIDERS, "rsm.config.", "rlmm.config.")
 
 
 def find_broker_key(name: str) -> ConfigKey | None:
@@ -109,8 +110,15 @@ def group_broker_key(name: str) -> str | None:
 
 
 def is_plugin_key(name: str) -> bool:
-    """Whether `name` belongs to a plugin of Apache Kafka, which kbroker ignores."""
+    """Whether `name` belongs to a plugin of Apache Kafka, which says itself what it means."""
     return name.startswith(_PLUGIN_PREFIXES)
+
+
+def is_ignored(name: str, key: ConfigKey | None) -> bool:
+    """Whether nothing comes of `name`, which sets `key`, or belongs to a plugin."""
+    if key is None:
+        return not name.startswith(_PROVIDERS)
+    return not key.effective or (key.name != name and key.name not in PER_LISTENER)
 
 
 def unknown_key_text(name: str) -> str:

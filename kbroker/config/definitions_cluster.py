@@ -48,9 +48,9 @@ KEYS: Final = (
     ),
     ConfigKey(
         "config.providers", LIST, "", list_of(), LOW, CLUSTER_WIDE,
-        "Names of plugins that resolve variables inside config values. kbroker reads values as "
-        "they are written.",
-        effective=False,
+        "Names of the providers that resolve ${NAME:PATH:KEY} and ${NAME:KEY} in static settings; "
+        "config.providers.NAME.class says which of Apache Kafka's each is: FileConfigProvider, "
+        "DirectoryConfigProvider or EnvVarConfigProvider.",
     ),
     ConfigKey(
         "controlled.shutdown.enable", BOOLEAN, "true", None, MEDIUM, READ_ONLY,

@@ -337,3 +337,13 @@ def test_client_metrics_subscriptions_are_kept(control):
     assert (found["interval.ms"]["value"], found["interval.ms"]["config_source"]) == ("1000", 7)
     assert found["match"]["config_source"] == 5
     assert change(control, METRICS, "s", ("no.such", SET, "1")) == 42
+
+
+def test_variables_of_providers_are_not_looked_up_for_who_alters_settings(control_with):
+    control = control_with(
+        config_providers="env",
+        config_providers_env_class="org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    )
+    name = "listener.name.plaintext.ssl.cipher.suites"
+    assert change(control, BROKER, "1", (name, SET, "${env:PATH}")) == 42
+    assert change(control, BROKER, "1", (name, SET, "${env:PATH")) == 0

@@ -342,13 +342,46 @@ def test_what_means_nothing_here_is_listed():
     assert not any(name == "log.retention.ms" for _, name in listed)
 
 
+_OTHER = "org.foo.Other"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("authorizer.class.name", "com.example.OtherAuthorizer"),
         ("process.roles", "controller"),
+        ("alter.config.policy.class.name", _OTHER),
+        ("client.quota.callback.class", _OTHER),
+        ("create.topic.policy.class.name", _OTHER),
+        ("principal.builder.class", _OTHER),
+        ("listener.name.x.principal.builder.class", _OTHER),
+        ("sasl.oauthbearer.jwt.validator.class", _OTHER),
+        ("listener.name.x.oauthbearer.sasl.oauthbearer.jwt.validator.class", _OTHER),
+        ("sasl.server.callback.handler.class", _OTHER),
+        ("listener.name.x.plain.sasl.server.callback.handler.class", "org.foo.LdapHandler"),
+        ("listener.name.x.scram-sha-256.sasl.server.callback.handler.class", _OTHER),
+        ("security.providers", _OTHER),
+        ("ssl.engine.factory.class", _OTHER),
+        ("listener.name.x.ssl.engine.factory.class", _OTHER),
+        ("remote.log.storage.system.enable", "true"),
     ],
 )
 def test_what_would_not_be_done_is_refused(name, value):
-    with pytest.raises(ConfigError, match=name):
+    with pytest.raises(ConfigError, match=rf"^{re.escape(name)}: kbroker "):
         BrokerConfig({name: value})
+
+
+def test_kafkas_own_classes_are_taken():
+    """A file may name the default."""
+    for name, key in BROKER.items():
+        if key.type.name == "CLASS" and key.default is not None:
+            BrokerConfig({name: key.default})
+    oauth = "org.apache.kafka.common.security.oauthbearer"
+    BrokerConfig(
+        {
+            "listener.name.x.oauthbearer.sasl.server.callback.handler.class":
+                f"{oauth}.OAuthBearerValidatorCallbackHandler",
+            "remote.log.storage.system.enable": "false",
+            "create.topic.policy.class.name": "",
+        }
+    )  # fmt: skip
