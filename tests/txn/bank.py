@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,8 +131,9 @@ class Bank:
 
     # ---- the audit
 
-    def audit(self) -> int:
-        """Reads on in the ledger, and judges all of it; how many orders of it are whole."""
+    def audit(self) -> list[int]:
+        """Reads on in the ledger, and judges all of it; how many orders of each teller are whole
+        there."""
         for partition, follower in enumerate(self.followers):
             self.ledger[partition] += follower.read(self.broker.port)
         return judge(self.ledger, self.amounts)
@@ -153,15 +154,15 @@ class Bank:
             found[taker] += amount
         return found
 
-    def told(self) -> list[set[int]]:
-        """The orders of each teller that it was told are done."""
+    def told(self) -> list[list[int]]:
+        """The orders of each teller that it was told are done, as often as it was told."""
         return [
-            {
+            [
                 number
                 for event, *words in teller.lines()
                 if event == "told"
                 for number in range(int(words[0]), int(words[1]) + 1)
-            }
+            ]
             for teller in self.tellers
         ]
 
@@ -175,11 +176,24 @@ class Bank:
         ]
 
 
-def judge(ledger: list[list[Found]], amounts: list[list[tuple[int, int, int]]]) -> int:
+def lost(told: list[list[int]], whole: list[int]) -> set[tuple[int, int]]:
+    """Teller and number of what was acknowledged, by `told`, and is not there: the ledger has only
+    so many `whole` ones, or it was told once more, for it had to be done once more."""
+    missing = {(n, one) for n, numbers in enumerate(told) for one in numbers if one >= whole[n]}
+    again = {
+        (n, one)
+        for n, numbers in enumerate(told)
+        for one, times in Counter(numbers).items()
+        if times > 1
+    }
+    return missing | again
+
+
+def judge(ledger: list[list[Found]], amounts: list[list[tuple[int, int, int]]]) -> list[int]:
     """Holds the ledger against the orders. In the order of their numbers, each has one line for who
     gives and one for who takes, once, and leaves the balances that follow from it: so the sum is
     the same behind each. A line whose other one is missing is of the last ones of its teller alone,
-    for partitions are read one after the other. Answers how many are whole."""
+    for partitions are read one after the other. Answers how many of each teller are whole."""
     lines: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     for partition, found in enumerate(ledger):
         last = [-1] * TELLERS
@@ -192,7 +206,7 @@ def judge(ledger: list[list[Found]], amounts: list[list[tuple[int, int, int]]]) 
             last[teller] = number
             assert account not in lines[teller, number], f"{where} is there twice"
             lines[teller, number][account] = balance
-    return sum(_judge_one(lines, teller, orders) for teller, orders in enumerate(amounts))
+    return [_judge_one(lines, teller, orders) for teller, orders in enumerate(amounts)]
 
 
 def _judge_one(
@@ -205,10 +219,11 @@ def _judge_one(
         found = lines.get((teller, number), {})
         if len(found) < 2:
             break
+        where = f"teller {teller}, order {number}: {found}"
+        assert sum(found.values()) == balances[giver] + balances[taker], where
         expected = {giver: balances[giver] - amount, taker: balances[taker] + amount}
-        assert found == expected, f"teller {teller}, order {number}: {found}, not {expected}"
-        balances |= expected
-        assert sum(balances[n] for n in expected) == sum(expected.values())
+        assert found == expected, f"{where}, not {expected}"
+        balances |= found
         whole += 1
     torn = [number for number in seen if number >= whole]
     assert not torn or max(torn) - whole < TAIL, f"teller {teller} is torn at {whole}: {torn}"
