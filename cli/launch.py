@@ -126,6 +126,12 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
         chosen["kbroker.insecure"] = "true"
     config_file = Path(wish.config[-1]) if wish.config else None
     listeners = listener_settings(wish.listen, wish.advertise, secured=secured)
+    untold = _unreachable(wish)
+    if untold and not _is_told("advertised.listeners", config_file, chosen):
+        raise UsageError(
+            f"clients cannot connect to {untold}; tell their address with --advertise HOST:PORT",
+            "--listen",
+        )
     if _PROTOCOL_MAP in listeners and _is_told(_PROTOCOL_MAP, config_file, chosen):
         del listeners[_PROTOCOL_MAP]
     chosen.update(listeners)
@@ -258,6 +264,14 @@ def listener_settings(
             _with_name(text.rpartition("://")[2], name, "--advertise") for text, name in told
         )
     return settings
+
+
+def _unreachable(wish: Wish) -> str:
+    """The host of a --listen that is every interface and has no --advertise, or nothing."""
+    from kbroker.client.address import parse_address
+
+    hosts = [parse_address(text, to_bind=True).host for text in wish.listen[len(wish.advertise) :]]
+    return next((host for host in hosts if host in ("0.0.0.0", "::")), "")
 
 
 def _listener_name(text: str, at: int, plain: str) -> str:

@@ -1,8 +1,19 @@
-"""Where to listen: a name and a number made into a socket."""
+"""Where to listen: a name and a number made into a socket, and which names can be addresses."""
 
 from __future__ import annotations
 
 import socket
+
+
+def may_be_host(text: str) -> bool:
+    """Whether `text` may be the host of an address, or nothing: what has a colon is one of IPv6."""
+    if ":" not in text:
+        return True
+    try:
+        socket.inet_pton(socket.AF_INET6, text.partition("%")[0])  # without its zone
+    except OSError:
+        return False
+    return True
 
 
 def bound(host: str, port: int) -> socket.socket:

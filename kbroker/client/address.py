@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kbroker.ports import may_be_host
+
 __all__ = ["DEFAULT_PORT", "Address", "parse_address"]
 
 DEFAULT_PORT = 9092
@@ -41,6 +43,8 @@ def parse_address(text: str, *, to_bind: bool = False) -> Address:
         host, port = rest, ""
     else:
         host, _, port = rest.partition(":")
+    if not may_be_host(host):
+        raise ValueError(f"{text!r}: {host!r} is neither a name nor an address; write HOST:PORT")
     if not host and not (to_bind and port):
         raise ValueError(f"{text!r}: no host; write HOST:PORT")
     if not port:

@@ -12,6 +12,7 @@ import socket
 from typing import Final, NamedTuple
 
 from kbroker.config.types import ConfigError
+from kbroker.ports import may_be_host
 
 _ENDPOINT: Final = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]+)\Z")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -46,6 +47,8 @@ def parse_endpoint(text: str, key: str) -> Endpoint:
     match = _ENDPOINT.match(text)
     if match is None or int(match["port"]) > _PORT_MAX or int(match["port"]) < 0:
         raise ConfigError(f"{key}: {text!r} is not of the form NAME://host:port")
+    if not may_be_host(match["host"]):
+        raise ConfigError(f"{key}: {match['host']!r} in {text!r} is neither a name nor an address")
     return Endpoint(match["name"].upper(), match["host"], int(match["port"]))
 
 

@@ -75,6 +75,12 @@ def test_every_command_has_help(capsys: Captured, words: tuple[str, ...]) -> Non
         (["topic", "list", "-b", "a:b"], "'b' is not a port"),
         (["start", "--listen", "foo:bar"], "'bar' is not a port"),
         (["start", "--listen", "a:1", "--advertise", "b", "--advertise", "c"], "more --advertise"),
+        (["start", "--listen", "a:1", "--advertise", "bad:port:x"], "'bad:port:x' is neither a"),
+        (["start", "--listen", "0.0.0.0:9092"], "tell their address with --advertise HOST:PORT"),
+        (
+            ["start", "--listen", "a:1", "--listen", "[::]:2", "--advertise", "b"],
+            "cannot connect to ::",
+        ),
         (["config", "validate", "/no/such/file"], "does not exist"),
     ],
 )

@@ -16,6 +16,7 @@ from kbroker.client.address import Address, parse_address
         ("[::1]:19092", "::1", 19092),
         ("[::1]", "::1", 9092),
         ("::1", "::1", 9092),
+        ("fe80::1%eth0", "fe80::1%eth0", 9092),
         (" 127.0.0.1:9 ", "127.0.0.1", 9),
     ],
 )
@@ -24,7 +25,8 @@ def test_addresses(text: str, host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":9092", "a:b", "a:0", "a:65536", "a:-1", "SSL://a:1", "[::1", "[a]b"]
+    "text",
+    ["", ":9092", "a:b", "a:0", "a:65536", "a:-1", "SSL://a:1", "[::1", "[a]b", "a:b:c", "[a:1]:2"],
 )
 def test_what_is_no_address_is_told(text: str) -> None:
     with pytest.raises(ValueError, match=r"write \[?HOST|only PLAINTEXT"):

@@ -237,6 +237,11 @@ def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
     [
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients cannot connect to 0.0.0.0"),
         ({"listeners": "127.0.0.1:9092"}, "is not of the form NAME://host:port"),
+        ({"listeners": "PLAINTEXT://a:b:1"}, "'a:b' in 'PLAINTEXT://a:b:1' is neither a name nor"),
+        (
+            {**LOOPBACK, "advertised.listeners": "PLAINTEXT://[bad:port:x]:9092"},
+            "'bad:port:x' in 'PLAINTEXT://[bad:port:x]:9092' is neither",
+        ),
         ({"listeners": "PLAINTEXT://a:1,plaintext://b:2"}, "given twice"),
         ({"listeners": "PLAINTEXT://a:1,SSL://b:1"}, "share port 1"),
         ({"listeners": "INSIDE://a:1"}, "no security protocol for listener INSIDE"),
