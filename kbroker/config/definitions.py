@@ -38,31 +38,37 @@ TOPIC: Final = _by_name(TOPIC_KEYS)
 GROUP: Final = _by_name(GROUP_KEYS)
 CLIENT_METRICS: Final = _by_name(CLIENT_METRICS_KEYS)
 
-# Keys that a file for Apache Kafka 3 may still hold and that 4.0 took away.
-REMOVED: Final = frozenset(
-    {
+# Keys that a file for an older Apache Kafka may still hold, by the release that took them away.
+_REMOVED_IN: Final = {
+    "3.0": ("advertised.host.name", "advertised.port", "host.name", "port"),
+    "4.0": (
+        "auto.include.jmx.reporter",
         "broker.id.generation.enable",
         "control.plane.listener.name",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "delegation.token.master.key",
         "inter.broker.protocol.version",
-        "log.cleaner.threads.count",
+        "leader.imbalance.per.broker.percentage",
         "log.message.downconversion.enable",
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",
-        "max.reserved.broker.id",
-        "metadata.log.dir.failure.timeout.ms",
         "offsets.commit.required.acks",
+        "password.encoder.cipher.algorithm",
+        "password.encoder.iterations",
+        "password.encoder.key.length",
+        "password.encoder.keyfactory.algorithm",
+        "password.encoder.old.secret",
         "password.encoder.secret",
-        "port",
-        "host.name",
-        "advertised.host.name",
-        "advertised.port",
-        "zookeeper.connect",
-        "zookeeper.connection.timeout.ms",
-        "zookeeper.max.in.flight.requests",
-        "zookeeper.session.timeout.ms",
-        "zookeeper.set.acl",
-    }
-)
+        "reserved.broker.max.id",
+    ),
+    "4.1": ("group.coordinator.new.enable",),
+}
+_REMOVED: Final = {name: release for release, names in _REMOVED_IN.items() for name in names}
+_REPLACED: Final = {
+    "delegation.token.master.key": "delegation.token.secret.key",
+    "log.message.timestamp.difference.max.ms": "log.message.timestamp.before.max.ms",
+}
 
 # Settings of one listener (and SASL mechanism), and of plugins that name their own keys.
 _PROVIDERS: Final = "config.providers."  # see kbroker.config.providers
@@ -123,8 +129,10 @@ def is_ignored(name: str, key: ConfigKey | None) -> bool:
 
 def unknown_key_text(name: str) -> str:
     """One line about a name that is no broker key, with the nearest one that is."""
-    if name in REMOVED or name.startswith("zookeeper."):
-        return f"unknown key {name}: Apache Kafka 4.0 removed it, take the line out"
+    removed = "4.0" if name.startswith("zookeeper.") else _REMOVED.get(name)
+    if removed is not None:
+        then = f"write {_REPLACED[name]}" if name in _REPLACED else "take the line out"
+        return f"unknown key {name}: Apache Kafka {removed} removed it, {then}"
     if name in TOPIC:
         return f"unknown key {name}: it is a setting of topics, not of the broker"
     import difflib  # noqa: PLC0415  only for a mistake

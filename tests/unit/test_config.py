@@ -58,7 +58,14 @@ def test_a_bad_value_is_told_in_one_line_with_its_key(name, text, message):
     ("name", "hint"),
     [
         ("num.partition", "did you mean num.partitions?"),
-        ("zookeeper.connect", "Apache Kafka 4.0 removed it"),
+        ("zookeeper.connect", "Apache Kafka 4.0 removed it, take the line out"),
+        ("auto.include.jmx.reporter", "Apache Kafka 4.0 removed it"),
+        ("delegation.token.master.key", "4.0 removed it, write delegation.token.secret.key"),
+        ("group.coordinator.new.enable", "Apache Kafka 4.1 removed it"),
+        ("host.name", "Apache Kafka 3.0 removed it"),
+        ("leader.imbalance.per.broker.percentage", "Apache Kafka 4.0 removed it"),
+        ("reserved.broker.max.id", "Apache Kafka 4.0 removed it"),
+        ("log.cleaner.threads.count", "did you mean log.cleaner.threads?"),
         ("retention.ms", "it is a setting of topics"),
     ],
 )
