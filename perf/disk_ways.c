@@ -1,9 +1,13 @@
-// What each way to the disk costs on this machine: the table behind the journal in ARCHITECTURE.md.
+// What each way to the disk costs on this machine: the tables behind the journal in ARCHITECTURE.md.
 //
 //     cc -O2 -o build/disk_ways perf/disk_ways.c && build/disk_ways DIRECTORY
 //
 // Synced writes go round and round through one file of 512 MiB; written-ahead ones fill a new file
 // of 2 GiB. CPU is this process's own, so the kernel's write-back is not in it.
+//
+// The second table is a turn of one batch of 4 KiB for each of so many partitions, made durable by
+// a sync of each partition's file (blocks written before, the best case), or by one write and sync
+// of all of them in one journal.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,20 +20,24 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { BATCH = 4096, FILES_MAX = 256, FILE_BYTES = 1 << 20, TURN_SECONDS = 2 };
 enum { RING_BYTES = 512 << 20, AHEAD_BYTES = 64 << 20, POPULATE_BYTES = 4 << 20 };
 static const size_t GROWN_BYTES = 2UL << 30;
 
 typedef struct {
     const char *name;
     int synced, direct, ahead, mapped, keep_size;
+    size_t by_map; // of a mapped way: so many bytes of each write go through the map, all where 0
 } Way;
 
 static const Way WAYS[] = {
-    {"O_DIRECT into blocks written before, fdatasync", 1, 1, 0, 0, 0},
-    {"pwrite into blocks written before, fdatasync", 1, 0, 0, 0, 0},
-    {"pwrite, file grows", 0, 0, 0, 0, 0},
-    {"pwrite into fallocate ahead, size kept", 0, 0, 1, 0, 1},
-    {"memcpy into mmap of fallocate, pages populated ahead", 0, 0, 1, 1, 0},
+    {"O_DIRECT into blocks written before, fdatasync", 1, 1, 0, 0, 0, 0},
+    {"pwrite into blocks written before, fdatasync", 1, 0, 0, 0, 0, 0},
+    {"memcpy into mmap of blocks written before, fdatasync", 1, 0, 0, 1, 0, 0},
+    {"the first 4 KiB by mmap, the rest by pwrite, fdatasync", 1, 0, 0, 1, 0, 4096},
+    {"pwrite, file grows", 0, 0, 0, 0, 0, 0},
+    {"pwrite into fallocate ahead, size kept", 0, 0, 1, 0, 1, 0},
+    {"memcpy into mmap of fallocate, pages populated ahead", 0, 0, 1, 1, 0, 0},
 };
 static const size_t CHUNKS[] = {4096, 16384, 65536, 1 << 20};
 
@@ -70,7 +78,7 @@ static void fill_ring(const char *path, char *buffer) {
 static void prepare_ahead(const Way *way, int fd, char *map, size_t at, size_t chunk) {
     if (way->ahead && at % AHEAD_BYTES == 0)
         check(fallocate(fd, way->keep_size ? FALLOC_FL_KEEP_SIZE : 0, at, AHEAD_BYTES) == 0, "fallocate");
-    if (way->mapped && at % POPULATE_BYTES == 0 && chunk <= POPULATE_BYTES)
+    if (way->ahead && way->mapped && at % POPULATE_BYTES == 0 && chunk <= POPULATE_BYTES)
         check(madvise(map + at, POPULATE_BYTES, MADV_POPULATE_WRITE) == 0, "madvise");
 }
 
@@ -91,10 +99,11 @@ static void measure(const Way *way, const char *directory, char *buffer, size_t 
         size_t at = i * chunk;
         double start = seconds();
         prepare_ahead(way, fd, map, at, chunk);
-        if (map)
-            memcpy(map + at, buffer, chunk);
-        else
-            check(pwrite(fd, buffer, chunk, at) == (ssize_t)chunk, "pwrite");
+        size_t mapped = !map ? 0 : way->by_map && way->by_map < chunk ? way->by_map : chunk;
+        if (mapped)
+            memcpy(map + at, buffer, mapped);
+        if (mapped < chunk)
+            check(pwrite(fd, buffer + mapped, chunk - mapped, at + mapped) == (ssize_t)(chunk - mapped), "pwrite");
         if (way->synced)
             check(fdatasync(fd) == 0, "fdatasync");
         took[i] = seconds() - start;
@@ -112,6 +121,51 @@ static void measure(const Way *way, const char *directory, char *buffer, size_t 
         unlink(path);
 }
 
+static void batch_path(char *path, const char *directory, int file) {
+    snprintf(path, 4096, "%s/disk_ways.%d", directory, file);
+}
+
+// One turn: a batch for each file, and all of them on the disk.
+static void turn(const int *fds, int files, int journal, char *buffer, size_t round) {
+    if (journal) {
+        size_t bytes = (size_t)files * BATCH, at = round * bytes % (RING_BYTES - FILES_MAX * BATCH);
+        check(pwrite(fds[0], buffer, bytes, at / BATCH * BATCH) == (ssize_t)bytes, "pwrite");
+        check(fdatasync(fds[0]) == 0, "fdatasync");
+        return;
+    }
+    for (int i = 0; i < files; i++)
+        check(pwrite(fds[i], buffer, BATCH, round * BATCH % FILE_BYTES) == BATCH, "pwrite");
+    for (int i = 0; i < files; i++)
+        check(fdatasync(fds[i]) == 0, "fdatasync");
+}
+
+static void bend(const char *directory, char *buffer, int files, int journal) {
+    int fds[FILES_MAX];
+    char path[4096];
+    for (int i = 0; i < (journal ? 1 : files); i++) {
+        if (journal)
+            snprintf(path, sizeof path, "%s/disk_ways.ring", directory);
+        else
+            batch_path(path, directory, i);
+        check((fds[i] = open(path, O_RDWR | O_CREAT | (journal ? O_DIRECT : 0), 0600)) >= 0, path);
+        if (!journal)
+            check(pwrite(fds[i], buffer, FILE_BYTES, 0) == FILE_BYTES && fsync(fds[i]) == 0, "fill");
+    }
+    double began = seconds(), cpu = cpu_seconds();
+    size_t rounds = 0;
+    while (seconds() - began < TURN_SECONDS)
+        turn(fds, files, journal, buffer, rounds++);
+    double elapsed = seconds() - began;
+    cpu = cpu_seconds() - cpu;
+    printf("| %s | %d | %.0f | %.0f | %.1f |\n", journal ? "one journal" : "one sync a file", files,
+           rounds * files / elapsed, elapsed / rounds * 1e6, cpu / (rounds * files) * 1e6);
+    for (int i = 0; i < (journal ? 1 : files); i++) {
+        close(fds[i]);
+        batch_path(path, directory, i);
+        unlink(path);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc != 2) {
         fprintf(stderr, "usage: disk_ways DIRECTORY\n");
@@ -124,6 +178,10 @@ int main(int argc, char **argv) {
     for (size_t w = 0; w < sizeof WAYS / sizeof *WAYS; w++)
         for (size_t c = 0; c < sizeof CHUNKS / sizeof *CHUNKS; c++)
             measure(&WAYS[w], argv[1], buffer, CHUNKS[c]);
+    printf("\n| way | partitions | batches/s | us a turn | CPU us a batch |\n|---|---|---|---|---|\n");
+    for (int files = 1; files <= FILES_MAX; files *= 4)
+        for (int journal = 0; journal < 2; journal++)
+            bend(argv[1], buffer, files, journal);
     snprintf(ring, sizeof ring, "%s/disk_ways.ring", argv[1]);
     unlink(ring);
     return 0;

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from tests.fuzz import client_answers, files, offsets, produce_answers, targets
+from tests.fuzz import client_answers, files, offsets, produce_answers, requests, targets
 from tests.fuzz.targets import CANARIES
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
-ROOMS = (targets, files, offsets, produce_answers, client_answers)
+ROOMS = (targets, files, offsets, requests, produce_answers, client_answers)
 TARGETS = {name: target for room in ROOMS for name, target in room.TARGETS.items()}
 
 

@@ -175,6 +175,7 @@ LAYERS = (
     "kbroker.ext.testing_network",
     "kbroker.ext.testing_producer",
     "kbroker.ext.testing_quotas",
+    "kbroker.ext.testing_requests",
     # 2: control-plane messages and settings
     "kbroker.protocol",
     "kbroker.metrics",

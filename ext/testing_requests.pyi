@@ -1,0 +1,6 @@
+def produce(
+    data: bytes | bytearray | memoryview, version: int
+) -> list[tuple[bytes, int, bytes]] | None: ...
+def fetch(
+    data: bytes | bytearray | memoryview, version: int
+) -> list[tuple[bytes, int, int]] | None: ...
