@@ -39,6 +39,9 @@ PENDING_MEMBERS_MAX_CHARS: Final = 4_000_000
 # Requests whose answers wait for something to happen: members that join, or wait for the leader.
 PARKED_REQUESTS_MAX_COUNT: Final = 100_000
 PARKED_REQUESTS_MAX_BYTES: Final = 256 * 1024 * 1024
+# Members of classic groups whose join was answered and whose generation was not written yet: what
+# they have sent is no request any more, and no record yet.
+UNWRITTEN_MEMBERS_MAX_BYTES: Final = PARKED_REQUESTS_MAX_BYTES
 
 # Metrics that clients push (KIP-714): instances that are known, as in Apache Kafka, what is kept of
 # them, as it came; what one push may be when it is decompressed, and what a page shows of all.

@@ -34,6 +34,7 @@ from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
 from kbroker.group.slot import ACTIVE, FAILED, LOADING, Slot, SlotReply
 from kbroker.group.topics import Topics
+from kbroker.group.unwritten import Unwritten
 from kbroker.metadata.records.wire import RecordError
 from kbroker.storage.manager import LogPort
 
@@ -125,6 +126,7 @@ class GroupCoordinator:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._loader = Loader(host.post)
+        self._unwritten = Unwritten(self._plain_bytes_max)
         self._slots: list[Slot] = []
         self._appends = 0
         self._due_ms: int | None = None
@@ -150,7 +152,7 @@ class GroupCoordinator:
         self._opened_ms = self._host.clock.monotonic_ms()
         settings, topics, pulses = self._host.settings(), self._host.topics, self._host.pulses
         for partition in range(self._host.partitions()):
-            rooms = Rooms(Shard(partition, settings, topics, pulses))
+            rooms = Rooms(Shard(partition, settings, topics, pulses, self._unwritten))
             log = self._host.log(partition)
             self._slots.append(Slot(partition, log, rooms, Records(partition)))
         for slot in self._slots:
@@ -417,6 +419,10 @@ class GroupCoordinator:
         self._appends += 1
         slot.appended = self._appends
         return ErrorCode.NONE
+
+    def _plain_bytes_max(self) -> int | None:
+        """What a batch may hold that is not compressed; None where batches are."""
+        return self._host.batch_bytes_max() if self._host.codec() == "none" else None
 
     # ---- timers
 

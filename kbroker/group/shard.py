@@ -16,6 +16,7 @@ from kbroker.group.outcome import CoordinatorRecord, Now, Outcome
 from kbroker.group.settings import GroupSettings
 from kbroker.group.timers import Timers
 from kbroker.group.topics import Topics
+from kbroker.group.unwritten import Unwritten
 from kbroker.metadata.records.schema import Record
 
 Replayer = Callable[[CoordinatorRecord], None]
@@ -26,13 +27,20 @@ class Shard:
     """State shared by the rooms of a partition. Not thread-safe: the control thread's."""
 
     def __init__(
-        self, partition: int, settings: GroupSettings, topics: Topics, pulses: Pulses
+        self,
+        partition: int,
+        settings: GroupSettings,
+        topics: Topics,
+        pulses: Pulses,
+        unwritten: Unwritten,
     ) -> None:
-        """`pulses`: of members whose heartbeats the data plane answers; all shards share them."""
+        """`pulses`: of members whose heartbeats the data plane answers; all shards share them, as
+        they do what is unwritten."""
         self.partition = partition
         self.settings = settings
         self.topics = topics
         self.pulses = pulses
+        self.unwritten = unwritten
         self.groups: dict[str, Group] = {}
         self.timers = Timers()
         self.classic: ClassicSide | None = None

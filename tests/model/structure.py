@@ -45,6 +45,10 @@ def check_classic(shard: Shard, group: ClassicGroup) -> None:
     static = {m.instance_id: name for name, m in members.items() if m.instance_id is not None}
     check(group.static == static, group, "knows", group.static, "not", static)
     check(group.unsynced <= members.keys(), group, "waits for the sync of strangers")
+    if group.state is State.STABLE:
+        for member in members.values():
+            unwritten = member.unwritten_bytes(group.protocol_name)
+            check(member.held == unwritten, member, "counts", member.held, "of", unwritten)
     timers = shard.timers
     for member in members.values():
         check(member.timer in timers or member.waits, member, "will never expire")
@@ -83,6 +87,10 @@ def check_consumer(group: ConsumerGroup) -> None:
 def check_replay(world: World) -> None:
     """A fresh coordinator on the same log, as it is and compacted, has the same state."""
     live = dump(world.shard, world.rooms[0], world.unsure)
+    groups = [g for g in world.shard.groups.values() if isinstance(g, ClassicGroup)]
+    held = sum(member.held for group in groups for member in group.members.values())
+    counted = world.shard.unwritten.bytes
+    check(held == counted, "members hold", held, "unwritten bytes, counted are", counted)
     settings = GroupSettings()  # a group that is too large would rebalance at once
     for log in (world.log, compacted(world.log)):
         fresh = Coordinator(

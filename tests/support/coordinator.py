@@ -15,6 +15,7 @@ from kbroker.group.runtime import coordinator_code
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
 from kbroker.group.topics import TopicInfo
+from kbroker.group.unwritten import Unwritten
 
 WALL_MS = 1_700_000_000_000
 
@@ -93,7 +94,8 @@ class Coordinator:
     ) -> None:
         """The `log` is replayed first, as at a start."""
         self.topics = topics or FakeTopics()
-        self.shard = Shard(0, settings or GroupSettings(), self.topics, Pulses())
+        settings = settings or GroupSettings()
+        self.shard = Shard(0, settings, self.topics, Pulses(), Unwritten())
         self.rooms = [room(self.shard) for room in rooms]
         self.now_ms = now_ms
         self.log: list[CoordinatorRecord] = []

@@ -29,6 +29,7 @@ from kbroker.group.migration import Client
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Reply
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
+from kbroker.group.unwritten import Unwritten
 from kbroker.metadata.records import classic_group, consumer_group
 from kbroker.metadata.records.codec import decode, encode
 from tests.support.topics import FakeTopics
@@ -52,7 +53,7 @@ class GroupShard:
         self._build()
 
     def _build(self) -> None:
-        self.shard = Shard(0, self.settings, self.topics, Pulses())
+        self.shard = Shard(0, self.settings, self.topics, Pulses(), Unwritten())
         self.classic = ClassicProtocol(self.shard, lambda: f"uuid-{next(self._ids)}")
         self.consumer = ConsumerProtocol(self.shard, lambda: f"member-{next(self._ids)}")
 

@@ -1,17 +1,20 @@
-"""What classic members hold in memory: gone with the member, with no help of the collector."""
+"""What classic members hold in memory: bounded, and gone with the member."""
 
 from __future__ import annotations
 
 import gc
 import logging
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from kbroker.errors import ErrorCode
+from kbroker.group import unwritten
+from kbroker.group.unwritten import bytes_of
 from kbroker.protocol import ApiKey
+from tests.support.classic import RANGE, Classic
 from tests.support.control import ControlPlane
 
 METADATA_BYTES = 100_000
@@ -115,3 +118,102 @@ def test_assignments_that_no_record_holds_leave_nothing(
                 assignments=[{"member_id": joined["member_id"], "assignment": bytes(1_100_000)}],
             )  # fmt: skip
             assert told["error_code"] == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+BATCH_BYTES_MAX = 1_048_588  # of __consumer_offsets
+
+
+@pytest.mark.parametrize(
+    ("size", "codec", "code"),
+    [
+        (BATCH_BYTES_MAX - 1_000, 0, ErrorCode.NONE),
+        (BATCH_BYTES_MAX, 0, ErrorCode.UNKNOWN_SERVER_ERROR),
+        (BATCH_BYTES_MAX, 1, ErrorCode.NONE),
+    ],
+)
+def test_metadata_that_no_record_holds_is_refused(
+    control_with: Callable[..., ControlPlane], size: int, codec: int, code: ErrorCode
+) -> None:
+    """The member would wait for the others, and then be told the same by its SyncGroup."""
+    control = control_with(offsets_topic_compression_codec=str(codec))
+    start(control)
+    protocols = [{"name": "a", "metadata": b""}, {"name": "b", "metadata": bytes(size)}]
+    assert join(control, "new", 1, protocols=protocols)["error_code"] == code
+    described = control.call(ApiKey.DESCRIBE_GROUPS, 5, groups=["new"])["groups"][0]
+    assert (described["group_state"] == "CompletingRebalance") == (code == ErrorCode.NONE)
+
+
+ONE = bytes_of(RANGE)
+"""What a member of these tests holds."""
+
+
+@pytest.fixture
+def two_fit(monkeypatch: pytest.MonkeyPatch) -> Classic:
+    """A coordinator whose members may hold as much as two of them do."""
+    monkeypatch.setattr(unwritten, "UNWRITTEN_MEMBERS_MAX_BYTES", 2 * ONE)
+    return Classic()
+
+
+def test_members_that_never_sync_hold_so_much_and_no_more(two_fit: Classic) -> None:
+    c = two_fit
+    first, second = c.completing(2)
+    assert c.shard.unwritten.bytes == 2 * ONE
+    assert c.join(group_id="other").error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert "other" not in c.shard.groups
+    c.leave(second)
+    assert c.shard.unwritten.bytes == ONE
+    assert c.join(group_id="other").error == ErrorCode.MEMBER_ID_REQUIRED
+    c.leave(first)
+    assert c.shard.unwritten.bytes == 0
+
+
+def test_members_whose_generation_is_written_hold_nothing(two_fit: Classic) -> None:
+    c = two_fit
+    names = c.stable(2)
+    assert c.shard.unwritten.bytes == 0
+    assert c.join(group_id="other").error == ErrorCode.MEMBER_ID_REQUIRED
+    c.rejoin_all(names)
+    assert c.shard.unwritten.bytes == 2 * ONE
+    c.sync_all(names)
+    assert c.shard.unwritten.bytes == 0
+
+
+def test_a_member_that_joins_again_with_no_more_is_let_in(two_fit: Classic) -> None:
+    c = two_fit
+    names = c.stable(2)
+    c.shard.unwritten.bytes = 2 * ONE
+    more = ((RANGE[0][0], RANGE[0][1] + b"x"),)
+    assert c.join(names[0], protocols=more).error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert c.rejoin_all(names)[1].error == ErrorCode.NONE
+    assert c.state == "CompletingRebalance"
+
+
+def test_what_was_not_selected_is_in_no_record(two_fit: Classic) -> None:
+    c = two_fit
+    c.stable(1, protocols=(*RANGE, ("other", b"12345")))
+    assert c.shard.unwritten.bytes == len("other") + 5
+
+
+@pytest.mark.parametrize("refused", [ErrorCode.NONE, ErrorCode.INVALID_REQUEST])
+def test_a_static_member_that_comes_back_is_counted_once(refused: ErrorCode) -> None:
+    c = Classic()
+    answer = c.join(instance_id="i")
+    c.pass_ms(3_000)
+    c.sync_all([answer["member_id"]])
+    c.append_error = refused
+    assert c.join(instance_id="i").error == refused
+    assert (c.state, c.shard.unwritten.bytes) == ("Stable", 0)
+
+
+def test_a_group_that_could_not_be_founded_holds_nothing() -> None:
+    c = Classic()
+    c.append_error = ErrorCode.INVALID_REQUEST
+    assert c.join(instance_id="i").error == ErrorCode.INVALID_REQUEST
+    assert c.shard.unwritten.bytes == 0
+
+
+def test_a_partition_that_is_given_up_holds_nothing() -> None:
+    c = Classic()
+    c.completing(2)
+    c.room.unload()
+    assert c.shard.unwritten.bytes == 0

@@ -15,6 +15,7 @@ from kbroker.group.group import SINCE_COMMIT, OffsetExpiry
 from kbroker.group.order import most_voted
 from kbroker.group.outcome import CoordinatorRecord, Now, Reply
 from kbroker.group.timers import Timers
+from kbroker.group.unwritten import Unwritten, bytes_of
 from kbroker.metadata.records.classic_group import GroupMetadataKey
 
 CONSUMER: Final = "consumer"
@@ -45,7 +46,13 @@ class ClassicGroup:
 
     kind: Final = "classic"
 
-    def __init__(self, group_id: str, timers: Timers, changed_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        timers: Timers,
+        unwritten: Unwritten,
+        changed_ms: int | None = None,
+    ) -> None:
         self.group_id = group_id
         self.state = State.EMPTY
         self.previous = State.DEAD
@@ -69,6 +76,7 @@ class ClassicGroup:
         """What the members subscribe to; None: not known."""
         self._supporters: dict[str, int] = {}
         self._timers = timers
+        self._unwritten = unwritten
 
     def __repr__(self) -> str:
         return f"ClassicGroup({self.group_id!r}, {self.state.value}, {self.generation})"
@@ -123,6 +131,11 @@ class ClassicGroup:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
+    def find(self, member_id: str, instance_id: str | None) -> Member | None:
+        """Who asks: by its id or, where it has none yet, as a static member."""
+        holder = member_id or self.static.get(instance_id or "", "")
+        return self.members.get(holder)
+
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Could a member with these protocols be in the group?"""
         if self.state is State.EMPTY:
@@ -142,11 +155,13 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.member_id
         self._count(member, 1)
+        self.hold(member, bytes_of(member.protocols))
         self.pending.pop(member.member_id, None)
 
     def remove(self, member: Member) -> None:
         """A member is gone; what it waits for must have been answered."""
         member.end()
+        self.hold(member, 0)
         del self.members[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -159,6 +174,8 @@ class ClassicGroup:
         """A static member comes back under a new id; what the old one waits for was answered."""
         assert new.instance_id is not None
         old.end()
+        self.hold(new, old.held)
+        self.hold(old, 0)
         del self.members[old.member_id]
         self.members[new.member_id] = new
         self.static[new.instance_id] = new.member_id
@@ -173,6 +190,17 @@ class ClassicGroup:
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
+        self.hold(member, bytes_of(protocols))
+
+    def hold(self, member: Member, size: int) -> None:
+        """So many bytes of the member are in no record."""
+        self._unwritten.bytes += size - member.held
+        member.held = size
+
+    def written(self) -> None:
+        """The log has the generation: each member with what it sent for the selected protocol."""
+        for member in self.members.values():
+            self.hold(member, member.unwritten_bytes(self.protocol_name))
 
     def _count(self, member: Member, by: int) -> None:
         for name in member.protocol_names():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -16,6 +17,9 @@ from kbroker.group.classic.replay import GroupRecords
 from kbroker.group.classic.requests import JoinRequest
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Reply
 from kbroker.group.shard import Shard
+from kbroker.group.unwritten import bytes_of
+
+_LOG: Final = logging.getLogger("kbroker.group")
 
 _FIRST_WITH_MEMBER_ID_REQUIRED: Final = 4
 _FIRST_WITH_SKIP_ASSIGNMENT: Final = 9
@@ -41,14 +45,34 @@ class Joins:
         """Join a classic group. One that does not exist, or is an empty group of another kind (of
         the new protocol, or of offsets alone), is founded by a member that has no id yet."""
         found = self._shard.groups.get(request.group_id)
+        no_room = self._no_room(found if isinstance(found, ClassicGroup) else None, request)
+        if no_room:
+            return _refused(no_room, request.member_id)
         if isinstance(found, ClassicGroup):
             return self._join_group(found, request, reply, now)
         if request.member_id:
             return _refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        group = ClassicGroup(request.group_id, self._shard.timers, now.wall_ms)
+        shard = self._shard
+        group = ClassicGroup(request.group_id, shard.timers, shard.unwritten, now.wall_ms)
         outcome = self._join_group(group, request, reply, now)
         other = found is not None and found.kind != group.kind
         return self._founded(group, found.tombstones() if found and other else [], outcome)
+
+    def _no_room(self, group: ClassicGroup | None, request: JoinRequest) -> ErrorCode:
+        """Metadata that fits no record fails as its SyncGroup would, once for all; where members
+        hold all the memory they may, the client asks again. A member that joins again with no
+        more than it has is let in."""
+        unwritten = self._shard.unwritten
+        largest = max((len(metadata) for _, metadata in request.protocols), default=0)
+        if not unwritten.has_record_for(largest):
+            _LOG.warning("group %r: no record holds a member's %d bytes of metadata",
+                         request.group_id, largest)  # fmt: skip
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        known = None if group is None else group.find(request.member_id, request.instance_id)
+        has = 0 if known is None else bytes_of(known.protocols)
+        if not unwritten.has_room_for(bytes_of(request.protocols) - has):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE
 
     def _founded(
         self, group: ClassicGroup, tombstones: Sequence[CoordinatorRecord], outcome: Outcome
@@ -208,6 +232,8 @@ class Joins:
             new.session_timeout_ms = old.session_timeout_ms
             new.rebalance_timeout_ms = old.rebalance_timeout_ms
             self._replace(group, new, old.member_id, now)
+        group.written()
+        if error:
             join(joined(group, "", leader) | {"error_code": error})
         elif version >= _FIRST_WITH_SKIP_ASSIGNMENT:
             leads = group.leader == new.member_id

@@ -27,12 +27,12 @@ class Member:
 
     `is_new`: it waits for the answer to its first JoinGroup, and cannot send heartbeats, as it
     does not know its id. `join` and `sync` are the parked answers. `pulse`: by which the data plane
-    answers its heartbeats, from the first one on.
+    answers its heartbeats, from the first one on. `held`: its bytes that no record holds.
     """
 
     __slots__ = (
-        "assignment", "expire", "identity", "is_new", "join", "member_id", "protocols", "pulse",
-        "rebalance_timeout_ms", "session_timeout_ms", "sync", "timer",
+        "assignment", "expire", "held", "identity", "is_new", "join", "member_id", "protocols",
+        "pulse", "rebalance_timeout_ms", "session_timeout_ms", "sync", "timer",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,7 @@ class Member:
         self.expire: Action | None = None
         self.pulse: Pulse | None = None
         self.timer = object()
+        self.held = 0
 
     def __repr__(self) -> str:
         return f"Member({self.member_id!r}, instance={self.instance_id!r})"
@@ -88,6 +89,10 @@ class Member:
             if name == protocol:
                 return metadata
         raise BugError(f"member {self.member_id} does not support protocol {protocol}")
+
+    def unwritten_bytes(self, written: str | None) -> int:
+        """What is not in a record that holds what it sent with that protocol."""
+        return sum(len(name) + len(data) for name, data in self.protocols if name != written)
 
     def protocol_names(self) -> frozenset[str]:
         """The protocols that it supports."""

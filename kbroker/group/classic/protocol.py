@@ -131,6 +131,7 @@ class ClassicProtocol:
             member = group.members[told.member_id]
             group.set_protocols(member, told.protocols)
             self._rebalance.watch(group, member, now)
+        group.written()
         return None if rebalance is None else self._rebalance.prepare(group, rebalance, now)
 
     def _loaded(self, now: Now) -> Outcome:

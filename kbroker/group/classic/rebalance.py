@@ -195,6 +195,7 @@ class Rebalance:
         for member in group.members.values():
             self._timers.cancel(member.timer)
             member.end()
+            group.hold(member, 0)
         for member_id in list(group.pending):
             self.forget_pending(group, member_id)
 

@@ -80,7 +80,8 @@ class GroupRecords:
 
     def _read(self, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         told_ms = value.current_state_timestamp
-        group = ClassicGroup(group_id, self._shard.timers, None if told_ms < 0 else told_ms)
+        changed_ms = None if told_ms < 0 else told_ms
+        group = ClassicGroup(group_id, self._shard.timers, self._shard.unwritten, changed_ms)
         group.generation = value.generation
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
@@ -92,6 +93,7 @@ class GroupRecords:
             if group.leader not in group.members:
                 group.leader = next(iter(group.members))
         group.learn_topics()
+        group.written()
         return group
 
 

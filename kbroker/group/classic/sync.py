@@ -60,6 +60,7 @@ class Syncs:
             return self._rebalance.prepare(group, reason, now)
         for name, assignment in assignments.items():
             group.members[name].assignment = assignment
+        group.written()
         self._rebalance.tell_assignments(group, now)
         group.move(State.STABLE, now)
         return None
