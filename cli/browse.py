@@ -19,7 +19,7 @@ from kbroker.cli.connect import reach, settings_for
 from kbroker.cli.filters import filter_of
 from kbroker.cli.options import bootstrap_option, output_option
 from kbroker.cli.progress import Progress
-from kbroker.cli.render import Column, print_rows
+from kbroker.cli.render import Column, cut, print_rows
 from kbroker.cli.scan import scan
 from kbroker.cli.sending import count_of
 from kbroker.cli.span import Partition, partitions_of
@@ -272,11 +272,6 @@ def pretty(data: bytes | None) -> str:
         with contextlib.suppress(ValueError, RecursionError):
             text = json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def cut(text: str, width: int) -> str:
-    """At most so many characters, the last a sign that there were more."""
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _tell(wanted: _Wanted, found: int, scanned: int, there: int) -> None:

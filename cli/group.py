@@ -9,7 +9,7 @@ import click
 
 from kbroker.cli.group_scope import Partition, by_topic, described, plural
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
-from kbroker.cli.render import Column, print_json, print_rows
+from kbroker.cli.render import Column, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -121,7 +121,7 @@ def describe(names: tuple[str, ...], bootstrap: str | None, output: str, every: 
     for at, group in enumerate(found):
         if at:
             click.echo()
-        click.echo(_headline(group))
+        say(_headline(group))
         if group["partitions"]:
             click.echo()
             print_rows(_PARTITIONS, group["partitions"], output)

@@ -6,6 +6,7 @@ import click
 
 from kbroker.cli.group_scope import active, consumer_groups, parse_topics
 from kbroker.cli.options import bootstrap_option, open_cluster
+from kbroker.cli.render import say
 
 
 @click.command()
@@ -38,11 +39,11 @@ def delete(
             found = delete_groups(cluster, wanted)
         for name, error in found.items():
             if error is None:
-                click.echo(f"group {name} {'would be ' if dry_run else ''}deleted")
+                say(f"group {name} {'would be ' if dry_run else ''}deleted")
             elif if_exists and error.code == ErrorCode.GROUP_ID_NOT_FOUND:
-                click.echo(f"group {name} does not exist")
+                say(f"group {name} does not exist")
             else:
-                click.echo(f"kbroker: {error}", err=True)
+                say(f"kbroker: {error}", err=True)
                 failed = 1
     return failed
 
@@ -82,11 +83,11 @@ def offset_delete(
         for key in dict.fromkeys(meant):
             place, error = key[0] if key[1] < 0 else f"{key[0]}-{key[1]}", told.get(key)
             if key not in committed:
-                click.echo(f"{place} has no offset in group {name}")
+                say(f"{place} has no offset in group {name}")
             elif error is None:
                 would = "would be " if dry_run else ""
-                click.echo(f"{place} offset {committed[key].offset} {would}deleted")
+                say(f"{place} offset {committed[key].offset} {would}deleted")
             else:
-                click.echo(f"kbroker: {error}", err=True)
+                say(f"kbroker: {error}", err=True)
                 failed = 1
     return failed

@@ -12,7 +12,7 @@ import click
 from kbroker.cli.group_plan import Plan, clamp, read_plan, write_plan
 from kbroker.cli.group_scope import Partition, active, consumer_groups, expand, parse_topics
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
-from kbroker.cli.render import Column, print_rows
+from kbroker.cli.render import Column, print_rows, say
 from kbroker.cli.when import parse_duration_ms, parse_time_ms
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _usable(cluster: Cluster, names: list[str]) -> tuple[list[str], dict[str, An
         if refusal is None:
             usable.append(name)
         else:
-            click.echo(f"kbroker: {refusal}", err=True)
+            say(f"kbroker: {refusal}", err=True)
     told = committed_offsets(cluster, usable)
     return usable, {
         name: {key: at.offset for key, at in offsets.items()} for name, offsets in told.items()
@@ -176,7 +176,7 @@ def _targets(
         found = listed(value, keys)
         later = [key for key, offset in found.items() if offset < 0]
         for topic, index in later:
-            click.echo(f"{topic}-{index}: no record that late, its end taken", err=True)
+            say(f"{topic}-{index}: no record that late, its end taken", err=True)
         return found | listed(LATEST, later)
 
     def shifted() -> dict[Partition, int]:
@@ -209,7 +209,7 @@ def _inside(cluster: Cluster, wanted: dict[Partition, int]) -> dict[Partition, i
     bounds = {key: (first[key].offset, following[key].offset) for key in wanted}
     offsets, moved = clamp(wanted, bounds)
     for line in moved:
-        click.echo(line, err=True)
+        say(line, err=True)
     return offsets
 
 

@@ -1,7 +1,10 @@
 """Lists and descriptions as a table, a wide table or JSON.
 
 On a terminal a table is drawn by rich, fitted to its width; into a pipe or file it is plain
-columns, which stay the same whatever the terminal, and nothing is cut.
+columns, which stay the same whatever the terminal. Names in it are of anybody's making (a client
+id, a group, a transactional id may hold what steers a terminal, or a line that looks like another
+row): a cell, and a line that `say` prints, holds what cannot be printed in an escaped form. A very
+long cell is cut, but for wide tables; JSON is exact.
 """
 
 from __future__ import annotations
@@ -10,11 +13,16 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 
-__all__ = ["Column", "human_bytes", "human_time", "print_json", "print_rows"]
+from kbroker.printable import escaped
+
+__all__ = ["Column", "cut", "human_bytes", "human_time", "print_json", "print_rows", "say"]
+
+_CELL_MOST_CHARS: Final = 500
+"""Twice the longest topic name: group and transactional ids go up to 32,767."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +41,23 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], out
         print_json([{column.key: row.get(column.key) for column in columns} for row in rows])
         return
     shown = [column for column in columns if output == "wide" or not column.wide]
-    table = [[_cell(row.get(column.key)) for column in shown] for row in rows]
+    table = [[escaped(_cell(row.get(column.key))) for column in shown] for row in rows]
+    if output != "wide":
+        table = [[cut(text, _CELL_MOST_CHARS) for text in line] for line in table]
     if sys.stdout.isatty() and output != "wide":
         _draw(shown, table)
     else:
         _write(shown, table)
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """Prints a line in which names of anybody's making stand."""
+    click.echo(escaped(line), err=err)
+
+
+def cut(text: str, width: int) -> str:
+    """At most so many characters, the last a sign that there were more."""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def print_json(value: Any) -> None:

@@ -17,6 +17,7 @@ import click
 
 from kbroker.cli.nearest import did_you_mean
 from kbroker.cli.tree import ALIASES, GROUPS, ROOT, ROOT_HELP, Commands
+from kbroker.printable import escaped
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -134,5 +135,5 @@ def _is_mistake(error: Exception) -> bool:
 
 
 def _fail(text: str, status: int = 1) -> int:
-    click.echo(f"kbroker: {text}", err=True)
+    click.echo("\n".join(escaped(line) for line in f"kbroker: {text}".split("\n")), err=True)
     return status

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.options import bootstrap_option, key_values, open_cluster, output_option
-from kbroker.cli.render import Column, human_bytes, print_json, print_rows
+from kbroker.cli.render import Column, human_bytes, print_json, print_rows, say
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster, TopicInfo
@@ -75,7 +75,7 @@ def describe(names: tuple[str, ...], bootstrap: str | None, output: str, all_con
     for at, topic in enumerate(found):
         if at:
             click.echo()
-        click.echo(
+        say(
             f"{topic['name']}  id {topic['topic_id']}  {topic['records']} records,"
             f" {human_bytes(topic['size_bytes'])} on disk"
         )
@@ -175,11 +175,11 @@ def create(
             except BrokerError as error:
                 if not (if_not_exists and error.name == "TOPIC_ALREADY_EXISTS"):
                     raise
-                click.echo(f"topic {name} exists already")
+                say(f"topic {name} exists already")
             else:
                 plural = "" if made.partitions == 1 else "s"
                 count = f"{made.partitions} partition{plural}"
-                click.echo(f"topic {name} {'could be ' if dry_run else ''}created with {count}")
+                say(f"topic {name} {'could be ' if dry_run else ''}created with {count}")
 
 
 @click.command()
@@ -202,9 +202,9 @@ def delete(names: tuple[str, ...], bootstrap: str | None, if_exists: bool, dry_r
             except BrokerError as error:
                 if not (if_exists and error.name == "UNKNOWN_TOPIC_OR_PARTITION"):
                     raise
-                click.echo(f"topic {name} does not exist")
+                say(f"topic {name} does not exist")
             else:
-                click.echo(f"topic {name} {'would be ' if dry_run else ''}deleted")
+                say(f"topic {name} {'would be ' if dry_run else ''}deleted")
 
 
 @click.command()
@@ -224,7 +224,7 @@ def add_partitions(
 
         wanted = total if total is not None else len(cluster.topic(name).partitions) + (num or 0)
         create_partitions(cluster, {name: wanted}, validate_only=dry_run).checked()
-    click.echo(f"topic {name} {'could have' if dry_run else 'has'} {wanted} partitions")
+    say(f"topic {name} {'could have' if dry_run else 'has'} {wanted} partitions")
 
 
 @click.command()
@@ -251,4 +251,4 @@ def alter_config(
             alter_configs(
                 cluster, TOPIC, name, set_values=values, delete=deleted, validate_only=dry_run
             )
-            click.echo(f"topic {name} {'could be ' if dry_run else ''}changed")
+            say(f"topic {name} {'could be ' if dry_run else ''}changed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
-from kbroker.cli.render import Column, print_rows
+from kbroker.cli.render import Column, print_rows, say
 from kbroker.cli.when import parse_time_ms
 
 _COLUMNS = [
@@ -143,4 +143,4 @@ def trim(
     for key in every:
         upto = before.get(key, first[key].offset)
         gone = max(0, upto - first[key].offset)
-        click.echo(f"{name}-{key[1]} {would} at {upto}, {gone} records fewer")
+        say(f"{name}-{key[1]} {would} at {upto}, {gone} records fewer")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
-from kbroker.cli.render import Column, print_rows
+from kbroker.cli.render import Column, print_rows, say
 
 if TYPE_CHECKING:
     from kbroker.client.admin_transactions import ProducerState, TransactionDescription
@@ -102,7 +102,7 @@ def describe(names: tuple[str, ...], bootstrap: str | None, output: str) -> int:
             try:
                 rows.append(_described(found[name]))
             except BrokerError as error:
-                click.echo(f"kbroker: {error}", err=True)
+                say(f"kbroker: {error}", err=True)
                 failed = 1
     print_rows(_DESCRIPTION, rows, output)
     return failed
@@ -197,7 +197,7 @@ def abort(
                 state.producer_id,
             ):
                 abort_transaction(cluster, where, state)
-                click.echo(
+                say(
                     f"transaction of producer {state.producer_id} from offset "
                     f"{state.transaction_start_offset} on aborted in {topic}-{partition}"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from kbroker.cli import root, tree
 from kbroker.cli.launch import Wish, listener_settings, plain_wish, prepare
 from kbroker.cli.options import key_values, reachable
 from kbroker.cli.places import default_data_dir, stop_command
-from kbroker.cli.render import Column, human_bytes, human_time, print_rows
+from kbroker.cli.render import Column, human_bytes, human_time, print_rows, say
 from kbroker.cli.when import parse_time_ms
 from tests.support.waits import free_ports
 
@@ -219,6 +220,52 @@ def test_tables_align_and_json_has_every_column(capsys: Captured) -> None:
     assert capsys.readouterr().out == "A       N\nx       5\nlonger  -\n"
     print_rows(columns, rows, "wide")
     assert capsys.readouterr().out == "A       N  W\nx       5  1,2\nlonger  -  yes\n"
+    print_rows(columns, rows, "json")
+    assert json.loads(capsys.readouterr().out) == rows
+
+
+HOSTILE = "x\x1b[2J\x1b]0;owned\x07\nforged  row\u202e\udcff\x9b5m"
+ESCAPED = r"x\x1b[2J\x1b]0;owned\x07\nforged  row\u202e\udcff\x9b5m"
+
+
+@pytest.mark.parametrize("tty", [False, True])
+@pytest.mark.parametrize("output", ["table", "wide"])
+def test_names_of_anybodys_making_neither_steer_a_terminal_nor_forge_rows(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch, tty: bool, output: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: tty, raising=False)
+    columns = [Column("a", "A"), Column("b", "B")]
+    print_rows(columns, [{"a": HOSTILE, "b": [HOSTILE, 1]}], output)
+    told = re.sub("\x1b\\[[01]m", "", capsys.readouterr().out)  # rich's bold titles
+    (row,) = (line for line in told.splitlines() if "owned" in line)
+    assert row.split("  ", 1)[0].strip() in ESCAPED
+    assert row.count(ESCAPED) == 2
+    assert told.replace("\n", "").isprintable()
+
+
+def test_a_line_with_a_name_stays_one_line(capsys: Captured) -> None:
+    say(f"group {HOSTILE} deleted")
+    say(HOSTILE, err=True)
+    assert capsys.readouterr() == (f"group {ESCAPED} deleted\n", f"{ESCAPED}\n")
+
+
+def test_an_error_does_not_steer_a_terminal(capsys: Captured) -> None:
+    assert root.run(["\x1b[2J"]) == 2
+    assert root.run(["topic", "list", "-b", "\x1b[2J:x"]) != 0
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_name_of_32_kb_does_not_swell_a_table_but_is_exact_elsewhere(capsys: Captured) -> None:
+    columns = [Column("a", "A"), Column("b", "B")]
+    rows = [{"a": "n" * 32_000, "b": 1}, *({"a": "short", "b": 2} for _ in range(8))]
+    print_rows(columns, rows, "table")
+    told = capsys.readouterr().out
+    assert len(told) < 10_000
+    assert "n…  1" in told
+    print_rows(columns, rows, "wide")
+    assert "n" * 32_000 in capsys.readouterr().out
+    rows[1]["a"] = "x\x1b[2J\n"
     print_rows(columns, rows, "json")
     assert json.loads(capsys.readouterr().out) == rows
 
