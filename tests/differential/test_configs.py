@@ -11,15 +11,31 @@ from tests.differential.harness import Differ, Script, same
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
-#: Broker settings that each of the two was started with in its own way.
+_PLACE = "each has its own ports, directory and identity"
+_QUORUM = "Kafka has to be told that this node is its own controller; kbroker always is"
+_ONE_NODE = "Kafka starts on one node only where this is told; kbroker needs nothing"
+_AT_ONCE = "Kafka's broker of the tests is told not to wait for more members"
+
+#: Broker settings whose values are the harness's, not the brokers', and why.
 OWN = {
-    "advertised.listeners", "broker.id", "controller.listener.names",
-    "controller.quorum.bootstrap.servers", "controller.quorum.voters", "listeners",
-    "listener.security.protocol.map", "log.dir", "log.dirs", "node.id", "process.roles",
-    "offsets.topic.replication.factor", "transaction.state.log.replication.factor",
-    "transaction.state.log.min.isr", "share.coordinator.state.topic.replication.factor",
-    "share.coordinator.state.topic.min.isr", "group.initial.rebalance.delay.ms",
-}  # fmt: skip
+    "advertised.listeners": _PLACE,
+    "listeners": _PLACE,
+    "log.dir": _PLACE,
+    "log.dirs": _PLACE,
+    "node.id": _PLACE,
+    "broker.id": _PLACE,
+    "controller.listener.names": _QUORUM,
+    "controller.quorum.bootstrap.servers": _QUORUM,
+    "controller.quorum.voters": _QUORUM,
+    "listener.security.protocol.map": _QUORUM,
+    "process.roles": _QUORUM,
+    "offsets.topic.replication.factor": _ONE_NODE,
+    "transaction.state.log.replication.factor": _ONE_NODE,
+    "transaction.state.log.min.isr": _ONE_NODE,
+    "share.coordinator.state.topic.replication.factor": _ONE_NODE,
+    "share.coordinator.state.topic.min.isr": _ONE_NODE,
+    "group.initial.rebalance.delay.ms": _AT_ONCE,
+}
 
 
 def shared(answer: dict[str, Any]) -> dict[str, Any]:
