@@ -1,7 +1,9 @@
-"""The metrics of a broker, read from its HTTP listener: for `kbroker top`."""
+"""What the HTTP listener of a broker tells: metrics for `kbroker top`, and what is wrong with
+transactions for `kbroker status` and `check`."""
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -53,11 +55,36 @@ def metrics_url(data_dir: Path | None) -> str:
         raise OperatorError(
             "this broker serves no metrics; start it with kbroker.http.listeners=HTTP://HOST:PORT"
         )
-    return info.http[0].replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    return _reachable(info.http[0])
+
+
+def _reachable(url: str) -> str:
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 def scrape(url: str) -> Scrape:
     """Read /metrics once. Raises OperatorError where nobody answers."""
+    return Scrape(time.monotonic(), parse(_get(url, "/metrics")))
+
+
+def transactions_trouble(info: runfile.RunInfo) -> str | None:
+    """What of `__transaction_state` a broker could not read, in words; None where that is nothing,
+    or where it has no HTTP listener that answers."""
+    try:
+        told = json.loads(_get(_reachable(info.http[0]), "/status")) if info.http else {}
+    except (OperatorError, ValueError):
+        return None
+    found = []
+    if failed := told.get("transaction_partitions_failed"):
+        found.append(f"{failed} partitions of __transaction_state cannot be read, their"
+                     " transactional ids are not served; the log names the error")  # fmt: skip
+    if places := told.get("transaction_state_passed_over"):
+        found.append(f"{places} damaged places of __transaction_state were passed over; stop the"
+                     " broker and `kbroker log repair --drop` takes them out")  # fmt: skip
+    return "; ".join(found) or None
+
+
+def _get(url: str, page: str) -> str:
     import http.client
     from urllib.parse import urlsplit
 
@@ -65,7 +92,7 @@ def scrape(url: str) -> Scrape:
     connection = http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
     path = parts.path.rstrip("/")
     try:
-        connection.request("GET", path if path.endswith("/metrics") else f"{path}/metrics")
+        connection.request("GET", path if path.endswith(page) else f"{path}{page}")
         answer = connection.getresponse()
         text = answer.read().decode()
     except (OSError, http.client.HTTPException) as error:
@@ -74,7 +101,7 @@ def scrape(url: str) -> Scrape:
         connection.close()
     if answer.status != 200:
         raise OperatorError(f"{parts.netloc} answers {answer.status}: {text.strip()[:200]}")
-    return Scrape(time.monotonic(), parse(text))
+    return text
 
 
 def parse(text: str) -> dict[str, dict[Labels, float]]:

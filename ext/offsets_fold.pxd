@@ -5,7 +5,8 @@ coordinator replays them: the last one of a key holds, a tombstone removes it. C
 with a producer id are pending until that producer's marker: then they take effect (unless a commit
 that stands behind them in the log is there already) or go; a tombstone removes those of its key.
 Everything else is kept in order, up to OTHERS_MAX records or OTHERS_BYTES_MAX at a time, and
-`fold_records` stops there until the caller has taken them.
+`fold_records` stops there until the caller has taken them. With `keeps_all` set every record is
+one of those: `__transaction_state` is read so.
 
 What cannot be read is counted, and noted up to PROBLEMS_MAX times. Memory: for each distinct key
 its bytes and an Entry, for each live commit its metadata. Not thread-safe; nothing of Python.
@@ -89,6 +90,7 @@ ctypedef struct Fold:
     BatchInfo batch                 # the one that is open
     RecordCursor cursor
     Buffer plain                    # its records, decompressed
+    bint keeps_all                  # no record is taken for a commit
 
 cdef void fold_init(Fold* fold, uint64_t seed) noexcept nogil
 cdef void fold_free(Fold* fold) noexcept nogil

@@ -285,6 +285,8 @@ cdef int fold_record(Fold* fold, const Record* record) noexcept nogil:
     if record.key.n < 2:
         fold_problem(fold, record.offset, "a record without a key that says what it is")
         return FOLD_OK
+    if fold.keeps_all:
+        return keep_other(fold, record)
     number = key_number(record.key)
     if number == KEY_COMMIT or number == KEY_LEGACY_COMMIT:
         return fold_commit(fold, record, number == KEY_LEGACY_COMMIT)

@@ -5,7 +5,13 @@ from kbroker.ext.offsets_rows import OffsetsFold, _Other
 
 class OffsetsLoad(OffsetsFold):
     def __new__(
-        cls, log: Log, *, end_offset: int | None = None, step_bytes: int = ...
+        cls,
+        log: Log,
+        *,
+        end_offset: int | None = None,
+        step_bytes: int = ...,
+        commits: bool = True,
+        strict: bool = False,
     ) -> Self: ...
     @property
     def position(self) -> int: ...

@@ -1,10 +1,14 @@
-"""Loading a partition of `__consumer_offsets`, for a thread of the broker that may take its time.
+"""Loading a partition of `__consumer_offsets`, for a thread of the broker that may take its time;
+with `commits=False` one of `__transaction_state`, whose records are all given out as they are.
 
 The log is read and folded without the GIL (see offsets_fold.pxd, offsets_rows.pyx). What cannot be
 read is left out and told in `problems`, never raised: a damaged batch costs itself and, where not
 even its length can be trusted, what lies up to the next place that the log's index knows. Only a
-log that is offline or closed ends a load.
+log that is offline or closed ends a load, and with `strict` a read that the disk refuses, which may
+work the next time.
 """
+import os
+
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
@@ -26,6 +30,8 @@ from kbroker.ext.offsets_rows cimport OffsetsFold
 from kbroker.ext.segment cimport segment_unref
 from kbroker.ext.walk cimport read_fully
 
+from kbroker.errors import DiskError
+
 cdef enum:
     LOAD_END = 2                    # beside the FOLD_ codes
     LOAD_READ = 3                   # a piece of the log was read
@@ -46,10 +52,20 @@ ctypedef struct Load:
     int64_t bytes
     int32_t step_bytes
     int log_code
+    bint strict                     # what the disk refuses to read is no damage
+    bint refused
     bint open                       # fold_records goes on in the batch before `at`
 
 
 # ---- without the GIL
+
+cdef int refused_code(Load* load) noexcept nogil:
+    """Of a read that the disk refused."""
+    if atomic_load_i32(&load.log.offline):
+        return LOG_STORAGE_ERROR
+    load.refused = load.strict
+    return LOG_STORAGE_ERROR if load.strict else LOG_CORRUPT
+
 
 cdef int read_at(Load* load, int64_t offset, int32_t most) noexcept nogil:
     """Batches from `offset` on into the buffer; LOG_OK and nothing filled at the end."""
@@ -59,6 +75,8 @@ cdef int read_at(Load* load, int64_t offset, int32_t most) noexcept nogil:
     cdef int code = log_read(load.log, offset, most, READ_TO_LEO, True, &piece)
     load.at = load.filled = 0
     load.leo = piece.at.leo
+    if code == LOG_STORAGE_ERROR:
+        return refused_code(load)
     if code == LOG_OFFSET_OUT_OF_RANGE and offset < piece.at.log_start:
         load.position = piece.at.log_start      # cut off at its beginning meanwhile
         return LOG_OK if load.position >= load.end else read_at(load, load.position, most)
@@ -74,7 +92,7 @@ cdef int read_at(Load* load, int64_t offset, int32_t most) noexcept nogil:
     got = read_fully(piece.fd, load.buffer, piece.length, piece.position)
     segment_unref(piece.segment)
     if got <= 0:
-        return LOG_CORRUPT
+        return LOG_CORRUPT if got == 0 else refused_code(load)
     load.filled = <size_t> got
     return LOG_OK
 
@@ -197,7 +215,7 @@ cdef class OffsetsLoad(OffsetsFold):
     cdef Log log
 
     def __cinit__(self, Log log not None, *, object end_offset=None,
-                  int32_t step_bytes=STEP_BYTES):
+                  int32_t step_bytes=STEP_BYTES, bint commits=True, bint strict=False):
         self.load = <Load*> calloc(1, sizeof(Load))
         if self.load == NULL:
             raise MemoryError("no memory for a load")
@@ -207,6 +225,7 @@ cdef class OffsetsLoad(OffsetsFold):
         self.load.position = log.log_start_offset
         self.load.end = log.log_end_offset if end_offset is None else end_offset
         self.load.step_bytes = max(step_bytes, 1)
+        self.load.strict = strict
 
     def __dealloc__(self):
         if self.load != NULL:
@@ -239,6 +258,8 @@ cdef class OffsetsLoad(OffsetsFold):
         if code == FOLD_NO_CODEC:
             info = load.fold.batch
             self.decompress(load.buffer + load.at - info.length, &info)
+        elif code == LOAD_LOG and load.refused:
+            raise DiskError(os.fsdecode(load.log.dir), "the disk refuses to read it")
         elif code == LOAD_LOG:
             check(load.log, load.log_code)
         elif code == LOAD_END:

@@ -1,10 +1,11 @@
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 _Data: TypeAlias = bytes | bytearray | memoryview
 
 _Other: TypeAlias = tuple[int, bytes, bytes | None]
 
 class OffsetsFold:
+    def __new__(cls, *, commits: bool = True) -> Self: ...
     @property
     def done(self) -> bool: ...
     @property

@@ -33,11 +33,12 @@ cdef enum:
 cdef class OffsetsFold:
     """Batches in, in the order of the log; what holds in the end out."""
 
-    def __cinit__(self, *_, **__):
+    def __cinit__(self, *_, bint commits=True, **__):
         self.fold = <Fold*> calloc(1, sizeof(Fold))
         if self.fold == NULL:
             raise MemoryError("no memory for the fold of a partition")
         fold_init(self.fold, int.from_bytes(os.urandom(8), "big"))
+        self.fold.keeps_all = not commits
         self.names = []
 
     def __dealloc__(self):

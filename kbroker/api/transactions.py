@@ -10,6 +10,7 @@ from kbroker.api.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kbroker.clock import Clock
 from kbroker.errors import ErrorCode
 from kbroker.ext.log import Log
+from kbroker.ext.offsets_load import OffsetsLoad
 from kbroker.group.loading import Load
 from kbroker.group.partition import group_partition
 from kbroker.storage.manager import LogPort
@@ -66,9 +67,10 @@ class TransactionHost:
         """The log of a partition of it, None where the disk denies it."""
         return self._services.logs.get(TRANSACTION_STATE, partition)
 
-    def load(self, log: LogPort) -> Load:
-        """Begin to read a log."""
-        return StateLoad(log)
+    def load(self, log: LogPort, *, strict: bool) -> Load:
+        """Begin to read a log; `strict`: what the disk refuses to read is an error."""
+        assert isinstance(log, Log)
+        return StateLoad(OffsetsLoad(log, commits=False, strict=strict))
 
     def new_producer_id(self) -> int:
         """An id that nobody has had."""

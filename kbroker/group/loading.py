@@ -1,4 +1,5 @@
-"""Loading partitions of `__consumer_offsets` on a thread of its own.
+"""Loading partitions of `__consumer_offsets` on a thread of its own; kbroker.txn.loading has those
+of `__transaction_state` loaded by it, too.
 
 The thread has kbroker.ext.offsets_load read a log and fold its commits of offsets, without the GIL;
 the control thread, to which pieces are posted, folds in the other records as they come and the
@@ -45,18 +46,21 @@ class Load(Protocol):
 class Piece(NamedTuple):
     """What is to be folded in: records other than commits of offsets as (offset, key, value);
     commits as (group, topic, partition, packed); commits of transactions that are open, with
-    producer id and whether none that stands behind overrules them."""
+    producer id and whether none that stands behind overrules them; how often something could not be
+    read, and (offset, why) of the first of those."""
 
     others: Sequence[Other] = ()
     commits: Sequence[Commit] = ()
     pending: Sequence[Pending] = ()
+    problem_count: int = 0
+    problems: Sequence[tuple[int, str]] = ()
 
 
 class Loading(NamedTuple):
     """A partition to be loaded; `take` and `done` are called on the control thread, `open` on the
     loader's."""
 
-    partition: int
+    name: str
     log: LogPort
     open: Callable[[LogPort], Load]
     take: Callable[[Piece], None]
@@ -109,7 +113,9 @@ class Loader:
                 self._pass_on(job, Piece(others))
             if self._stopping:
                 return
-        _tell(job.partition, load)
+        if load.problem_count:
+            _tell(job.name, load)
+            self._pass_on(job, Piece(problem_count=load.problem_count, problems=load.problems))
         while rows := load.packed(_ROWS):
             self._pass_on(job, Piece(commits=rows))
         pending = load.pending()
@@ -128,13 +134,9 @@ class Loader:
         job.take(piece)
 
 
-def _tell(partition: int, load: Load) -> None:
+def _tell(name: str, load: Load) -> None:
     """What was passed over because it could not be read."""
-    if load.problem_count:
-        _LOG.warning(
-            "passing over %d damaged records of __consumer_offsets-%d",
-            load.problem_count, partition,
-        )  # fmt: skip
+    _LOG.warning("passing over %d damaged records of %s", load.problem_count, name)
     for offset, reason in load.problems:
-        _LOG.warning("__consumer_offsets-%d at offset %d: %s", partition, offset, reason)
+        _LOG.warning("%s at offset %d: %s", name, offset, reason)
 

@@ -196,7 +196,8 @@ class GroupCoordinator:
             slot.state = FAILED
             return
         done = partial(self._loaded, slot)
-        self._loader.load(Loading(slot.partition, slot.log, self._host.load, slot.take, done))
+        name = f"__consumer_offsets-{slot.partition}"
+        self._loader.load(Loading(name, slot.log, self._host.load, slot.take, done))
 
     def _loaded(self, slot: Slot, error: Exception | None) -> None:
         if slot.state != LOADING:

@@ -123,6 +123,16 @@ ALERTS: Final = (
     Alert("KbrokerMarkersWait", f"{metric('kbroker_transaction_markers_waiting')} > 0", "5m",
           _WARNING, "Transactions on {{ $labels.instance }} do not come to their end.",
           "Their partitions take no markers: offline, or no room; the log names them."),
+    Alert("KbrokerTransactionsFailed",
+          f"{metric('kbroker_transaction_partitions_failed')} > 0", "1m", _WARNING,
+          "{{ $value }} partitions of __transaction_state on {{ $labels.instance }} are not read.",
+          "Producers whose transactional ids are in them wait; the log names the error, and the"
+          " broker goes on trying."),
+    Alert("KbrokerTransactionStateDamaged",
+          f"{metric('kbroker_transaction_state_passed_over')} > 0", "1m", _WARNING,
+          "__transaction_state of {{ $labels.instance }} is damaged in {{ $value }} places.",
+          "They were passed over: kbroker txn find-hanging shows what is left open by it; stopped,"
+          " kbroker log repair --drop takes them out."),
     Alert("KbrokerLogLinesDropped", f"{_growing('kbroker_log_lines_dropped_total')} > 0", "5m",
           _WARNING, "{{ $labels.instance }} has more to say than its log takes.",
           "Thousands of connections fail a second; the lines that are there say how."),

@@ -179,9 +179,12 @@ _TRANSACTIONS: Final = Row("Transactions", (
           ((here("kbroker_transactional_ids"), "{{instance}} {{state}}"),)),
     Panel("Open longest", "s", ((here("kbroker_transaction_oldest_seconds"), "{{instance}}"),)),
     Panel("Markers that wait", "none",
-          ((here("kbroker_transaction_markers_waiting"), "{{instance}}"),), 12),
+          ((here("kbroker_transaction_markers_waiting"), "{{instance}}"),)),
+    Panel("State that cannot be read", "none",
+          ((here("kbroker_transaction_partitions_failed"), "{{instance}} partitions"),
+           (here("kbroker_transaction_state_passed_over"), "{{instance}} passed over"))),
     Panel("Producer ids", "none",
-          ((here("kafka_server_replicamanager_produceridcount"), "{{instance}}"),), 12),
+          ((here("kafka_server_replicamanager_produceridcount"), "{{instance}}"),)),
 ))  # fmt: skip
 
 DASHBOARDS: Final = {

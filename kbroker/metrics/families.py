@@ -257,6 +257,10 @@ _TRANSACTIONS: Final = (
            "Partitions that wait for the marker of a transaction that ends."),
     Family("kbroker_transaction_partitions_loading", GAUGE,
            "Partitions of __transaction_state that are still being read."),
+    Family("kbroker_transaction_partitions_failed", GAUGE,
+           "... that could not be read: their transactional ids are not served."),
+    Family("kbroker_transaction_state_passed_over", GAUGE,
+           "Damaged places of __transaction_state that were passed over."),
 )
 
 FAMILIES: Final = (

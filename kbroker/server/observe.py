@@ -363,6 +363,8 @@ def _transactions(samples: Samples, parts: Parts) -> None:
     samples.add("kbroker_transaction_oldest_seconds", found.oldest_ms / _MS)
     samples.add("kbroker_transaction_markers_waiting", found.unmarked)
     samples.add("kbroker_transaction_partitions_loading", found.loading)
+    samples.add("kbroker_transaction_partitions_failed", found.failed)
+    samples.add("kbroker_transaction_state_passed_over", found.passed_over)
 
 
 def status(parts: Parts) -> dict[str, Any]:
@@ -372,6 +374,7 @@ def status(parts: Parts) -> dict[str, Any]:
     topics, partitions, sessions = parts.data_plane.counts()
     now_ms = services.clock.monotonic_ms()
     unready = parts.health.unready()
+    transactions = services.transactions.figures()
     return {
         "version": __version__,
         "pid": os.getpid(),
@@ -389,6 +392,8 @@ def status(parts: Parts) -> dict[str, Any]:
         "offline_partitions": {
             f"{topic}-{index}": why for (topic, index), why in services.logs.offline.copy().items()
         },
+        "transaction_partitions_failed": transactions.failed,
+        "transaction_state_passed_over": transactions.passed_over,
         "fetch_sessions": sessions,
         "connections": stats["connections"],
         "requests": stats["requests"],

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.ext.records import build
-from kbroker.group.loading import Load, Loader, Loading
+from kbroker.group.loading import Load
 from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
 from kbroker.group.partition import group_partition
 from kbroker.group.runtime import coordinator_code
@@ -31,6 +31,7 @@ from kbroker.storage.manager import LogPort
 from kbroker.txn import records, steps
 from kbroker.txn.durable import Durable
 from kbroker.txn.figures import Counts, Figures, figures_of
+from kbroker.txn.loading import SlotLoads
 from kbroker.txn.markers import ROOM_WAIT_MS, Groups, Marker, Markers, Partitions
 from kbroker.txn.settings import TransactionSettings
 from kbroker.txn.slot import ACTIVE, FAILED, LOADING, Slot
@@ -77,8 +78,9 @@ class Host(Partitions, Protocol):
     def state_log(self, partition: int) -> LogPort | None:
         """The log of a partition of it, None where the disk denies it."""
 
-    def load(self, log: LogPort) -> Load:
-        """Begin to read a log; called on the loader's thread."""
+    def load(self, log: LogPort, *, strict: bool) -> Load:
+        """Begin to read a log; called on the loader's thread. `strict`: what the disk refuses to
+        read is an error, and not passed over."""
 
     def new_producer_id(self) -> int: ...
     def tell(self, log: LogPort, offset: int) -> bool:
@@ -93,10 +95,10 @@ class TransactionCoordinator:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._loader = Loader(host.post)
         self._markers = Markers(host, host.groups)
         self._slots: list[Slot] = []
         self._timers = Timers()
+        self._loads = SlotLoads(host, self._timers, self._finish)
         self._stopped = False
         self.durable = Durable(host.tell)
         self.counts = Counts()
@@ -113,7 +115,7 @@ class TransactionCoordinator:
         self._look_for_overdue(self._now(), first=True)
         self._look_for_expired(self._now(), first=True)
         for slot in self._slots:
-            self._load(slot)
+            self._loads.load(slot)
 
     def close(self) -> None:
         """Give up all partitions: `__transaction_state` was deleted."""
@@ -130,25 +132,11 @@ class TransactionCoordinator:
     def stop(self) -> None:
         """Answer what waits, take nothing more."""
         self._stopped = True
-        self._loader.stop()
+        self._loads.stop()
         self.close()
 
-    def _load(self, slot: Slot) -> None:
-        if slot.log is None:
-            slot.state = FAILED
-            return
-        done = partial(self._loaded, slot)
-        self._loader.load(Loading(slot.partition, slot.log, self._host.load, slot.take, done))
-
-    def _loaded(self, slot: Slot, error: Exception | None) -> None:
-        if slot.state != LOADING:
-            return
-        if error is not None:
-            slot.state = FAILED
-            _LOG.error("the transactions of __transaction_state-%d are lost to sight: %s",
-                       slot.partition, error)  # fmt: skip
-            return
-        slot.state = ACTIVE
+    def _finish(self, slot: Slot) -> None:
+        """What was prepared when the slot was loaded is finished."""
         for transactional_id, found in list(slot.transactions.items()):
             if found.state in PREPARED:
                 _LOG.info("finishing transaction %s: %s", transactional_id, found.state.label)
@@ -280,7 +268,7 @@ class TransactionCoordinator:
             raise ClientError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
         def operation(slot: Slot, now_ms: int) -> Producer:
-            now = slot.transactions.get(transactional_id)
+            now = slot.sure(transactional_id)
             new_id = self._host.new_producer_id
             value = steps.init(now, timeout_ms, expected, new_id, now_ms)
             if value.state is State.ONGOING:
@@ -465,11 +453,14 @@ class TransactionCoordinator:
     # ---- looking
 
     def all_transactions(self) -> list[tuple[str, Transaction]]:
-        """Every transactional id. Raises ClientError while a partition is loading."""
+        """Every transactional id. Raises ClientError while a partition is loading, or cannot be
+        read: some would be missing."""
         if self._stopped:
             raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if any(slot.state == LOADING for slot in self._slots):
             raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if any(slot.state == FAILED for slot in self._slots):
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return [one for slot in self._slots for one in slot.transactions.items()]
 
     def figures(self) -> Figures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kbroker.txn.slot import LOADING, Slot
+from kbroker.txn.slot import FAILED, LOADING, Slot
 from kbroker.txn.transaction import State
 
 
@@ -27,12 +27,15 @@ class Counts:
 
 class Figures(NamedTuple):
     """How it is now. oldest_ms: since when the transaction that is open longest is, 0 for none;
-    unmarked: partitions that wait for the marker of a transaction that ends."""
+    unmarked: partitions that wait for the marker of a transaction that ends; loading, failed:
+    partitions of `__transaction_state`; passed_over: places in them that could not be read."""
 
     by_state: dict[str, int]
     oldest_ms: int
     unmarked: int
     loading: int
+    failed: int
+    passed_over: int
 
 
 def figures_of(slots: Sequence[Slot], now_ms: int) -> Figures:
@@ -51,4 +54,6 @@ def figures_of(slots: Sequence[Slot], now_ms: int) -> Figures:
                 started_ms = min(started_ms, found.started_ms)
         unmarked += sum(map(len, list(slot.unmarked.values())))
     loading = sum(slot.state == LOADING for slot in slots)
-    return Figures(by_state, now_ms - started_ms, unmarked, loading)
+    failed = sum(slot.state == FAILED for slot in slots)
+    passed_over = sum(slot.passed_over for slot in slots)
+    return Figures(by_state, now_ms - started_ms, unmarked, loading, failed, passed_over)

@@ -9,7 +9,7 @@ from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.loading import Piece
 from kbroker.storage.manager import LogPort
 from kbroker.txn.records import Records
-from kbroker.txn.transaction import Partition, State, Transaction
+from kbroker.txn.transaction import AT_REST, Partition, State, Transaction
 
 LOADING, ACTIVE, FAILED = "loading", "active", "failed"
 _RETRY_AFTER: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -20,7 +20,12 @@ class Slot:
 
     def __init__(self, partition: int, log: LogPort | None) -> None:
         self.partition = partition
+        self.name = f"__transaction_state-{partition}"
         self.log = log
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is known of it: it is to be loaded, for the first time or once more."""
         self.state = LOADING
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: set[str] = set()
@@ -31,7 +36,15 @@ class Slot:
         """... the logs that got a marker, and where each ended then."""
         self.waiting: dict[str, list[Callable[[], None]]] = {}
         """What is tried again when a transaction has ended."""
-        self._records = Records(partition)
+        self.passed_over = 0
+        """What of the log could not be read."""
+        self.in_doubt: set[str] = set()
+        """Ids of which a later record may have been passed over. Their epochs may be further than
+        is known, so that the next producer gets another producer id: with an epoch that was used,
+        its records could pass for ones that are there already."""
+        self._offsets: dict[str, int] = {}
+        self._problems: list[int] = []
+        self._records = Records(self.partition)
 
     def active_log(self) -> LogPort:
         """The log. Raises ClientError while the slot cannot answer."""
@@ -47,6 +60,8 @@ class Slot:
         before = self.transactions.get(transactional_id)
         if before is not None:
             self.by_state[before.state] -= 1
+        if value is None or before is None or before.producer_id != value.producer_id:
+            self.in_doubt.discard(transactional_id)
         if value is None:
             self.transactions.pop(transactional_id, None)
             return
@@ -61,5 +76,29 @@ class Slot:
             return
         for offset, key, value in piece.others:
             found = self._records.decode(offset, key, value)
-            if found is not None:
-                self.replay(*found)
+            if found is None:
+                self.passed_over += 1
+                continue
+            self.replay(*found)
+            self._offsets[found[0]] = offset
+        self.passed_over += piece.problem_count
+        self._problems += [offset for offset, _ in piece.problems]
+        if piece.problem_count > len(piece.problems):  # where the others are was not kept
+            assert self.log is not None
+            self._problems.append(self.log.log_end_offset)
+
+    def loaded(self) -> None:
+        """All was taken: what stands before the last damage is in doubt."""
+        damage = max(self._problems, default=0)
+        self.in_doubt = {
+            name for name in self.transactions if self._offsets.get(name, damage) < damage
+        }
+        self._offsets = {}
+
+    def sure(self, transactional_id: str) -> Transaction | None:
+        """The value that a new producer goes on from: none where it is in doubt, unless a
+        transaction is to be ended first."""
+        now = self.transactions.get(transactional_id)
+        if transactional_id in self.in_doubt and now is not None and now.state in AT_REST:
+            return None
+        return now

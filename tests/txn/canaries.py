@@ -139,8 +139,8 @@ def transactions_that_a_start_forgets(machine: Machine) -> None:
     """Now and then a record of the state is passed over when it is loaded."""
     load, seldom = machine.load, _seldom()
 
-    def broken(log: Any) -> Any:
-        found = load(log)
+    def broken(log: Any, *, strict: bool) -> Any:
+        found = load(log, strict=strict)
         step = found.step
         found.step = lambda: [one for one in step() if not seldom()]
         return found

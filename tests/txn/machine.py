@@ -348,8 +348,8 @@ class Machine:
     def state_log(self, partition: int) -> TracedLog:
         return self.logs[STATE, partition]
 
-    def load(self, log: TracedLog) -> Any:
-        return StateLoad(log)  # type: ignore[arg-type]
+    def load(self, log: TracedLog, *, strict: bool) -> Any:
+        return StateLoad(OffsetsLoad(log.core, commits=False, strict=strict))
 
     def new_producer_id(self) -> int:
         self._ids += 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kbroker.cli import root
+from kbroker.cli.finding import FAILED
+from kbroker.cli.scrape import metrics_url, scrape
 from tests.reference.crafted_batches import TRANSACTIONAL, Batch, Record, parse_batches
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
@@ -216,3 +220,50 @@ def test_nothing_is_left_of_a_producer_that_went_away(
     producer.end(True)
     producer.until_state("CompleteCommit")
     assert read(broker) == [b"last"]
+
+
+def test_a_flipped_byte_costs_no_more_than_its_batch(
+    start: Callable[..., KbrokerProcess], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two ids of one partition the first one's only batch is damaged: it begins anew, the
+    other one goes on, and the damage is told wherever somebody looks."""
+    broker = start(transaction_state_log_num_partitions="1")
+    for name in ("hit", "sound"):
+        producer = WireProducer(broker, name)
+        producer.init()
+    producer.send("t", 0, b"open")
+    assert broker.stop() == 0
+    (log,) = broker.data_dir.glob("__transaction_state-0/*.log")
+    with log.open("r+b") as file:
+        file.seek(70)
+        (byte,) = file.read(1)
+        file.seek(70)
+        file.write(bytes([byte ^ 1]))
+    broker.start()
+    told = wire.call_once(broker.port, LIST, 0, {"state_filters": [], "producer_id_filters": []})
+    assert told["error_code"] == 0
+    assert [one["transactional_id"] for one in told["transaction_states"]] == ["sound"]
+    producer.end(True)
+    producer.until_state("CompleteCommit")
+    assert read(broker) == [b"open"]
+    again = WireProducer(broker, "hit")
+    again.init()
+    again.send("t", 1, b"anew")
+    again.end(True)
+    again.until_state("CompleteCommit")
+    assert read(broker, 1) == [b"anew"]
+    assert "kbroker log repair --drop" in broker.log_text()
+    now = scrape(metrics_url(broker.data_dir))
+    assert now.total("kbroker_transaction_state_passed_over") == 1
+    assert now.total("kbroker_transaction_partitions_failed") == 0
+    assert root.run(["check", "-D", str(broker.data_dir), "-o", "json"]) == 1
+    checks = {row["check"]: row for row in json.loads(capsys.readouterr().out)}
+    assert checks["transactions"]["verdict"] == FAILED
+    assert root.run(["status", "-D", str(broker.data_dir)]) == 0
+    assert "1 damaged places of __transaction_state" in capsys.readouterr().out
+    assert broker.stop() == 0
+    assert root.run(["log", "repair", str(log), "--drop"]) == 0
+    capsys.readouterr()
+    broker.start()
+    assert root.run(["status", "-D", str(broker.data_dir), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["transactions"] is None
