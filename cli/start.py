@@ -13,6 +13,7 @@ from kbroker import runfile
 from kbroker.cli.launch import FIRST_PORT, Ready, UsageError, Wish, prepare, serve, server_command
 from kbroker.cli.options import broker_options, data_dir_option
 from kbroker.cli.places import stop_command
+from kbroker.environment import LOG_FILE
 
 _LOG_NAME = "kbroker.log"
 _POLL_S = 0.02
@@ -59,7 +60,12 @@ _LOG_LINES_SHOWN = 5
     is_flag=True,
     help="It is meant that listeners which other machines reach ask nobody who it is: no warning.",
 )
-@click.option("--detach", is_flag=True, help="Return when it serves; it goes on in the background.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help=f"Return when it serves; it goes on in the background. Its log is {_LOG_NAME} in the data"
+    f" directory; at 32 MiB it is renamed to {_LOG_NAME}.1, and a fresh one begun.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
@@ -119,7 +125,7 @@ def _detached(ready: Ready, timeout_s: float) -> int:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **ready.environment, "KBROKER_LOG_FILE": str(log_file)},
+            env={**os.environ, **ready.environment, LOG_FILE: str(log_file)},
         )
     deadline = time.monotonic() + timeout_s
     while True:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 PREFIX: Final = "KBROKER_"
+LOG_FILE: Final = f"{PREFIX}LOG_FILE"  # where `kbroker start --detach` has the log go
 START_USERS: Final = f"{PREFIX}START_USERS"  # see kbroker.security.handed
 # Those that mean something to the command line, the service or the build, and are no settings.
 _OTHERS: Final = frozenset(

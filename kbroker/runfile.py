@@ -27,6 +27,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kbroker.environment import LOG_FILE
+
 __all__ = ["RunInfo", "alive", "pid_ticks", "read", "remove", "run_file", "running",
            "tell_refused", "write"]  # fmt: skip
 
@@ -79,7 +81,7 @@ def write(
         listeners=listeners,
         durability=durability,
         version=version,
-        log_file=os.environ.get("KBROKER_LOG_FILE"),
+        log_file=os.environ.get(LOG_FILE),
         produce_refused=produce_refused,
         http=http,
     )

@@ -20,6 +20,7 @@ from kbroker.api.answer import Parked, RequestAnswer, RequestPort
 from kbroker.api.context import Context, Services
 from kbroker.api.data_rights import settle_rights
 from kbroker.api.registry import Left, Registration, inner_table
+from kbroker.bounded_log import BoundedLog
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
 from kbroker.limits import PARKED_REQUESTS_MAX_BYTES, PARKED_REQUESTS_MAX_COUNT
@@ -36,6 +37,7 @@ class Dispatcher:
         self._table = dict(table)
         self._inner = inner_table()
         self.parked = Parked()
+        self._closed = BoundedLog(_LOG, services.clock)
 
     def serve(self, request: RequestPort) -> None:
         """Answer a request, close its connection, or see it answered later."""
@@ -48,15 +50,19 @@ class Dispatcher:
             self._take_over(self._inner[key, version], request)
             return
         if entry is None or entry.handler is None or not entry.low <= version <= entry.high:
-            _LOG.warning(
-                "closing %s:%d: API key %d version %d is not served", *request.peer, key, version
+            self._closed.tell(
+                logging.WARNING,
+                "closing %s:%d: API key %d version %d is not served",
+                *request.peer,
+                key,
+                version,
             )
             request.close()
             return
         try:
             entity = decode_request(entry.key, version, request.body)
         except MalformedRequestError as error:
-            _LOG.warning("closing %s:%d: malformed request: %s", *request.peer, error)
+            self._tell_malformed(request.peer, error)
             request.close()
             return
         settle_rights(request, self._services)
@@ -71,6 +77,13 @@ class Dispatcher:
             request.principal,
         )
         self._handle(entry, entity, context, answer)
+
+    def tell_dropped(self) -> None:
+        """How many lines on requests that cannot be read were too many; about once a second."""
+        self._closed.tell_dropped()
+
+    def _tell_malformed(self, peer: tuple[str, int], error: MalformedRequestError) -> None:
+        self._closed.tell(logging.WARNING, "closing %s:%d: malformed request: %s", *peer, error)
 
     def _take_over(self, take: Left, request: RequestPort) -> None:
         """What the data plane asks, or leaves of a request."""
@@ -89,7 +102,7 @@ class Dispatcher:
                 raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             response = entry.handler(request, context)
         except MalformedRequestError as error:
-            _LOG.warning("closing %s:%d: malformed request: %s", *context.peer, error)
+            self._tell_malformed(context.peer, error)
             answer.close()
         except ClientError as error:
             answer.fail(error.code, str(error))

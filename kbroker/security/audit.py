@@ -16,44 +16,20 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kbroker.bounded_log import LineBound
 from kbroker.clock import Clock
 from kbroker.printable import one_line
 from kbroker.security.acls import OPERATIONS, RESOURCES, Decision
 
 _LOG: Final = logging.getLogger("kbroker.audit")
-LINES_BURST: Final = 200
-LINES_PER_S: Final = 50
 _VALUE_MAX_CHARS: Final = 300
-
-
-class _Bound:
-    """So many lines in a burst, and so many a second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._left = float(LINES_BURST)
-        self._at_ms = clock.monotonic_ms()
-        self._left_out = 0
-
-    def take(self) -> int | None:
-        """How many lines were left out before this one; None: this one is left out."""
-        now_ms = self._clock.monotonic_ms()
-        gained = (now_ms - self._at_ms) / 1000 * LINES_PER_S
-        self._left = min(self._left + gained, LINES_BURST)
-        self._at_ms = now_ms
-        if self._left < 1:
-            self._left_out += 1
-            return None
-        self._left -= 1
-        before, self._left_out = self._left_out, 0
-        return before
 
 
 class Audit:
     """See the module. The control thread's."""
 
     def __init__(self, clock: Clock) -> None:
-        self._refused, self._changed = _Bound(clock), _Bound(clock)
+        self._refused, self._changed = LineBound(clock), LineBound(clock)
 
     def denied(
         self, who: str, host: str, api: str, asked: tuple[int, int, str], found: Decision
@@ -80,7 +56,7 @@ class Audit:
         _tell(self._changed, what, fields)
 
 
-def _tell(bound: _Bound, what: str, fields: dict[str, object]) -> None:
+def _tell(bound: LineBound, what: str, fields: dict[str, object]) -> None:
     if not _LOG.isEnabledFor(logging.INFO):
         return
     left_out = bound.take()

@@ -211,6 +211,7 @@ class Broker:
             (services.groups, services.transactions),
             (
                 slow.tick,
+                dispatcher.tell_dropped,
                 store.snapshot_when_due,
                 TokenSweep(services).tick,
                 Denials(services).tick,

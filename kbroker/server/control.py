@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kbroker.api.dispatch import Dispatcher
+from kbroker.bounded_log import BoundedLog
 from kbroker.clock import Clock
 from kbroker.ext.engine import name_thread
 
@@ -92,6 +93,8 @@ class ControlThread:
         self._chores = tuple(chores)
         self._stopping = False
         self._journal_failed = False
+        self._lines = BoundedLog(_DATA_PLANE_LOG, clock)
+        self._lost = 0  # of the data plane's lines, for which its ring had no room
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
     def start(self) -> None:
@@ -163,7 +166,10 @@ class ControlThread:
     def _pass_on(self) -> None:
         """Log lines of the data plane, and the end of the journal where it came to one."""
         for level, text in self._engine.next_log_lines():
-            _DATA_PLANE_LOG.log(level, "%s", text)
+            self._lines.tell(level, "%s", text)
+        lost = self._engine.stats()["log_lines_dropped"]
+        self._lines.tell_dropped(lost - self._lost)
+        self._lost = lost
         error = self._data_plane.journal_error()
         if error and not self._journal_failed:
             self._journal_failed = True

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from kbroker.config.definitions_kbroker import LOG_FORMAT, LOG_LEVEL
 from kbroker.config.log_levels import ROOT_LOGGER, parse_levels
+from kbroker.environment import LOG_FILE
 from kbroker.printable import one_line
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
 
 MESSAGE_MAX_CHARS: Final = 2_000
+LOG_FILE_MAX_BYTES: Final = 32 << 20
 _LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}
 _configured: set[str] = set()  # loggers with a level of the settings
 _PLAIN: Final = re.compile(r"[^\s\"=\\]+\Z")
@@ -69,9 +72,40 @@ def _quoted(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+class TurnedOver(logging.StreamHandler[TextIO]):
+    """Standard error where it is a file of ours: a full one is renamed to NAME.1, in the place of
+    the one before, and a fresh one taken. What else writes to the descriptor (a traceback of the
+    interpreter) goes where the lines go."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(sys.stderr)
+        self._path = path
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """As every handler; the file is turned over behind the line."""
+        super().emit(record)
+        try:
+            if os.fstat(2).st_size >= LOG_FILE_MAX_BYTES:
+                self._turn_over()
+        except OSError:
+            return  # no room for a fresh one: it is tried again with the next line
+
+    def _turn_over(self) -> None:
+        if not os.path.samestat(os.fstat(2), os.stat(self._path)):
+            return  # somebody else's file, or one that somebody has renamed already
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        fresh = os.open(f"{self._path}.new", flags, 0o666)
+        os.replace(self._path, f"{self._path}.1")
+        os.replace(f"{self._path}.new", self._path)
+        for descriptor in (1, 2):
+            os.dup2(fresh, descriptor)
+        os.close(fresh)
+
+
 def begin_log() -> None:
     """Log to standard error, until `configure_log` knows better in the form of a terminal's."""
-    handler = logging.StreamHandler(sys.stderr)
+    file = os.environ.get(LOG_FILE)
+    handler = TurnedOver(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter("auto"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 

@@ -8,10 +8,11 @@ import logging
 import pytest
 
 from kbroker.api import data_rights
+from kbroker.bounded_log import LINES_BURST, LINES_PER_S
 from kbroker.clock import FakeClock
 from kbroker.protocol import ApiKey
 from kbroker.security import acls as a
-from kbroker.security.audit import LINES_BURST, LINES_PER_S, Audit
+from kbroker.security.audit import Audit
 from kbroker.server.lines import JsonLine, Logfmt
 from tests.support import guarded as g
 from tests.support.control import ControlPlane

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,3 +84,40 @@ def _levels_stay() -> Iterator[None]:
     before = logging.root.level
     yield
     logging.root.setLevel(before)
+
+
+_TALKS = """
+import logging, os
+from kbroker.server import lines
+lines.LOG_FILE_MAX_BYTES = 2000
+lines.begin_log()
+for number in range({count}):
+    logging.warning("line %d", number)
+os.write(1, b"behind\\n")
+"""
+
+
+def test_the_file_of_a_detached_broker_is_turned_over(tmp_path: Path) -> None:
+    """Nothing is lost between the two files, and no third is kept."""
+    file = tmp_path / "kbroker.log"
+
+    def talk(count: int, path: Path) -> None:
+        code = _TALKS.format(count=count)
+        with file.open("ab") as log:
+            environment = {**os.environ, "KBROKER_LOG_FILE": str(path)}
+            subprocess.run(
+                [sys.executable, "-c", code], stdout=log, stderr=log, env=environment, check=True
+            )
+
+    talk(25, file)
+    old, new = (tmp_path / "kbroker.log.1").read_text(), file.read_text()
+    assert 2000 <= len(old) < 2200
+    assert [f"line {n}" in line for n, line in enumerate((old + new).splitlines())] == [
+        True
+    ] * 25 + [False]
+    assert new.endswith("behind\n")
+    talk(100, file)
+    assert {path.name for path in tmp_path.iterdir()} == {"kbroker.log", "kbroker.log.1"}
+    assert file.stat().st_size < 2200
+    talk(50, tmp_path / "elsewhere")
+    assert file.stat().st_size > 4000, "a file that is not ours is left alone"
