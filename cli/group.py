@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbroker.cli.group_scope import Partition, by_topic, described, plural
-from kbroker.cli.options import bootstrap_option, open_cluster, output_option
+from kbroker.cli.options import bootstrap_option, one_of, open_cluster, output_option
 from kbroker.cli.render import Column, print_json, print_rows, say
 
 if TYPE_CHECKING:
@@ -58,14 +58,23 @@ _LAG = [
     Column("partitions", "PARTITIONS", number=True, wide=True),
 ]
 
+# Kafka's, of all types of groups.
+_STATES = (
+    "Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling",
+    "NotReady", "Dead",
+)  # fmt: skip
+_TYPES = ("classic", "consumer", "share", "streams")
+
 _all_groups = click.option("--all-groups", "-a", "every", is_flag=True, help="All groups.")
 
 
 @click.command()
 @bootstrap_option
 @output_option
-@click.option("--state", "-s", "states", multiple=True, help="Only groups in it, as Stable, Empty.")
-@click.option("--type", "-t", "types", multiple=True, help="Only classic, or only consumer groups.")
+@click.option("--state", "-s", "states", metavar="STATE", multiple=True, callback=one_of(_STATES),
+              help="Only groups in it, as Stable, Empty.")  # fmt: skip
+@click.option("--type", "-t", "types", metavar="TYPE", multiple=True, callback=one_of(_TYPES),
+              help="Only classic, or only consumer groups.")  # fmt: skip
 def list_all(
     bootstrap: str | None, output: str, states: tuple[str, ...], types: tuple[str, ...]
 ) -> None:

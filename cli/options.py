@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbroker import runfile
+from kbroker.cli.nearest import nearest
 from kbroker.cli.places import default_data_dir
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "cluster_at",
     "data_dir_option",
     "key_values",
+    "one_of",
     "open_cluster",
     "output_option",
     "reachable",
@@ -129,6 +131,28 @@ def settings_option(command: Decorated) -> Decorated:
         callback=_keep,
         help="A setting of the client, as linger.ms=5.",
     )(command)
+
+
+def one_of(
+    names: Sequence[str],
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
+    """The callback of an option whose values are among `names`, in whatever case; for one that is
+    not the nearest is told. It raises BadParameter."""
+    known = {name.lower(): name for name in names}
+
+    def convert(
+        ctx: click.Context, option: click.Parameter, values: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        for value in values:
+            if value.lower() not in known:
+                near = nearest(value.lower(), known)
+                meant = f"; did you mean {known[near]!r}?" if near else ""
+                raise click.BadParameter(
+                    f"{value!r} is none of {', '.join(names)}{meant}", ctx, option
+                )
+        return tuple(known[value.lower()] for value in values)
+
+    return convert
 
 
 def output_option(command: Decorated) -> Decorated:

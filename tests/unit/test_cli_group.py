@@ -113,6 +113,10 @@ def test_spans_of_time() -> None:
         (["offset-delete", "g"], "give either --topic or --all-topics"),
         (["offset-delete", "g", "-t", "t:"], "'t:': write TOPIC"),
         (["list", "-o", "xml"], "'xml' is not one of"),
+        (["list", "-s", "stabel"], "'stabel' is none of Empty, Stable, PreparingRebalance, "),
+        (["list", "-s", "stabel"], "; did you mean 'Stable'?"),
+        (["list", "-s", "Stable", "-s", "zz"], "Reconciling, NotReady, Dead (see"),
+        (["list", "-t", "Clasic"], "share, streams; did you mean 'classic'?"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(capsys: Captured, words: list[str], told: str) -> None:
