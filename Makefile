@@ -42,7 +42,7 @@ venv: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml
 	@test -x $(BIN)/python || { echo "making the virtual environment $(VENV)"; \
 	    $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("kbroker needs Python 3.11 or later")' \
-	    && $(PYTHON) -m venv $(VENV); }
+	    && $(PYTHON) packaging/needs.py && $(PYTHON) -m venv $(VENV); }
 	@echo "installing what the broker and the example need, compiling the extensions"
 	@$(PIP) "setuptools>=77" "cython>=3.3,<3.4"
 	@$(PIP) --no-build-isolation --no-deps -e . & compiling=$$!; \

@@ -10,6 +10,7 @@ Environment:
 import gc
 import os
 import platform
+import runpy
 import sys
 from pathlib import Path
 
@@ -151,6 +152,7 @@ class BuildExt(build_ext):
             self.build_lib, self.build_temp = str(kept), str(kept / "objects")
 
     def run(self) -> None:
+        self.refuse_without_a_compiler()
         # A syntax tree is all live objects: collecting them a hundred times takes a third of the
         # time, and finds nothing.
         gc.set_threshold(300_000)
@@ -164,6 +166,14 @@ class BuildExt(build_ext):
         for extension, result in zip(self.extensions, translated, strict=True):
             extension.sources = result.sources
         super().run()
+
+    def refuse_without_a_compiler(self) -> None:
+        """Before a minute of translating. What was compiled before may need nothing any more."""
+        if all(Path(self.get_ext_fullpath(one.name)).exists() for one in self.extensions):
+            return
+        missing = runpy.run_path(str(ROOT / "packaging" / "needs.py"))["missing"]()
+        if missing:
+            sys.exit(missing)
 
     def copy_extensions_to_source(self) -> None:
         """As setuptools, but an extension of another variant is replaced though it is younger."""
