@@ -141,6 +141,19 @@ def offsets_that_are_not_replayed(rooms: Rooms) -> None:
     rooms.shard.replay = broken  # type: ignore[method-assign]
 
 
+def timeouts_that_are_not_replayed(rooms: Rooms) -> None:
+    """A restart does not know how long its members may be silent."""
+    read = rooms.classic._records._read
+
+    def broken(group_id: str, value: Any) -> ClassicGroup:
+        group = read(group_id, value)
+        for member in group.members.values():
+            member.session_timeout_ms += 1
+        return group
+
+    rooms.classic._records._read = broken  # type: ignore[method-assign]
+
+
 def epochs_of_any_time(rooms: Rooms) -> None:
     """A member of the consumer protocol is never too late."""
     heartbeat = rooms.consumer.heartbeat
@@ -200,6 +213,7 @@ CLASSIC: tuple[Break, ...] = (
     generations_written_wrong,
     assignments_of_others,
     offsets_that_are_not_replayed,
+    timeouts_that_are_not_replayed,
 )
 
 CONSUMER: tuple[Break, ...] = (

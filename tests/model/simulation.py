@@ -27,7 +27,7 @@ from tests.model.client import Ask, Client, Life, Sleep
 from tests.model.consumer_client import ConsumerClient, RestlessConsumer
 from tests.model.formats import Partition
 from tests.model.oracle import Oracle
-from tests.model.structure import check, check_group, check_replay
+from tests.model.structure import check, check_group, check_replay, check_shadow
 from tests.model.world import World
 from tests.support.coordinator import Answer, FakeTopics
 
@@ -156,6 +156,7 @@ class Simulation:
         if running.turn == turn:
             self._resume(running, None)
         self._settle(running.client.group)
+        check_shadow(self.world)
 
     def _settle(self, group_id: str) -> None:
         """Answers reach their clients before anything else happens; then everything is checked."""

@@ -103,6 +103,18 @@ def check_replay(world: World) -> None:
                 check(mine == theirs, name, "is live", mine, "and loaded", theirs)
 
 
+def check_shadow(world: World) -> None:
+    """What was written since the last look gives the state of the groups that it is about."""
+    shadow = world.shadow
+    for group_id in shadow.touched:
+        mine = dump_one(world.shard, world.rooms[0], group_id)
+        theirs = dump_one(shadow.shard, shadow.rooms, group_id)
+        check(mine[1] == theirs[1], "offsets of", group_id, mine[1], "are replayed as", theirs[1])
+        if mine[0] is not REBALANCING and group_id not in world.unsure:
+            check(mine[0] == theirs[0], group_id, "is", mine[0], "and replayed", theirs[0])
+    shadow.touched.clear()
+
+
 REBALANCING = "between two generations: only memory knows"
 
 
@@ -117,13 +129,23 @@ def dump(shard: Shard, rooms: Rooms, unsure: set[str]) -> dict[str, Any]:
         if group_id not in unsure
     }
     for group_id in list(rooms.offsets.committed.groups()):
-        topics = rooms.offsets.committed.topics(group_id)
-        found[f"offsets of {group_id}"] = {
-            (topic, partition): unpack(data)
-            for topic, partitions in topics.items()
-            for partition, data in partitions.items()
-        }
+        found[f"offsets of {group_id}"] = dump_offsets(rooms, group_id)
     return found
+
+
+def dump_one(shard: Shard, rooms: Rooms, group_id: str) -> tuple[Any, dict[Any, Any]]:
+    """A group, None where there is none, and its offsets."""
+    group = shard.groups.get(group_id)
+    return None if group is None else dump_group(group), dump_offsets(rooms, group_id)
+
+
+def dump_offsets(rooms: Rooms, group_id: str) -> dict[tuple[str, int], Any]:
+    """What a group has committed."""
+    return {
+        (topic, partition): unpack(data)
+        for topic, partitions in rooms.offsets.committed.topics(group_id).items()
+        for partition, data in partitions.items()
+    }
 
 
 def dump_group(group: Group) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.metadata.records.classic_group import GroupMetadataValue
 from tests.model import canaries
 from tests.model.simulation import KINDS, Simulation
 from tests.support.tally import Tally
@@ -64,6 +65,18 @@ def test_a_broken_coordinator_is_noticed(kind: str, broken: Callable, tally: Tal
         for seed in range(2, 12):
             Simulation(seed, KINDS[kind](seed, 8, 8), broken).run(CANARY_STEPS)
     tally("F25", control=1)
+
+
+def test_what_replay_forgets_is_noticed_in_the_step_that_wrote_it() -> None:
+    """Not only when the whole log is replayed, which is left out here."""
+    sim = Simulation(1, KINDS["classic"](1, 4, 4), canaries.timeouts_that_are_not_replayed)
+    sim._befall = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match="and replayed"):
+        for _ in range(CANARY_STEPS):
+            sim.step()
+    values = [record.value for record in sim.world.log]
+    generations = [v for v in values if isinstance(v, GroupMetadataValue) and v.members]
+    assert len(generations) == 1
 
 
 def test_the_same_words_give_the_same_simulation() -> None:

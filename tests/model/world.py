@@ -7,15 +7,36 @@ given; answers to heartbeats do not wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kbroker.errors import ErrorCode
+from kbroker.ext.pulses import Pulses
 from kbroker.group.outcome import CoordinatorRecord, Outcome, Response
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
+from kbroker.group.unwritten import Unwritten
 from kbroker.metadata.records.classic_group import GroupMetadataKey
 from tests.support.coordinator import Answer, Coordinator, FakeTopics, Operation
+
+
+class Shadow:
+    """A coordinator that does nothing but replay what the other one writes, batch by batch: what
+    a restart at this moment would find."""
+
+    def __init__(self, room: Callable[[Shard], Any], topics: FakeTopics) -> None:
+        self.shard = Shard(0, GroupSettings(), topics, Pulses(), Unwritten())
+        self.rooms = room(self.shard)
+        self.touched: set[str] = set()
+        """Groups with records that nobody has compared yet."""
+
+    def fold(self, records: Iterable[CoordinatorRecord]) -> None:
+        """Records that were written."""
+        for record in records:
+            self.shard.replay(record)
+            group: str = getattr(record.key, "group", "") or getattr(record.key, "group_id", "")
+            self.touched.add(group)
+
 
 LOST = {"error_code": ErrorCode.NETWORK_EXCEPTION}
 """What a client sees whose connection is dropped."""
@@ -38,6 +59,7 @@ class World(Coordinator):
         self.appended = 0
         self.unsure: set[str] = set()
         """Groups whose last record was refused by the log, which therefore is behind them."""
+        self.shadow = Shadow(room, topics)
         super().__init__(room, settings=settings, topics=topics)
 
     def request(self, operation: Operation, request: Any, answer: Answer, gated: bool) -> None:
@@ -72,6 +94,11 @@ class World(Coordinator):
             self.appended += len(outcome.records)
         super().apply(outcome, answer)
 
+    def append(self, records: Sequence[CoordinatorRecord]) -> None:
+        """The shadow follows."""
+        super().append(records)
+        self.shadow.fold(records)
+
     def restart(self, crash: bool) -> None:
         """Stop and load the log; a crash takes what was not flushed. All connections are lost, with
         the answers that were on their way."""
@@ -82,6 +109,8 @@ class World(Coordinator):
         self.log = compacted(self.log)
         self.append_error = ErrorCode.NONE
         self.unsure.clear()
+        self.shadow = Shadow(self._room, self.topics)
+        self.shadow.fold(self.log)
         super().__init__(
             self._room, settings=self.settings, topics=self.topics, now_ms=self.now_ms,
             log=self.log,

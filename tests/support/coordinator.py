@@ -4,7 +4,7 @@ counted. What `kbroker.group.runtime` does with logs and connections is done her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kbroker.errors import ClientError, ErrorCode
@@ -143,9 +143,7 @@ class Coordinator:
         if self.append_error and outcome.records:
             error = coordinator_code(ClientError(self.append_error))
         if not error:
-            self.log.extend(outcome.records)
-            for record in outcome.records:
-                self.shard.replay(record)
+            self.append(outcome.records)
         if outcome.response is not None and answer is not None:
             answer({"error_code": error} if error else outcome.response)
         if outcome.then is not None:
@@ -153,6 +151,12 @@ class Coordinator:
             if after is not None:
                 assert after.response is None
                 self.apply(after, None)
+
+    def append(self, records: Sequence[CoordinatorRecord]) -> None:
+        """Write a batch and fold it into the state."""
+        self.log.extend(records)
+        for record in records:
+            self.shard.replay(record)
 
     def pass_ms(self, duration_ms: int) -> None:
         """Let time go by; timers fire at their moments."""
