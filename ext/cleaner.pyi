@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 from kbroker.ext.log import Log
@@ -39,7 +40,13 @@ class Throttle:
 @final
 class Cleaner:
     def __new__(
-        cls, throttle: Throttle, *, map_bytes: int, load_factor: float, io_bytes: int
+        cls,
+        throttle: Throttle,
+        *,
+        map_bytes: int,
+        load_factor: float,
+        io_bytes: int,
+        room: Callable[[int], object] | None = None,
     ) -> Cleaner: ...
     def stop(self) -> None: ...
     def clean(self, log: Log, cleanable: Cleanable, now_ms: int) -> Cleaned: ...

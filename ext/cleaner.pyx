@@ -1,7 +1,8 @@
 """The log cleaner, for kbroker.storage.cleaner: what of a log could be cleaned, and cleaning it.
 
-A Cleaner belongs to one thread; `stop` may be called by any. All work is done without the GIL. The
-memory for the map of keys is there only while a log is cleaned.
+A Cleaner belongs to one thread; `stop` may be called by any. All work is done without the GIL, but
+that before each group of segments `room` is asked for what they take. The memory for the map of
+keys is there only while a log is cleaned.
 """
 import os
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
 from kbroker.ext.cleaner_filter cimport FILTER_NO_CODEC
 from kbroker.ext.cleaner_map cimport MAP_SLOT_BYTES, Hash, OffsetMap, map_hash
 from kbroker.ext.cleaner_pass cimport (
+    PASS_NO_CALLER,
     PASS_REPLACED,
     PASS_STOPPED,
     Pass,
@@ -133,16 +135,23 @@ cdef class Throttle:
         pthread_mutex_unlock(&self.core.lock)
 
 
+cdef int ask_for_room(void* asker, int64_t bytes) noexcept with gil:
+    return (<Cleaner> asker).ask(bytes)
+
+
 cdef class Cleaner:
-    """One at work; see the module."""
+    """One at work; see the module. `room`: called with the bytes that are about to be written; it
+    may wait until the disk has room for them."""
 
     cdef Pass core
     cdef OffsetMap map
     cdef int32_t stopped
     cdef Throttle throttle
+    cdef object room
+    cdef object failed                  # what it raised
 
     def __cinit__(self, Throttle throttle not None, *, int64_t map_bytes, double load_factor,
-                  int64_t io_bytes):
+                  int64_t io_bytes, room=None):
         memset(&self.core, 0, sizeof(Pass))
         memset(&self.map, 0, sizeof(OffsetMap))
         take_secret(&self.map, os.urandom(16))
@@ -151,6 +160,9 @@ cdef class Cleaner:
         self.core.filter.map = &self.map
         self.core.output.fd = -1
         self.core.stop = &self.stopped
+        self.room = room
+        self.core.ask = ask_for_room
+        self.core.asker = <void*> self
         self.core.map_slots = map_bytes // MAP_SLOT_BYTES
         self.core.load_factor = load_factor
         self.core.io_bytes = max(io_bytes, <int64_t> IO_BYTES_MIN)
@@ -186,7 +198,19 @@ cdef class Cleaner:
             self.core.segments_before, self.core.segments_after,
         )
 
+    cdef int ask(self, int64_t bytes):
+        try:
+            if self.room is not None:
+                self.room(bytes)
+        except BaseException as error:
+            self.failed = error
+            return -1
+        return 0
+
     cdef object failure(self, int code, Log log):
+        if code == PASS_NO_CALLER:
+            failed, self.failed = self.failed, None
+            return failed
         directory = os.fsdecode(log.core.dir)
         if code == PASS_STOPPED or code == PASS_REPLACED or code == LOG_CLOSED:
             return CleaningInterruptedError(directory)

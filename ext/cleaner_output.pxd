@@ -18,6 +18,7 @@ cdef enum:
     OUTPUT_PATH_BYTES = 4096
 
 ctypedef struct Output:
+    Log* log                            # whose cleaned_bytes tell what is written
     char stem[OUTPUT_PATH_BYTES]        # path of the files without their suffixes
     int fd                              # -1: not open
     int32_t with_aborted                # there is a .txnindex

@@ -2,6 +2,7 @@
 from libc.errno cimport EINTR, ENAMETOOLONG, errno
 from libc.stdint cimport INT32_MAX, uint32_t, uint64_t
 
+from kbroker.ext.atomics cimport atomic_store_i64
 from kbroker.ext.compression_buffer cimport CODEC_OK, buffer_free, buffer_put, buffer_reserve
 from kbroker.ext.debug cimport OBJECT_FILE, object_born
 from kbroker.ext.endian cimport store_be16, store_be32, store_be64
@@ -58,6 +59,7 @@ cdef int create(const Output* o, const char* kind) noexcept nogil:
 
 cdef int output_open(Output* o, Log* log, int64_t base_offset) noexcept nogil:
     """Under the lock: once the log is closed its folder may be another's."""
+    o.log = log
     o.base_offset = base_offset
     o.size = 0
     o.with_aborted = 0
@@ -99,6 +101,7 @@ cdef int write_all(int fd, const uint8_t* p, int64_t n, int64_t at) noexcept nog
 cdef int write_pending(Output* o) noexcept nogil:
     cdef int error = write_all(o.fd, o.pending.p, o.pending.n, o.size - <int64_t> o.pending.n)
     o.pending.n = 0
+    atomic_store_i64(&o.log.cleaned_bytes, o.size)
     return error
 
 
@@ -251,6 +254,7 @@ cdef void output_discard(Output* o) noexcept nogil:
     for i in range(FILES - 1, -1, -1):
         drop_file(o, FILE_SUFFIXES[i], ".swap")
         drop_file(o, FILE_SUFFIXES[i], ".cleaned")
+    atomic_store_i64(&o.log.cleaned_bytes, 0)
 
 
 cdef void output_free(Output* o) noexcept nogil:

@@ -33,6 +33,7 @@ from kbroker.ext.posix cimport pthread_mutex_t
 cdef enum:
     PASS_STOPPED = -102                 # *stop was set
     PASS_REPLACED = -103                # segments went away meanwhile
+    PASS_NO_CALLER = -104               # `ask` failed
 
 ctypedef struct Throttle:               # shared by the threads
     pthread_mutex_t lock
@@ -47,6 +48,9 @@ ctypedef struct Survey:
     int64_t overdue_ms                  # how long max.compaction.lag.ms has been over
     int32_t reset                       # 1: the checkpoint lay below log start, 2: beyond the end
 
+# So many bytes are about to be written. It may wait for room on the disk; 0 to go on.
+ctypedef int (*Ask)(void* asker, int64_t bytes) noexcept nogil
+
 ctypedef struct Pass:
     Log* log
     LogConfig cfg                       # the log's, as it was at the beginning
@@ -54,6 +58,8 @@ ctypedef struct Pass:
     Output output
     Throttle* throttle
     const int32_t* stop                 # atomic
+    Ask ask                             # before each group
+    void* asker
     int64_t io_bytes                    # read at a time
     int64_t map_slots
     double load_factor

@@ -348,8 +348,19 @@ cdef int fill_output(Pass* c, const Held* held, int32_t first, int32_t n) noexce
     return LOG_OK
 
 
+cdef int ask_for_room(Pass* c, const Held* held, int32_t first, int32_t n) noexcept nogil:
+    """For as much as the segments take now: nobody knows yet what stays of them."""
+    cdef int64_t bytes = 0
+    cdef int32_t i
+    for i in range(first, first + n):
+        bytes += held.sizes[i]
+    return go_on(c) if c.ask(c.asker, bytes) == 0 else PASS_NO_CALLER
+
+
 cdef int clean_group(Pass* c, const Held* held, int32_t first, int32_t n) noexcept nogil:
-    cdef int code = last_records_load(&c.filter.producers, c.log)
+    cdef int code = ask_for_room(c, held, first, n)
+    if code == LOG_OK:
+        code = last_records_load(&c.filter.producers, c.log)
     if code == LOG_OK:
         code = output_open(&c.output, c.log, held.segments[first].base_offset)
     if code == LOG_OK:

@@ -1,4 +1,5 @@
 """Put a cleaned segment in the place of those that it was made of (see cleaner_swap.pxd)."""
+from kbroker.ext.atomics cimport atomic_store_i64
 from kbroker.ext.cleaner_output cimport output_discard, output_rename, output_segment
 from kbroker.ext.journal_files cimport directory_sync
 from kbroker.ext.log_state cimport (
@@ -43,6 +44,7 @@ cdef int replace_locked(Log* log, Segment** old, const int64_t* sizes, int32_t n
     if code == LOG_NO_MEMORY:
         return code
     placed[0] = True
+    atomic_store_i64(&log.cleaned_bytes, 0)     # it counts as a segment from here on
     segment_close_unused(s)             # a log of many segments would run out of descriptors
     for i in range(n):
         segment_close_unused(old[i])

@@ -13,8 +13,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from kbroker.ext.atomics cimport (
+    atomic_add_relaxed_i64,
     atomic_exchange_i64,
     atomic_load_i64,
+    atomic_load_relaxed_i64,
     atomic_store_i32,
     atomic_store_i64,
 )
@@ -359,6 +361,17 @@ cdef class DataPlane:
     def disk_room(self):
         """What is left of the room that was set."""
         return atomic_load_i64(&self.broker.disk_room)
+
+    def take_disk_room(self, int64_t size):
+        """Of the room that was set, for what the broker itself writes; whether there was so much.
+        Who asks here finds a look by other means than produce requests do."""
+        cdef int64_t room = atomic_load_relaxed_i64(&self.broker.disk_room)
+        if room >= disk_unlimited():
+            return True
+        if room < size:
+            return False
+        atomic_add_relaxed_i64(&self.broker.disk_room, -size)
+        return True
 
     def take_disk_wanted(self):
         """Bytes of the largest produce request that has stalled for room since the last call."""

@@ -3,7 +3,8 @@ from libc.stdint cimport int64_t
 
 from kbroker.ext.log_state cimport Log
 
-# Bytes of segments and indexes, of retired ones that are not unlinked yet too. Blocks that are
-# prepared ahead do not count. Reads no file: the index of a segment that was not touched since the
-# start is taken for as long as index.interval.bytes makes it.
+# Bytes of segments and indexes, of retired ones that are not unlinked yet and of the one that a
+# cleaning is writing too. Blocks that are prepared ahead do not count. Reads no file: the index of
+# a segment that was not touched since the start is taken for as long as index.interval.bytes makes
+# it.
 cdef int64_t log_disk_bytes(Log* log) noexcept nogil

@@ -30,6 +30,7 @@ cdef int64_t log_disk_bytes(Log* log) noexcept nogil:
         bytes += segment_bytes(log, log.segments[i])
     for i in range(log.retired_count):
         bytes += log.retired[i].size
+    bytes += atomic_load_relaxed_i64(&log.cleaned_bytes)
     pthread_mutex_unlock(&log.lock)
     return bytes
 

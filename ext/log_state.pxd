@@ -113,6 +113,7 @@ ctypedef struct Log:
     Segment** retired                   # renamed to .deleted, not unlinked yet
     int32_t retired_count
     int32_t retired_capacity
+    int64_t cleaned_bytes               # of the segment that a cleaning is writing; atomic
     Producers* producers                # NULL until a batch with a producer id comes
     int64_t snapshot_offset             # of the newest producer snapshot; NO_SNAPSHOT
     int32_t snapshot_dirty              # ... which was not synced

@@ -43,7 +43,10 @@ KEYS: Final = (
         "Most bytes that segments, indexes, metadata and journal take in the data directory; -1 "
         "for no limit. Near it the oldest closed segments of topics with cleanup.policy=delete "
         "are deleted, whichever topic they belong to; where that is not enough, produce is "
-        "refused with KAFKA_STORAGE_ERROR until there is room.",
+        "refused with KAFKA_STORAGE_ERROR until there is room. Compaction, which writes segments "
+        "anew before the old ones go, makes room in the same way and goes on without: where "
+        "nothing else can be deleted, the limit may be passed by what it rewrites at a time, "
+        "segment.bytes of each log that is being cleaned, until that is done.",
     ),
     ConfigKey(
         "kbroker.disk.free.bytes.min", LONG, "0", at_least(0), HIGH, CLUSTER_WIDE,

@@ -225,7 +225,7 @@ class Broker:
             Upkeep("upkeep", tasks_of(self.config, logs, self._clock), self._clock, first_ms),
             Upkeep("disk", disk_tasks(disk, self.directory), self._clock),
         ]
-        self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock)
+        self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock, disk.await_room)
         data_plane.engine.start()
         self._planes = Planes(data_plane.engine, mailbox.post)
         self._phase, self._serving = "serving", True
@@ -412,10 +412,10 @@ class Broker:
         engine.stop(_DRAIN_MS)
         if self._control is not None:
             self._control.stop()
+        if self._cleaner is not None:
+            self._cleaner.stop()  # before the looks that it may wait for
         for thread in self._upkeep:
             thread.stop()
-        if self._cleaner is not None:
-            self._cleaner.stop()
         clean = self._close_logs(self._data_plane, self._store)
         runfile.remove(self.directory)
         self._http.stop()

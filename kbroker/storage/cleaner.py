@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kbroker.clock import Clock
@@ -93,7 +94,16 @@ class Cleanings(NamedTuple):
 class LogCleaner:
     """See the module."""
 
-    def __init__(self, config: BrokerConfig, logs: LogManager, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        logs: LogManager,
+        clock: Clock,
+        room: Callable[[int], object] | None = None,
+    ) -> None:
+        """`room` is called with the bytes of each group of segments before it is written anew; it
+        may wait until there is room on the disk."""
+        self._room = room
         self._config = config
         self._logs = logs
         self._clock = clock
@@ -153,6 +163,7 @@ class LogCleaner:
             map_bytes=min(settings.map_bytes // share, _MAP_BYTES_MAX),
             load_factor=settings.load_factor,
             io_bytes=settings.io_bytes // share // 2,
+            room=self._room,
         )
 
     def reconfigure(self) -> None:

@@ -13,8 +13,13 @@ topic, of a compacted one, or one that is being written to. Where that is not en
 refused (KAFKA_STORAGE_ERROR, see ext/produce) until there is room; fetch goes on, and so does what
 the broker itself appends: commits.
 
+Compaction writes segments anew before the old ones go. It asks for room for each group of them
+first, and waits for the next look where there is too little; it goes on in any case, because it is
+what frees space in a compacted topic. Where nothing else can go a limit may be passed by as much
+as such a group takes, until its old segments go.
+
 Not thread-safe: one thread's of its own (before that starts, the wiring's), but for `DiskLimits`,
-which the control thread writes.
+which the control thread writes, and `await_room`, which is the cleaner's threads'.
 """
 
 from __future__ import annotations
@@ -23,6 +28,8 @@ import contextlib
 import heapq
 import logging
 import os
+import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -45,6 +52,8 @@ _MARGIN_SHARE_MAX: Final = 4  # of the limit, as its divisor
 _RESUME_BYTES: Final = 1 << 20
 _SEARCH_AGAIN_MS: Final = 2_000
 _TELL_DELETED_MS: Final = 60_000
+# Looks come every CHECK_MS; one that is this late is not waited for.
+_AWAIT_LOOK_S: Final = 2.0
 _FAILED_MS: Final = 10_000  # without limits, after a look that failed
 
 
@@ -71,6 +80,7 @@ class SpacePort(Protocol):
     def disk_bytes(self) -> int: ...
     def set_disk_room(self, room: int | None, refusing: bool) -> None: ...
     def disk_room(self) -> int: ...
+    def take_disk_room(self, size: int) -> bool: ...
     def take_disk_wanted(self) -> int: ...
 
 
@@ -80,6 +90,15 @@ class Room(NamedTuple):
     bytes: int
     limit: int
     name: str
+
+
+class _Request:
+    """Bytes that somebody waits for, until a look has been made with them in mind."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.granted = False
+        self.answered = threading.Event()
 
 
 class DiskGuard:
@@ -109,6 +128,8 @@ class DiskGuard:
         self._search_at_ms = 0
         self._deleted = [0, 0]  # segments, bytes: not told yet
         self._tell_at_ms = 0
+        self._requests: deque[_Request] = deque()
+        self._tell_lack_at_ms = 0
 
     @property
     def refusing(self) -> bool:
@@ -121,21 +142,52 @@ class DiskGuard:
         metadata = _folder_bytes(self._logs.directory / METADATA_FOLDER)
         return self._port.disk_bytes() + dead + metadata
 
+    def await_room(self, size: int) -> bool:
+        """Room for bytes that the broker itself is about to write: whether there is so much, after
+        another look where the last one left too little. Never called by the thread of the looks.
+        """
+        if self._port.take_disk_room(size):
+            return True
+        request = _Request(size)
+        self._requests.append(request)
+        request.answered.wait(_AWAIT_LOOK_S)
+        if not request.granted:
+            self._tell_lack(size)
+        return request.granted
+
+    def _tell_lack(self, size: int) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._tell_lack_at_ms:
+            self._tell_lack_at_ms = now_ms + _TELL_DELETED_MS
+            _LOG.warning("compaction writes up to %d bytes for which the disk's limits leave no "
+                         "room until the old segments go", size)  # fmt: skip
+
     def check(self) -> None:
         """One look: make room where it is short, tell the data plane how much there is."""
+        requests = [self._requests.popleft() for _ in range(len(self._requests))]
+        granted = False
+        try:
+            granted = self._check(sum(request.size for request in requests))
+        finally:
+            for request in requests:
+                request.granted = granted
+                request.answered.set()
+
+    def _check(self, asked: int) -> bool:
+        """Whether there is room for what the broker itself asked for."""
         limits = self._limits
         if limits.bytes_max < 0 and limits.free_min <= 0:
             if self._limited:
                 self._limited, self._used, self._handed = False, -1, -1
                 self._end()
                 self._port.set_disk_room(None, False)
-            return
+            return True
         self._limited = True
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._failed_until_ms:
-            return
+            return True
         try:
-            self._look(now_ms)
+            return self._look(now_ms, asked)
         except Exception as error:
             # Nobody may wait for a look that does not come: without one there is no limit.
             self._failed_until_ms, self._used, self._handed = now_ms + _FAILED_MS, -1, -1
@@ -145,16 +197,19 @@ class DiskGuard:
                 raise DiskError(self._logs.directory, error) from None
             raise
 
-    def _look(self, now_ms: int) -> None:
+    def _look(self, now_ms: int, asked: int) -> bool:
         wanted = self._port.take_disk_wanted()
-        if not wanted and now_ms < self._look_at_ms and self._port.disk_room() == self._handed:
-            return  # no client has appended anything
+        early = now_ms < self._look_at_ms and not wanted and not asked
+        if early and self._port.disk_room() == self._handed:
+            return True  # no client has appended anything
         self._look_at_ms = now_ms + _LOOK_MS_MAX
         before = self._used
         room = self._room()
         margin = max(_margin(room, self._used - before if before >= 0 else 0), wanted)
+        # What is cleaned may shrink: no more than a share of the limit is emptied on that account.
+        margin += min(asked, room.limit // _MARGIN_SHARE_MAX)
         short = room.bytes <= 0 or room.bytes < wanted
-        search = now_ms >= self._search_at_ms or (short and not self.refusing)
+        search = now_ms >= self._search_at_ms or asked > 0 or (short and not self.refusing)
         if room.bytes < margin and search:
             self._remove_dead()
             room = self._room()
@@ -162,8 +217,9 @@ class DiskGuard:
                 found = self._delete_oldest(margin - room.bytes)
                 room = self._room()
                 self._search_at_ms = now_ms if found else now_ms + _SEARCH_AGAIN_MS
-        self._decide(room, wanted)
+        self._decide(room, wanted, asked)
         self._tell_deleted(now_ms)
+        return room.bytes >= asked
 
     def _room(self) -> Room:
         self._used = self.used_bytes()
@@ -180,7 +236,7 @@ class DiskGuard:
 
     # ---- refusing
 
-    def _decide(self, room: Room, wanted: int) -> None:
+    def _decide(self, room: Room, wanted: int, asked: int) -> None:
         short = room.bytes <= 0 or room.bytes < wanted
         if not self.refusing and short:
             self.refused_for = room.name
@@ -193,7 +249,7 @@ class DiskGuard:
             )
         elif self.refusing and room.bytes >= self._resume_at:
             self._end()
-        self._handed = max(room.bytes, 0)
+        self._handed = max(room.bytes - asked, 0)
         self._port.set_disk_room(self._handed, self.refusing)
 
     def _end(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kbroker.ext import records, testing_log
 from kbroker.ext.cleaner import Cleaner, CleaningInterruptedError, Throttle, survey
+from kbroker.ext.data_plane import DataPlane
 from tests.reference.cleaner_history import (
     RETENTION_MS,
     START_MS,
@@ -44,8 +45,10 @@ def keyed(*rows):
     return records.build([(START_MS, key, value) for key, value in rows])
 
 
-def clean(log, checkpoint=None):
-    hands = Cleaner(Throttle(UNLIMITED), map_bytes=1 << 20, load_factor=0.9, io_bytes=4096)
+def clean(log, checkpoint=None, room=None):
+    hands = Cleaner(
+        Throttle(UNLIMITED), map_bytes=1 << 20, load_factor=0.9, io_bytes=4096, room=room
+    )
     return hands.clean(log, survey(log, checkpoint, START_MS), START_MS)
 
 
@@ -220,3 +223,50 @@ def test_a_topic_that_is_deleted_in_the_middle(folder, again):
     thread.join(20)
     assert len(told) == 1
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_what_is_being_written_counts_as_used(folder):
+    """Once: as the cleaner's file, then as the segment that it became; not when given up."""
+    settings = SETTINGS | {"segment_bytes": 1 << 21, "index_interval_bytes": 4096}
+    log = open_log(folder, **settings)
+    for i in range(1000):
+        log.append(keyed((b"%d" % i, b"x" * 1000)), leader_epoch=0)
+    log.roll()
+    plane = DataPlane({})
+    plane.add_topic("topic", bytes(16), [log], internal=False)
+    log.flush()
+    before = plane.disk_bytes()
+    hands = Cleaner(Throttle(1_000_000), map_bytes=1 << 20, load_factor=0.9, io_bytes=4096)
+
+    def run() -> None:
+        with pytest.raises(CleaningInterruptedError):
+            hands.clean(log, survey(log, None, START_MS), START_MS)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for("bytes of the cleaner", lambda: plane.disk_bytes() > before + 200_000, 20)
+    assert not list(folder.glob("*.deleted"))
+    hands.stop()
+    thread.join(20)
+    assert plane.disk_bytes() == before
+    asked: list[int] = []
+    clean(log, room=asked.append)
+    log.unlink_deleted(at_once=True)
+    assert asked == [log.size_bytes]
+    assert abs(plane.disk_bytes() - before) < 50_000
+    log.close()
+
+
+def test_a_failure_to_ask_for_room_ends_the_cleaning(folder):
+    log = open_log(folder, **SETTINGS)
+    log.append(keyed((b"key", b"value")), leader_epoch=0)
+    log.roll()
+
+    def room(size):
+        raise OSError(5, "EIO")
+
+    with pytest.raises(OSError, match="EIO"):
+        clean(log, room=room)
+    assert not list(folder.glob("*.cleaned"))
+    assert clean(log).segments_before == 1
+    log.close()

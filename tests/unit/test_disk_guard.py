@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from kbroker.ext.log_space import oldest_closed
 from kbroker.storage.disk import DiskGuard, DiskLimits, _folder_bytes
 from kbroker.storage.manager import LogManager, Opening, PartitionSpec
 from tests.support.logs import CONFIG, batch
+from tests.support.waits import wait_for
 
 MIB = 1 << 20
 UNLIMITED = None
@@ -38,6 +40,12 @@ class Port:
     def disk_room(self) -> int:
         assert self.room is not None
         return self.room
+
+    def take_disk_room(self, size: int) -> bool:
+        enough = self.room is UNLIMITED or self.room >= size
+        if enough and self.room is not UNLIMITED:
+            self.room -= size
+        return enough
 
     def take_disk_wanted(self) -> int:
         wanted, self.wanted = self.wanted, 0
@@ -156,6 +164,50 @@ def test_a_request_too_large_for_what_can_come_free_is_not_kept_waiting(tmp_path
     assert disk.port.refusing
     disk.check()
     assert disk.port.refusing, "until something has come free"
+
+
+def granted(disk: Disk, size: int) -> bool:
+    """What the cleaner is told, from a thread of its own, while looks go on."""
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(disk.guard.await_room, size)
+
+        def answered() -> bool:
+            disk.guard.check()
+            return told.done()
+
+        wait_for("an answer", answered, 60)
+        return told.result()
+
+
+def test_the_oldest_make_room_for_what_is_cleaned(tmp_path: Path) -> None:
+    """It is not handed to clients; who asks for less than there is waits for no look."""
+    disk = Disk(tmp_path, bytes_max=8 * MIB)
+    log = disk.log("topic")
+    fill(log, 60, 1_000)
+    disk.check()
+    assert disk.guard.await_room(MIB)
+    disk.check()
+    before = disk.port.room or 0
+    assert 0 < before < 3 * MIB and log.log_start_offset == 0
+    asked = before + MIB // 2
+    assert granted(disk, asked)
+    assert log.log_start_offset > 0
+    assert disk.port.room == 8 * MIB - disk.guard.used_bytes() - asked
+    disk.check()
+    assert disk.port.room > MIB, "the next look counts what is there"
+
+
+def test_a_cleaning_goes_on_without_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk(tmp_path, bytes_max=3 * MIB)
+    kept, other = disk.log("kept", cleanup_compact=1), disk.log("other")
+    fill(kept, 20, 1_000)
+    fill(other, 3, 1_000)
+    disk.check()
+    assert not granted(disk, 8 * MIB) and not granted(disk, 8 * MIB)
+    assert "compaction writes up to 8388608 bytes" in caplog.text
+    assert len(caplog.messages) == 1 and not disk.guard.refusing
+    disk.limits.bytes_max = -1
+    assert granted(disk, 8 * MIB)
 
 
 def test_room_is_made_ahead_of_what_comes(tmp_path: Path) -> None:

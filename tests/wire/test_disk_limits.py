@@ -7,7 +7,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,43 @@ def test_the_oldest_closed_segments_of_all_topics_make_room(
     assert fetch(connection, "first", log_start(connection, "first"))["records"]
     assert fetch(connection, "first", 0)["error_code"] == OFFSET_OUT_OF_RANGE
     assert CAP // 2 < file_bytes(broker) < CAP + SLACK
+    assert BEGUN not in broker.log_text()
+
+
+@pytest.mark.parametrize(
+    ("segment_bytes", "cleaner"),
+    [
+        (6 * MIB, {"log.cleaner.io.max.bytes.per.second": "6000000"}),
+        (MIB, {}),
+    ],
+    ids=["one large segment, slowly", "many small ones, at once"],
+)
+def test_compaction_keeps_within_the_limit(
+    start_kbroker: Callable[..., BrokerProcess], segment_bytes: int, cleaner: dict[str, str]
+) -> None:
+    """What it writes, and what it has replaced, make the oldest records of other topics go."""
+    settings = {"kbroker.disk.bytes.max": str(CAP), "log.cleaner.backoff.ms": "3600000"} | cleaner
+    broker = start_kbroker(settings)
+    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+    wire.create_topic(
+        broker.port, "kept", 1, SMALL | compacted | {"segment.bytes": str(segment_bytes)}
+    )
+    wire.create_topic(broker.port, "old", 1, SMALL)
+    peak = 0
+
+    def cleaned() -> bool:
+        nonlocal peak
+        with suppress(FileNotFoundError):
+            peak = max(peak, file_bytes(broker))
+        fill(connection, "old", BATCH_BYTES)
+        return "cleaned kept-0 up to offset" in broker.log_text()
+
+    with WireConnection(broker.port) as connection:
+        fill(connection, "kept", 13 * MIB)
+        fill(connection, "old", CAP)
+        configure_broker(connection, log_cleaner_backoff_ms="100")  # now it begins
+        wait_for("the cleaner is done", cleaned, 60, 0.01)
+    assert CAP // 2 < peak < CAP + SLACK
     assert BEGUN not in broker.log_text()
 
 
