@@ -69,7 +69,7 @@ def status(data_dir: Path | None, output: str) -> int:
     info = runfile.running(place)
     if info is None:
         return _not_serving(place, output)
-    topics, trouble = _topics(reachable(info.listeners[0]) if info.listeners else "")
+    topics, offline, trouble = _topics(reachable(info.listeners[0]) if info.listeners else "")
     told: dict[str, Any] = {
         "pid": info.pid,
         "uptime_s": round(time.time() - info.started_ms / 1000, 1),
@@ -78,6 +78,7 @@ def status(data_dir: Path | None, output: str) -> int:
         "data_dir": str(place.resolve()),
         "durability": info.durability,
         "topics": topics,
+        "offline_partitions": offline,
         "rss_bytes": _rss_bytes(info.pid),
         "disk": space.told(space.measure(place), space.limits_of(place) if not trouble else None),
         "produce_refused": info.produce_refused,
@@ -118,6 +119,8 @@ def _print_status(told: dict[str, Any]) -> None:
         "data dir": told["data_dir"],
         "durability": durability,
         "topics": "?" if told["topics"] is None else told["topics"],
+        "offline": f"{told['offline_partitions']} partitions: the disk failed, the log says how"
+        if told["offline_partitions"] else None,
         "memory": "?" if told["rss_bytes"] is None else f"{human_bytes(told['rss_bytes'])} RSS",
         "disk": space.disk_line(told["disk"]),
         "produce": told["produce_refused"] and f"refused, {told['produce_refused']} is reached",
@@ -158,16 +161,18 @@ def _pid_of(place: Path) -> int | None:
         return error.pid or None
 
 
-def _topics(address: str) -> tuple[int | None, str | None]:
-    """How many topics the broker has, or why it does not tell."""
+def _topics(address: str) -> tuple[int | None, int | None, str | None]:
+    """How many topics the broker has and partitions without a leader, or why it does not tell."""
     from kbroker.client.cluster import Cluster
     from kbroker.client.errors import KafkaError
 
     try:
         with Cluster(address, timeout_s=_ANSWER_TIMEOUT_S) as cluster:
-            return len(cluster.topics(internal=False)), None
+            topics = cluster.topics()
+            offline = sum(part.leader < 0 for topic in topics for part in topic.partitions)
+            return sum(not topic.internal for topic in topics), offline, None
     except (KafkaError, ValueError) as error:
-        return None, str(error)
+        return None, None, str(error)
 
 
 def _rss_bytes(pid: int) -> int | None:

@@ -55,6 +55,7 @@ from kbroker.ext.log_state cimport (
     READ_TO_LEO,
     READ_TO_LSO,
     LogConfig,
+    log_offline,
     log_set_leader_epoch,
     log_unref,
 )
@@ -245,6 +246,19 @@ cdef class Log:
         if not atomic_load_i32(&self.core.offline):
             return None
         return os.strerror(self.core.error_errno)
+
+    @property
+    def offline_errno(self):
+        """The errno of that, or 0."""
+        return self.core.error_errno if atomic_load_i32(&self.core.offline) else 0
+
+    def take_offline(self, int error):
+        """As if this log had met the error, of a disk that it shares. Who waits for it is woken by
+        DataPlane.wake."""
+        with nogil:
+            pthread_mutex_lock(&self.core.lock)
+            log_offline(self.core, error)
+            pthread_mutex_unlock(&self.core.lock)
 
     # ---- append and read
 

@@ -48,6 +48,9 @@ from kbroker.ext.segment cimport (
 )
 
 
+cdef int32_t taken_offline = 0              # atomic: see logs_taken_offline
+
+
 # ---- life
 
 cdef char* copy_text(const char* text) noexcept nogil:
@@ -138,6 +141,7 @@ cdef int log_offline(Log* log, int error) noexcept nogil:
     if not log.offline:
         log.error_errno = error
         atomic_store_i32(&log.offline, 1)
+        atomic_add_i32(&taken_offline, 1)
     return LOG_STORAGE_ERROR
 
 
@@ -148,6 +152,12 @@ cdef int log_disk_error(Log* log, int error) noexcept nogil:
             or error == EMFILE or error == ENFILE:
         return LOG_STORAGE_ERROR
     return log_offline(log, error)
+
+
+def logs_taken_offline():
+    """How many logs of this process an error of the disk has taken offline so far. Where it has
+    not changed since the last look, no log needs to be asked."""
+    return atomic_load_i32(&taken_offline)
 
 
 # ---- segments

@@ -1,7 +1,8 @@
 """DescribeLogDirs: how much of the disk each partition takes.
 
 Behavior: null topics mean all partitions; partitions that are not here are left out. There is
-one log directory, never cordoned, without replicas that are moving in.
+one log directory, never cordoned, without replicas that are moving in. Once the disk has failed it
+is told with KAFKA_STORAGE_ERROR and nothing else.
 
 Version notes:
   v2: flexible. v3: top-level error. v4: size and room of the disk. v5: cordoned (KIP-1066).
@@ -19,6 +20,7 @@ from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE
+from kbroker.storage.manager import LogManager
 
 _UNKNOWN_BYTES = -1
 
@@ -32,6 +34,8 @@ def describe_log_dirs(request: Any, context: Context) -> Response:
     """Answer a DescribeLogDirs request."""
     require_cluster(context, DESCRIBE)
     logs = context.services.logs
+    if logs.failure is not None:
+        return {"results": [_offline(logs)]}
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition in _wanted(request, context):
         log = logs.get(topic, partition)
@@ -48,6 +52,16 @@ def describe_log_dirs(request: Any, context: Context) -> Response:
         "error_code": ErrorCode.NONE,
     }
     return {"results": [directory]}
+
+
+def _offline(logs: LogManager) -> dict[str, Any]:
+    return {
+        "log_dir": str(logs.directory.absolute()),
+        "topics": [],
+        "total_bytes": _UNKNOWN_BYTES,
+        "usable_bytes": _UNKNOWN_BYTES,
+        "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
+    }
 
 
 def _wanted(request: Any, context: Context) -> Iterable[tuple[str, int]]:

@@ -44,7 +44,8 @@ class MetadataLog:
         self._bases: list[int] = []
         self._descriptor = -1
         self._position = 0
-        self._failed: DiskError | None = None
+        self.failure: DiskError | None = None
+        """Why it takes no more, for good."""
 
     def open(self, from_offset: int) -> Iterator[Batch]:
         """Every batch from `from_offset` (the end of the snapshot) on; to be read to its end.
@@ -115,8 +116,8 @@ class MetadataLog:
 
     def append(self, data: bytes, next_offset: int, epoch: int, timestamp: int) -> None:
         """Write whole batches behind the log and sync; `next_offset` is the end they make."""
-        if self._failed is not None:
-            raise self._failed
+        if self.failure is not None:
+            raise self.failure
         if self._descriptor < 0:
             raise BugError("the metadata log is not open")
         path = self._path(self._bases[-1])
@@ -133,8 +134,8 @@ class MetadataLog:
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            self._failed = DiskError(path, error)
-            raise self._failed from error
+            self.failure = DiskError(path, error)
+            raise self.failure from error
         self._position += len(data)
         self.size_bytes += len(data)
         self.end_offset = next_offset
@@ -146,7 +147,7 @@ class MetadataLog:
         try:
             os.ftruncate(self._descriptor, self._position)
         except OSError as error:
-            self._failed = DiskError(path, error)
+            self.failure = DiskError(path, error)
 
     def roll(self) -> None:
         """Go on in a new segment; nothing where the last one is empty."""

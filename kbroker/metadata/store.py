@@ -154,6 +154,16 @@ class MetadataStore:
         """Bytes of the log's segments."""
         return self._log.size_bytes
 
+    @property
+    def failure(self) -> DiskError | None:
+        """Why nothing more can be appended, for good; None while all is well."""
+        return self._log.failure
+
+    def fail(self, error: DiskError) -> None:
+        """The disk has failed elsewhere: nothing more is appended here either."""
+        if self._log.failure is None:
+            self._log.failure = error
+
     # ---- open and close
 
     def open(self) -> Image:

@@ -46,6 +46,7 @@ from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
 from kbroker.server import journal, sockets
 from kbroker.server.control import ControlThread, Mailbox
+from kbroker.server.disk_failure import DiskWatch
 from kbroker.server.exposure import open_line
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
@@ -119,6 +120,8 @@ class Broker:
             f"{self._phase} {', '.join(self.addresses)}: {len(self._logs)} partitions, "
             f"{self._data_plane.engine.connections()} connections"
         )
+        if self._logs.failure is not None:
+            return f"{text}; the log directory is offline: {self._logs.failure}"
         refused_for = self._disk.refused_for if self._disk is not None else None
         return f"{text}; produce is refused: {refused_for}" if refused_for else text
 
@@ -204,19 +207,11 @@ class Broker:
         slow = SlowRequests(data_plane.engine, self.config)
         slow.tick()
         self._control = ControlThread(
-            data_plane,
-            dispatcher,
-            self._clock,
-            mailbox,
-            (services.groups, services.transactions),
-            (
-                slow.tick,
-                dispatcher.tell_dropped,
-                store.snapshot_when_due,
-                TokenSweep(services).tick,
-                Denials(services).tick,
-            ),
-        )
+            data_plane, dispatcher, self._clock, mailbox, (services.groups, services.transactions),
+            (slow.tick, dispatcher.tell_dropped, store.snapshot_when_due,
+             TokenSweep(services).tick, Denials(services).tick),
+            DiskWatch(store, logs, data_plane),
+        )  # fmt: skip
         limits = services.disk_limits
         disk = self._disk = DiskGuard(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
         disk.check()  # a limit holds from the first request on
@@ -241,7 +236,7 @@ class Broker:
     ) -> None:
         """Clients are served: metrics and health can be told."""
         planes = Planes(data_plane.engine, services.post)
-        health = Health(planes, data_plane, services.groups)
+        health = Health(planes, services.logs, services.groups)
         self._pages.parts = Parts(
             services, data_plane, disk, cleaner, health, self.addresses, self._http.addresses,
             self._clock.monotonic_ms(),
@@ -428,6 +423,8 @@ class Broker:
 
     def _close_logs(self, data_plane: DataPlane, store: MetadataStore) -> bool:
         data_plane.stop_journal()
+        if self._control is not None:
+            self._control.watch.look()  # the last group may have met an error
         epoch = self._broker_epoch
         try:
             epoch = registration.end(store)

@@ -23,6 +23,7 @@ from kbroker.ext.engine import name_thread
 if TYPE_CHECKING:
     from kbroker.ext.control import Request
     from kbroker.ext.data_plane import DataPlane
+    from kbroker.server.disk_failure import DiskWatch
 
 _LOG: Final = logging.getLogger("kbroker.server")
 _DATA_PLANE_LOG: Final = logging.getLogger("kbroker.network")
@@ -82,9 +83,9 @@ class ControlThread:
         mailbox: Mailbox,
         timed: Sequence[Timed],
         chores: Iterable[Callable[[], object]],
+        watch: DiskWatch,
     ) -> None:
         """`chores` are done about once a second, between requests."""
-        self._data_plane = data_plane
         self._engine = data_plane.engine
         self._dispatcher = dispatcher
         self._clock = clock
@@ -92,7 +93,7 @@ class ControlThread:
         self._timed = timed
         self._chores = tuple(chores)
         self._stopping = False
-        self._journal_failed = False
+        self.watch = watch
         self._lines = BoundedLog(_DATA_PLANE_LOG, clock)
         self._lost = 0  # of the data plane's lines, for which its ring had no room
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
@@ -113,6 +114,7 @@ class ControlThread:
         next_tick_ms = self._clock.monotonic_ms() + _TICK_MS
         while True:
             request = self._engine.next_request(self._wait_ms(next_tick_ms))
+            self.watch.look()
             if request is not None:
                 self._serve(request)
                 # A kernel that preempts at ticks only (4 ms) lets the flusher and the network
@@ -164,17 +166,9 @@ class ControlThread:
             _LOG.exception("a chore of the control thread failed")
 
     def _pass_on(self) -> None:
-        """Log lines of the data plane, and the end of the journal where it came to one."""
+        """Log lines of the data plane."""
         for level, text in self._engine.next_log_lines():
             self._lines.tell(level, "%s", text)
         lost = self._engine.stats()["log_lines_dropped"]
         self._lines.tell_dropped(lost - self._lost)
         self._lost = lost
-        error = self._data_plane.journal_error()
-        if error and not self._journal_failed:
-            self._journal_failed = True
-            _LOG.critical(
-                "the journal cannot be written (errno %d): the log directory is offline, "
-                "producing fails until the broker is started again",
-                error,
-            )

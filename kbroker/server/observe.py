@@ -149,7 +149,7 @@ class Observer:
 def _cluster(samples: Samples, parts: Parts) -> None:
     services = parts.services
     offline = len(services.logs.offline)
-    partitions = len(services.logs) + offline
+    partitions = sum(len(topic) for topic in services.image.topics.copy().values())
     samples.add("kafka_brokers", 1)
     for name, endpoint in services.endpoints.items():
         address = f"{name}://{endpoint.host}:{endpoint.port}"
@@ -165,8 +165,7 @@ def _cluster(samples: Samples, parts: Parts) -> None:
         ("kafka_server_replicamanager_underreplicatedpartitions", offline),
         ("kafka_server_replicamanager_offlinereplicacount", offline),
         ("kafka_server_replicamanager_underminisrpartitioncount", _under_min_isr(services)),
-        ("kafka_log_logmanager_offlinelogdirectorycount", int(bool(
-            parts.data_plane.journal_error()))),
+        ("kafka_log_logmanager_offlinelogdirectorycount", int(services.logs.failure is not None)),
     ):  # fmt: skip
         samples.add(name, value)
 

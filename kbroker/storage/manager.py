@@ -74,6 +74,8 @@ class LogPort(Protocol):
     def leader_epoch(self) -> int: ...
     @property
     def offline(self) -> str | None: ...
+    @property
+    def offline_errno(self) -> int: ...
 
     def append(
         self,
@@ -105,6 +107,7 @@ class LogPort(Protocol):
     def configure(self, config: dict[str, int]) -> None: ...
     def close(self, clean: bool = True, *, sync: bool = True) -> None: ...
     def mark_deleted(self) -> None: ...
+    def take_offline(self, error: int) -> None: ...
 
 
 class PartitionSpec(NamedTuple):
@@ -149,6 +152,9 @@ class LogManager:
     def __init__(self, directory: Path, open_log: LogOpener, threads: int = 1) -> None:
         self.directory = directory
         self.offline: dict[Key, str] = {}
+        """Partitions that cannot be served, and why: logs that the disk denied when they were
+        opened, all of them once it has failed."""
+        self.failure: str | None = None  # why the whole directory is offline
         self.started_clean = True
         self.expected = 0  # logs that `start` opens
         self.cleaner: CleanerPort | None = None
@@ -256,7 +262,8 @@ class LogManager:
 
     def get(self, topic: str, partition: int) -> LogPort | None:
         """The log of a partition; None where there is none or it is offline."""
-        return self._logs.get((topic, partition))
+        key = (topic, partition)
+        return None if key in self.offline else self._logs.get(key)
 
     def items(self) -> Iterator[tuple[Key, LogPort]]:
         """All logs, sorted."""
@@ -264,6 +271,13 @@ class LogManager:
 
     def __len__(self) -> int:
         return len(self._logs)
+
+    def take_offline(self, why: str) -> list[LogPort]:
+        """The disk has failed: from now on nothing is asked of a log or written here. The logs
+        that this is about."""
+        self.failure = why
+        self.offline.update(dict.fromkeys(self._logs, why))
+        return list(self._logs.values())
 
     def create(self, specs: Iterable[PartitionSpec]) -> list[LogPort | None]:
         """Logs for new partitions; None in the place of one that the disk denies.
@@ -343,7 +357,7 @@ class LogManager:
     def _each(self, what: str, do: Callable[[LogPort], int]) -> int:
         """Do something with every log; what fails is told, unless the log is gone by now."""
         total = 0
-        for key, log in self.snapshot():
+        for key, log in self.snapshot() if self.failure is None else ():
             try:
                 total += do(log)
             except Exception as error:
@@ -379,6 +393,8 @@ class LogManager:
         self._write(HIGH_WATERMARKS, lambda log: log.high_watermark)
 
     def _write(self, name: str, ask: Callable[[LogPort], int | None]) -> None:
+        if self.failure is not None:
+            return
         with self._checkpointing:
             offsets = {key: ask(log) for key, log in self.snapshot()}
             kept = {key: offset for key, offset in offsets.items() if offset is not None}
@@ -393,6 +409,8 @@ class LogManager:
 
         False, and no mark, where the disk kept a log from being closed cleanly.
         """
+        if self.failure is not None:
+            return self._leave()
         failed = False
         flushed: dict[Key, tuple[int, int, int]] = {}
         for key, log in self.snapshot():
@@ -417,6 +435,13 @@ class LogManager:
             failed = True
         self._logs.clear()
         return not failed
+
+    def _leave(self) -> bool:
+        """Close every log as it is, for the next start to recover: the disk has failed."""
+        for log in self._logs.values():
+            log.close(clean=False)
+        self._logs.clear()
+        return False
 
 
 def _retain(log: LogPort, now_ms: int) -> int:

@@ -31,6 +31,7 @@ class FakeLog:
         self.durable = True
         self.closed: bool | None = None
         self.deleted = False
+        self.offline_errno = 0
 
     def hold(self, start: int, stable: int, high: int, end: int) -> None:
         """Set the watermarks."""
@@ -97,6 +98,9 @@ class FakeLog:
     def mark_deleted(self) -> None:
         self.deleted = True
 
+    def take_offline(self, error: int) -> None:
+        self.offline_errno = error
+
 
 class FakeEngine:
     """What ApiVersions would answer."""
@@ -114,6 +118,9 @@ class FakeDataPlane:
 
     rights_version = 0
     denied = 0
+
+    def journal_error(self) -> int:
+        return 0
 
     def errors(self) -> list[dict[int, int]]:
         return [{29: self.denied}, {}, {}]

@@ -111,18 +111,16 @@ def test_a_port_that_is_taken(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Stuck:
-    """Planes that do not answer, a data plane whose journal failed, groups that are loading."""
+    """Planes that do not answer, logs on a disk that failed, groups that are loading."""
 
     loading = True
+    failure = "a partition cannot be written"
 
     def __init__(self, told: str | None) -> None:
         self.told = told
 
     def fault(self, timeout_s: float) -> str | None:
         return self.told
-
-    def journal_error(self) -> int:
-        return 5
 
 
 def health(told: str | None) -> Health:

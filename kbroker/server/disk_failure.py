@@ -1,0 +1,78 @@
+"""The disk has failed: the log directory goes offline, whatever met the error first.
+
+A log takes itself offline where it meets an error (ext/log_state.pxd), the journal and the metadata
+log end. After a failed sync the kernel may have dropped what was written to any file, so no other
+log of that disk is trusted either, as Apache Kafka does it. There is no way back but a start, which
+reads again what is really there.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from kbroker.errors import DiskError
+from kbroker.ext.log_state import logs_taken_offline
+
+if TYPE_CHECKING:
+    from kbroker.api.context import DataPlanePort
+    from kbroker.metadata.store import MetadataStore
+    from kbroker.storage.manager import LogManager
+
+_LOG: Final = logging.getLogger("kbroker.server")
+
+
+class DiskWatch:
+    """The control thread's, which looks before each request: a look costs three loads until the
+    disk fails. Metadata and all else that asks LogManager is right from the first answer on."""
+
+    def __init__(
+        self, store: MetadataStore, logs: LogManager, data_plane: DataPlanePort
+    ) -> None:
+        self._store = store
+        self._logs = logs
+        self._data_plane = data_plane
+        self._seen = 0
+
+    def look(self) -> None:
+        """Take everything offline once anything is, and tell why. That is final."""
+        if self._logs.failure is not None:
+            return
+        gone = logs_taken_offline()
+        if (
+            gone == self._seen
+            and not self._data_plane.journal_error()
+            and self._store.failure is None
+        ):
+            return
+        self._seen = gone
+        found = self._failed()
+        if found is not None:
+            self._take_offline(*found)
+
+    def _failed(self) -> tuple[str, int] | None:
+        """What failed, and the errno. None: only a log that is deleted by now."""
+        error = self._data_plane.journal_error()
+        if error:
+            return "the journal", error
+        if self._store.failure is not None:
+            return "the metadata log", self._store.failure.errno or errno.EIO
+        for (topic, partition), log in self._logs.snapshot():
+            if log.offline_errno:
+                return f"partition {topic}-{partition}", log.offline_errno
+        return None
+
+    def _take_offline(self, what: str, error: int) -> None:
+        why = f"{what} cannot be written: {os.strerror(error)} (errno {error})"
+        directory = self._logs.directory
+        _LOG.critical(
+            "%s; the log directory %s is offline: producing and fetching fail until the disk is "
+            "seen to and the broker started again",
+            why, directory,
+        )  # fmt: skip
+        self._store.fail(DiskError(directory, why))
+        for log in self._logs.take_offline(why):
+            log.take_offline(error)
+            self._data_plane.wake(log)
