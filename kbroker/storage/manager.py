@@ -43,6 +43,7 @@ from kbroker.storage.checkpoints import (
     take_clean_shutdown,
     write_clean_shutdown,
 )
+from kbroker.storage.progress import Progress
 from kbroker.uuids import random_uuid, uuid_text
 
 _LOG: Final = logging.getLogger("kbroker.storage")
@@ -52,7 +53,6 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 _SET_ASIDE: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)\Z")
 _PARTITION_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
-_PROGRESS_EVERY_LOGS: Final = 1000
 
 
 class LogPort(Protocol):
@@ -189,7 +189,8 @@ class LogManager:
         self.expected = len(openings)
         if openings and not self.started_clean:
             _LOG.info("recovering %d partitions after an unclean stop", len(openings))
-        self._open_all(openings)
+        if openings:
+            self._open_all(openings)
 
     def _offsets(self, name: str) -> dict[Key, int]:
         try:
@@ -217,7 +218,12 @@ class LogManager:
                 path.rename(target)
 
     def _open_all(self, openings: list[Opening]) -> None:
-        """Open logs on several threads; each takes the next one that is left."""
+        """Open logs on several threads, and tell how far that is when it takes long."""
+        with Progress([opening.directory for opening in openings]) as progress:
+            self._open_on_threads(openings, progress)
+
+    def _open_on_threads(self, openings: list[Opening], progress: Progress) -> None:
+        """Each thread takes the next one that is left."""
         rest = iter(openings)
         taking = threading.Lock()
 
@@ -228,8 +234,7 @@ class LogManager:
                 if opening is None:
                     return
                 self._open(opening)
-                if len(self._logs) % _PROGRESS_EVERY_LOGS == 0:
-                    _LOG.info("opened %d of %d partitions", len(self._logs), len(openings))
+                progress.opened(opening.directory)
 
         helpers = [
             threading.Thread(target=work, name=f"recovery-{index}")

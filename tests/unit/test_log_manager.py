@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
 
 from kbroker.errors import DiskError
 from kbroker.files import read_offset_checkpoint
+from kbroker.storage import progress
 from kbroker.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -18,6 +20,7 @@ from kbroker.storage.checkpoints import (
 )
 from kbroker.storage.manager import LogManager, PartitionSpec
 from tests.support.ports import FakeLog
+from tests.support.waits import wait_for
 
 IDS = {"a": b"a" * 16, "b": b"b" * 16}
 
@@ -55,6 +58,29 @@ def test_a_log_that_the_disk_denies_is_offline_and_the_others_are_not(tmp_path):
     manager.start([spec(partition=index) for index in range(3)])
     assert len(manager) == 2 and set(manager.offline) == {("a", 1)}
     assert manager.create([spec("b", 1)]) == [None]
+
+
+def test_an_opening_that_takes_long_tells_how_far_it_is(tmp_path, caplog, monkeypatch):
+    """By partitions and bytes: a log may hold more than a disk reads in minutes."""
+    monkeypatch.setattr(progress, "_EVERY_S", 0.01)
+    for index, megabytes in enumerate((3, 4)):
+        folder = tmp_path / f"a-{index}"
+        folder.mkdir()
+        (folder / f"{0:020d}.log").write_bytes(b"x" * (megabytes * 1_000_000 + 100_000))
+        (folder / f"{0:020d}.index").write_bytes(b"x" * 1_000_000)
+        (folder / PARTITION_METADATA).write_text("version: 0\ntopic_id: YWFhYWFhYWFhYWFhYWFhYQ")
+
+    def open_log(opening):
+        done = opening.spec.partition
+        told = f"opened {done} of 2 partitions, {3 * done} of 7 MB"
+        wait_for(told, lambda: told in caplog.messages, 20)
+        return FakeLog(opening)
+
+    manager = LogManager(tmp_path, open_log)
+    with caplog.at_level(logging.INFO, logger="kbroker.storage"):
+        manager.start([spec(), spec(partition=1)])
+    assert len(manager) == 2
+    assert caplog.messages[0] == "recovering 2 partitions after an unclean stop"
 
 
 def test_a_clean_stop_leaves_checkpoints_that_the_next_start_opens_with(manager, tmp_path):
