@@ -132,7 +132,7 @@ def describe_cluster(cluster: Cluster, *, fenced: bool = False) -> ClusterInfo:
     return cluster.retry(ask)
 
 
-def describe_features(cluster: Cluster) -> Features:
+def describe_features(cluster: Cluster, limit_s: float | None = None) -> Features:
     """The features of the cluster (KIP-584)."""
 
     def ask() -> Features:
@@ -140,7 +140,7 @@ def describe_features(cluster: Cluster) -> Features:
         if connection.version_of(ApiKey.API_VERSIONS) < 3:
             raise UnsupportedApiError(f"broker {connection.address} tells nothing of features")
         values = {"client_software_name": "kbroker", "client_software_version": "client"}
-        body = connection.call(ApiKey.API_VERSIONS, values)
+        body = connection.call(ApiKey.API_VERSIONS, values, timeout_s=limit_s)
         check(body.error_code, "features")
         levels = {f.name: int(f.max_version_level) for f in body.finalized_features}
         supported = {

@@ -76,7 +76,8 @@ class ProducerConfig(ClientConfig):
     linger_ms: int = int64(5, at_least(0),
         "How long a batch that is not full waits for more records.")
     max_block_ms: int = int64(60_000, at_least(0),
-        "How long send() may wait for memory and for metadata.")
+        "How long send() may wait for memory and for metadata, and init_transactions(), commit(), "
+        "abort() and send_offsets_to_transaction() for all that they do, unless told.")
     max_in_flight_requests_per_connection: int = int32(5, at_least(1),
         "How many requests may be unanswered on a connection.")
     max_request_size: int = int32(1_048_576, at_least(0),

@@ -39,24 +39,32 @@ _PASSING = frozenset({
 
 
 def find_coordinators(
-    cluster: Cluster, keys: Collection[str], kind: int = GROUP
+    cluster: Cluster, keys: Collection[str], kind: int = GROUP, timeout_s: float | None = None
 ) -> dict[str, int]:
-    """The node that coordinates each group, or each transactional id with kind TRANSACTION."""
+    """The node that coordinates each group, or each transactional id with kind TRANSACTION.
+    timeout_s: for one answer."""
     wanted = list(dict.fromkeys(keys))
-    return cluster.retry(lambda: _find_coordinators(cluster, wanted, kind))
+    return cluster.retry(lambda: _find_coordinators(cluster, wanted, kind, timeout_s))
 
 
-def _find_coordinators(cluster: Cluster, keys: Sequence[str], kind: int) -> dict[str, int]:
+def _find_coordinators(
+    cluster: Cluster, keys: Sequence[str], kind: int, timeout_s: float | None = None
+) -> dict[str, int]:
     connection = cluster.any_connection()
     if connection.version_of(ApiKey.FIND_COORDINATOR) >= 4:
         values = {"key_type": kind, "coordinator_keys": keys}
-        answers = connection.call(ApiKey.FIND_COORDINATOR, values).coordinators if keys else ()
+        answers = (
+            connection.call(ApiKey.FIND_COORDINATOR, values, timeout_s=timeout_s).coordinators
+            if keys
+            else ()
+        )
         told = [(answer.key, answer) for answer in answers]
     else:
         told = [
-            (key, connection.call(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": kind}))
+            (key, connection.call(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": kind},
+                                  timeout_s=timeout_s))
             for key in keys
-        ]
+        ]  # fmt: skip
     for key, answer in told:
         check(answer.error_code, subject_of(key, kind), answer.error_message)
     return {key: int(answer.node_id) for key, answer in told}

@@ -153,6 +153,13 @@ class DeliveryTimeoutError(KafkaError, TimeoutError):
     retriable = True
 
 
+class TransactionTimeoutError(KafkaError, TimeoutError):
+    """What a producer asked of its coordinator was not answered for good within `max.block.ms`, or
+    the timeout given: it may have been done. To be called again."""
+
+    retriable = True
+
+
 class PurgedError(KafkaError):
     """purge() gave a record up."""
 

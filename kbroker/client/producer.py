@@ -69,7 +69,7 @@ class Producer(ProducerCore):
         self._transactions: Transactions | None = None
         if isinstance(driver, TransactionalDriver) and self.config.transactional_id is not None:
             self._transactions = Transactions(
-                driver, cluster, self.config.transactional_id, self.config.transaction_timeout_ms
+                driver, cluster, self.config.transactional_id, self.config
             )
         loop = ClientLoop(driver, client_id=self.config.client_id, name=name)
         control = Control(
@@ -102,7 +102,9 @@ class Producer(ProducerCore):
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Makes the transactional id this producer's: what another one left open is aborted, and it
-        is fenced. Once, before the first transaction."""
+        is fenced. Once, before the first transaction. This and what follows waits for at most
+        `timeout` seconds, max.block.ms unless told, then raises TransactionTimeoutError, which is a
+        TimeoutError; call it again."""
         self._in_transactions().init(timeout)
 
     def begin(self) -> None:

@@ -12,13 +12,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kbroker.client.admin_cluster import describe_features
 from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.cluster import Cluster
+from kbroker.client.config_producer import ProducerConfig
 from kbroker.client.coordinators import GROUP, TRANSACTION, find_coordinators
-from kbroker.client.errors import BrokerError, ConnectError, KafkaError, check
+from kbroker.client.errors import (
+    BrokerError,
+    ConnectError,
+    KafkaError,
+    TransactionTimeoutError,
+    check,
+)
 from kbroker.client.group.room import GroupMetadata
 from kbroker.client.partitions import OffsetAndMetadata
 from kbroker.errors import ErrorCode
@@ -27,10 +34,12 @@ from kbroker.protocol import ApiKey
 
 __all__ = ["Offsets", "Transactions"]
 
+T = TypeVar("T")
 Offsets = Mapping[tuple[str, int], OffsetAndMetadata | int]
 
 _FEATURE: Final = "transaction.version"
 _VERSION_2: Final = 2
+_JITTER: Final = 1.2  # a pause between two tries may be so much longer than it is set
 # The highest versions that a client may use which does not speak version 2 of the protocol.
 _MOST: Final = {
     ApiKey.ADD_PARTITIONS_TO_TXN: 3,
@@ -69,16 +78,30 @@ class State(Enum):
     FENCED = "another producer has this transactional id"
 
 
+class Limit:
+    """Until when a call may block, whatever it asks whom on the way."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.whole_s = limit_s
+        self._until_s = time.monotonic() + limit_s
+
+    @property
+    def left_s(self) -> float:
+        """How long it may block still."""
+        return max(self._until_s - time.monotonic(), 0.0)
+
+
 class Transactions:
     """See the module."""
 
     def __init__(
-        self, driver: TransactionalDriver, cluster: Cluster, name: str, timeout_ms: int
+        self, driver: TransactionalDriver, cluster: Cluster, name: str, config: ProducerConfig
     ) -> None:
         self._driver = driver
         self._cluster = cluster
         self._name = name
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = config.transaction_timeout_ms
+        self._max_block_s = config.max_block_ms / 1e3
         self._nodes: dict[int, int] = {}
         self._producer = (-1, -1)
         self._batches = 0
@@ -87,20 +110,26 @@ class Transactions:
         self.state = State.NEW
         driver.set_transactional_id(name.encode())
 
+    def _limit(self, limit_s: float | None) -> Limit:
+        return Limit(self._max_block_s if limit_s is None else limit_s)
+
     # ---- the coordinators
 
     def _call(
-        self, kind: int, key: str, api: ApiKey, values: Mapping[str, Any], limit_s: float | None
+        self, kind: int, key: str, api: ApiKey, values: Mapping[str, Any], limit: Limit
     ) -> Any:
-        """The answer of a coordinator, asked again while it fails in a way that passes."""
+        """The answer of a coordinator, asked again while it fails in a way that passes. Raises
+        TransactionTimeoutError where that takes too long."""
         most = None if self._driver.adds_partitions else _MOST.get(api)
 
         def attempt() -> Any:
             node = self._nodes.get(kind)
             if node is None:
-                node = self._nodes[kind] = find_coordinators(self._cluster, [key], kind)[key]
+                found = find_coordinators(self._cluster, [key], kind, self._answer_s(limit))
+                node = self._nodes[kind] = found[key]
             try:
-                body = self._cluster.connection(node).call(api, values, most=most)
+                connection = self._cluster.connection(node)
+                body = connection.call(api, values, most=most, timeout_s=self._answer_s(limit))
             except (ConnectError, BrokerError):
                 self._nodes.pop(kind, None)
                 raise
@@ -111,11 +140,26 @@ class Transactions:
                     check(code, f"transactional id {self._name!r}")
             return body
 
-        return self._cluster.retry(attempt, limit_s)
+        return self._within(limit, attempt)
 
-    def _ask(self, api: ApiKey, values: Mapping[str, Any], limit_s: float | None = None) -> Any:
+    def _answer_s(self, limit: Limit) -> float:
+        """How long to wait for one answer."""
+        return min(self._cluster.timeout_s, limit.left_s)
+
+    def _within(self, limit: Limit, attempt: Callable[[], T]) -> T:
+        try:
+            return self._cluster.retry(attempt, limit.left_s)
+        except KafkaError as error:
+            is_over = limit.left_s <= self._cluster.settings.retry_backoff_max_s * _JITTER
+            if not (error.retriable and is_over):
+                raise
+            raise TransactionTimeoutError(
+                f"transactional id {self._name!r}: not done within {limit.whole_s:g} s: {error}"
+            ) from error
+
+    def _ask(self, api: ApiKey, values: Mapping[str, Any], limit: Limit) -> Any:
         """The transaction coordinator's answer; its errors end the transaction or the producer."""
-        body = self._call(TRANSACTION, self._name, api, values, limit_s)
+        body = self._call(TRANSACTION, self._name, api, values, limit)
         self._check(body.error_code)
         return body
 
@@ -148,20 +192,23 @@ class Transactions:
         """The transactional id is this producer's from now on; what another one left open is
         aborted."""
         self._want(State.NEW, State.READY)
-        features = self._cluster.retry(lambda: describe_features(self._cluster), limit_s).features
+        limit = self._limit(limit_s)
+        features = self._within(
+            limit, lambda: describe_features(self._cluster, self._answer_s(limit))
+        ).features
         level = features[_FEATURE].level if _FEATURE in features else 0
         self._driver.adds_partitions = level >= _VERSION_2
-        self._new_epoch(limit_s, *self._producer)
+        self._new_epoch(limit, *self._producer)
         self.state = State.READY
 
-    def _new_epoch(self, limit_s: float | None, producer_id: int, epoch: int) -> None:
+    def _new_epoch(self, limit: Limit, producer_id: int, epoch: int) -> None:
         values = {
             "transactional_id": self._name,
             "transaction_timeout": self._timeout_ms,
             "producer_id": producer_id,
             "producer_epoch": epoch,
         }
-        body = self._ask(ApiKey.INIT_PRODUCER_ID, values, limit_s)
+        body = self._ask(ApiKey.INIT_PRODUCER_ID, values, limit)
         self._go_on_as(int(body.producer_id), int(body.producer_epoch))
 
     def begin(self) -> None:
@@ -184,7 +231,8 @@ class Transactions:
         who = {f"v3_and_below_{key}": value for key, value in self._who().items()}
         values = {**who, "v3_and_below_topics": asked}
         body = self._call(
-            TRANSACTION, self._name, ApiKey.ADD_PARTITIONS_TO_TXN, values, None
+            TRANSACTION, self._name, ApiKey.ADD_PARTITIONS_TO_TXN, values,
+            Limit(self._cluster.settings.call_timeout_s),
         )
         failed = next((code for code in _codes(body) if code), 0)
         if failed:
@@ -201,9 +249,10 @@ class Transactions:
         self._want(State.OPEN)
         if not offsets:
             return
+        limit = self._limit(limit_s)
         if not self._driver.adds_partitions:
             self._ask(
-                ApiKey.ADD_OFFSETS_TO_TXN, {**self._who(), "group_id": group.group_id}, limit_s
+                ApiKey.ADD_OFFSETS_TO_TXN, {**self._who(), "group_id": group.group_id}, limit
             )
         self._began = True
         values = {
@@ -214,7 +263,7 @@ class Transactions:
             "group_instance_id": group.instance_id,
             "topics": _topics(offsets),
         }
-        body = self._call(GROUP, group.group_id, ApiKey.TXN_OFFSET_COMMIT, values, limit_s)
+        body = self._call(GROUP, group.group_id, ApiKey.TXN_OFFSET_COMMIT, values, limit)
         for code in _codes(body):
             self._check(code)
 
@@ -226,23 +275,22 @@ class Transactions:
             self._want(State.OPEN, State.ENDING)
         else:
             self._want(State.OPEN, State.FAILED, State.ENDING)
-        until_s = None if limit_s is None else time.monotonic() + limit_s
+        limit = self._limit(limit_s)
         self._driver.close_transaction()
         if not commit:
             self._driver.purge(True, False)
-        flush(limit_s)
+        flush(limit.whole_s)
         if commit and self._driver.txn_error:
             self.state = State.FAILED
             self._raise_lost()
         self.state = State.ENDING if commit else self.state
-        left_s = None if until_s is None else max(until_s - time.monotonic(), 0.0)
         if self._has_begun():
-            body = self._ask(ApiKey.END_TXN, {**self._who(), "committed": commit}, left_s)
+            body = self._ask(ApiKey.END_TXN, {**self._who(), "committed": commit}, limit)
             if self._driver.adds_partitions:
                 self._go_on_as(int(body.producer_id), int(body.producer_epoch))
         self.state = State.READY
         if self._driver.take_unsure() and not self._driver.adds_partitions:
-            self._new_epoch(left_s, *self._producer)
+            self._new_epoch(limit, *self._producer)
 
     def leave_open(
         self, flush: Callable[[float | None], None], limit_s: float | None
