@@ -38,7 +38,6 @@ class GroupSettings(NamedTuple):
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_regex_refresh_interval_ms: int = 600_000
-    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
     offset_metadata_max_bytes: int = 4_096
     offsets_commit_timeout_ms: int = 5_000
     offsets_retention_minutes: int = 10_080

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kbroker.config import BrokerConfig
@@ -52,10 +53,14 @@ def rss_kib(pid: int) -> int:
     return int(status.split("VmRSS:")[1].split()[0])
 
 
-def cpu_ms(pid: int) -> int:
-    """Processor time of a process, its start included."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) * 1000 // os.sysconf("SC_CLK_TCK")
+def crowded_out_ms(pid: int) -> float:
+    """How long a thread of a process, the one that had to most, was ready to run and waited for a
+    processor, which others had."""
+    waited = [0]
+    for told in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            waited.append(int(told.read_text().split()[1]))
+    return max(waited) / 1e6
 
 
 @pytest.fixture
@@ -79,32 +84,49 @@ def loaded(broker: KbrokerProcess) -> re.Match[str] | None:
 
 @pytest.mark.parametrize("keys", [10, 1000])
 def test_a_million_commits(broker: KbrokerProcess, keys: int) -> None:
-    """Loaded in three seconds, and others can produce meanwhile."""
+    """Loaded in three seconds, and others can produce and fetch meanwhile.
+
+    The seconds are the clock's, but for those in which other processes had the processors: a load
+    that waits for anything else is slow, however little it computes.
+    """
     topic_id = wire.topic_id(broker.port, "t").bytes
     broker.stop()
     write_commits(broker, topic_id, 1_000_000, keys)
     broker.start()
-    slowest_ms = produce_until(broker, lambda: loaded(broker) is not None)
+    produce_ms, fetch_ms = use_until(broker, lambda: loaded(broker) is not None)
     found = loaded(broker)
     assert found is not None and broker.process is not None
+    crowded_ms = crowded_out_ms(broker.process.pid)
     groups, offsets, took_ms = map(int, found.groups())
-    print(f"\n{found.group()}; slowest produce {slowest_ms:.0f} ms, "
+    print(f"\n{found.group()}, {crowded_ms:.0f} of them without a processor; slowest produce "
+          f"{produce_ms:.0f} ms, fetch {fetch_ms:.0f} ms, "
           f"{rss_kib(broker.process.pid) / 1024:.0f} MiB resident")  # fmt: skip
     assert (groups, offsets) == (GROUPS, GROUPS * keys)
-    # By the clock where the machine is ours, else by what of it the broker had.
-    assert min(took_ms, cpu_ms(broker.process.pid)) <= 3_000
-    assert slowest_ms < 1_000
+    assert took_ms - crowded_ms <= 3_000
+    assert produce_ms < 1_000
+    assert fetch_ms < 1_000
 
 
-def produce_until(broker: KbrokerProcess, is_over) -> float:
-    """Produce one record after the other; the longest that one took (ms)."""
+def use_until(broker: KbrokerProcess, is_over: Callable[[], bool]) -> tuple[float, float]:
+    """Produce and fetch one record after the other; the longest that one of each took (ms)."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
+    consumer = Consumer({
+        "bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False,
+    })  # fmt: skip
     producer.list_topics("other", timeout=10)
-    slowest = 0.0
+    consumer.assign([TopicPartition("other", 0, 0)])
+    produced = fetched = 0.0
     deadline = time.monotonic() + 60
-    while not is_over() and time.monotonic() < deadline:
-        began = time.monotonic()
-        producer.produce("other", b"x", partition=0)
-        assert producer.flush(30) == 0
-        slowest = max(slowest, time.monotonic() - began)
-    return slowest * 1000
+    try:
+        while not is_over() and time.monotonic() < deadline:
+            began = time.monotonic()
+            producer.produce("other", b"x", partition=0)
+            assert producer.flush(30) == 0
+            there = time.monotonic()
+            message = consumer.poll(30)
+            assert message is not None and message.error() is None
+            produced = max(produced, there - began)
+            fetched = max(fetched, time.monotonic() - there)
+    finally:
+        consumer.close()
+    return produced * 1000, fetched * 1000

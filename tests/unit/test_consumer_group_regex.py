@@ -8,7 +8,7 @@ import pytest
 
 from kbroker.errors import ErrorCode
 from kbroker.group.consumer.regex import check_regex, resolve_regexes
-from tests.support.group_shard import GroupShard, code_of
+from tests.support.group_shard import CLIENT, GroupShard, code_of
 from tests.support.topics import FakeTopics
 
 
@@ -69,6 +69,29 @@ def test_new_topics_are_found(shard):
     assert names(shard, shard.beat("m1", 2)["assignment"]) == ["red-1", "red-2", "red-3"]
     shard.topics.remove("red-1")
     assert names(shard, shard.beat("m1", 3)["assignment"]) == ["red-2", "red-3"]
+
+
+def test_what_a_member_sees_by_now_is_found_by_the_periodic_refresh():
+    """No version of the topics tells that somebody was given the right to see one."""
+    topics = FakeTopics()
+    topics.add("red-1", 1)
+    topics.add("red-2", 1)
+    shard = GroupShard(
+        topics, group_consumer_assignment_interval_ms=0,
+        group_consumer_regex_refresh_interval_ms=30_000,
+    )  # fmt: skip
+    seen = {"red-1"}
+    client = CLIENT._replace(sees=seen.__contains__)
+    shard.join("m1", topic_regex="red.*", client=client)
+    shard.beat("m1", 1, client=client)
+    seen.add("red-2")
+    shard.advance(30_000)
+    shard.beat("m1", 2, client=client)
+    assert "assignment" not in shard.beat("m1", 2, client=client)
+    shard.advance(1)
+    shard.beat("m1", 2, client=client)
+    answer = shard.beat("m1", 2, client=client)
+    assert names(shard, answer["assignment"]) == ["red-1", "red-2"]
 
 
 def test_what_could_not_be_written_is_resolved_again(shard):

@@ -119,6 +119,22 @@ def test_a_restart_replays_the_log(groups):
     assert fetched(groups) == {("a", 0): 7, ("a", 1): 9}
 
 
+@pytest.mark.parametrize("codec", range(5))
+def test_batches_are_compressed_as_the_setting_says_and_loaded_again(control_with, codec):
+    groups = control_with(
+        offsets_topic_compression_codec=str(codec), offsets_topic_num_partitions="1"
+    )
+    groups.create("a", 2)
+    groups.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=0)
+    commit(groups, p0=7, p1=8)
+    commit(groups, p1=9)
+    log = groups.log("__consumer_offsets", 0)
+    found = [records.batches(batch)[0] for _, batch in log.batches]
+    assert [batch.attributes & 7 for batch in found] == [codec, codec]
+    restarted(groups)
+    assert fetched(groups) == {("a", 0): 7, ("a", 1): 9}
+
+
 def test_deleting_offsets(groups):
     commit(groups, p0=7, p1=8)
     topics = [
