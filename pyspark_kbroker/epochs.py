@@ -1,7 +1,7 @@
 """Streaming writes with kbroker.exactlyOnce=true.
 
 **What is promised.** For readers with isolation.level=read_committed each row of the stream is in
-its topic once, whatever is killed (driver, executors, broker) and however often Spark runs a task
+its topic once, whatever is killed (driver, workers, broker) and however often Spark runs a task
 or an epoch (micro-batch) again, if the query goes on from its checkpoint.
 
 **How.** Task T of an epoch writes in a transaction of the transactional id `kbroker-spark-QUERY-T`,

@@ -2,7 +2,7 @@
 
 Version notes:
   v1: duration (KIP-994). v2: a regular expression that names the whole id (KIP-1152), in RE2's
-  syntax, so that no client can stall the broker with one; Apache Kafka's is Java's.
+  syntax, as Apache Kafka's (RE2/J), so that no client can stall the broker with one.
 """
 
 from __future__ import annotations
