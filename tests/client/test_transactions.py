@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,9 +19,11 @@ import pytest
 
 import kbroker.client.transactions as room
 from kbroker.client.admin_client import Admin
+from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.async_producer import AsyncProducer
 from kbroker.client.consumer import Consumer
 from kbroker.client.errors import (
+    BrokerError,
     KafkaError,
     NotCoordinatorError,
     ProducerFencedError,
@@ -27,9 +32,12 @@ from kbroker.client.errors import (
 from kbroker.client.partitions import OffsetAndMetadata
 from kbroker.client.producer import Producer
 from kbroker.errors import ErrorCode
+from tests.client.preparing import VALUES
 from tests.support import wire
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
+
+FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
@@ -343,3 +351,83 @@ def test_a_coordinator_that_is_nowhere_is_looked_for_until_max_block_ms(
                 await producer.init_transactions()
 
     asyncio.run(go())
+
+
+# ---- left open
+
+
+def prepared(broker: BrokerProcess, topic: str, protocol: int) -> OpenTransaction:
+    """What a writer has left open, who is dead by now."""
+    wire.create_topic(broker.port, topic, 2)
+    command = [sys.executable, "-m", "tests.client.preparing", broker.bootstrap, topic]
+    with subprocess.Popen([*command, str(protocol)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        told = writer.stdout.readline()
+        writer.kill()
+    left = OpenTransaction(**json.loads(told))
+    assert (left.transactional_id, left.by_epoch) == (topic, protocol == 2)
+    assert values_of(broker, topic, "read_committed") == Counter()
+    assert values_of(broker, topic, "read_uncommitted") == Counter(VALUES)
+    return left
+
+
+def test_what_was_left_open_is_committed_by_another(
+    target: BrokerProcess, topic: str, protocol: int
+) -> None:
+    """And once more, for whoever was not told; then the id goes on."""
+    left = prepared(target, topic, protocol)
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        admin.end_transaction(left, commit=True)
+        admin.end_transaction(left, commit=True)
+        with pytest.raises(KafkaError):
+            admin.end_transaction(left, commit=False)
+    with producer_of(target, topic) as heir, heir.transaction():
+        heir.send(topic, b"next", partition=0)
+    kept = Counter([*VALUES, b"next"])
+    wait_for("both", lambda: values_of(target, topic, "read_committed") == kept, 60)
+
+
+def test_what_was_left_open_is_aborted_by_another(
+    target: BrokerProcess, topic: str, protocol: int
+) -> None:
+    left = prepared(target, topic, protocol)
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        admin.end_transaction(left, commit=False)
+        admin.end_transaction(left, commit=False)
+        with pytest.raises(KafkaError):
+            admin.end_transaction(left, commit=True)
+    with producer_of(target, topic) as heir, heir.transaction():
+        heir.send(topic, b"next", partition=0)
+    kept = Counter([b"next"])
+    wait_for("the next", lambda: values_of(target, topic, "read_committed") == kept, 60)
+    assert values_of(target, topic, "read_uncommitted") == kept + Counter(VALUES)
+
+
+def test_what_was_left_open_was_fenced_meanwhile(
+    target: BrokerProcess, topic: str, protocol: int
+) -> None:
+    """Somebody took the transactional id: whoever comes to end what was left is told, and ends
+    nothing, neither that nor what the heir has open."""
+    left = prepared(target, topic, protocol)
+    with (
+        producer_of(target, topic) as heir,
+        Admin(bootstrap_servers=target.bootstrap) as admin,
+        heir.transaction(),
+    ):
+        heir.send(topic, b"next", partition=0).result(30)
+        for commit in (True, False):
+            with pytest.raises(BrokerError) as caught:
+                admin.end_transaction(left, commit=commit)
+            assert caught.value.code in FENCED
+    kept = Counter([b"next"])
+    wait_for("the next", lambda: values_of(target, topic, "read_committed") == kept, 60)
+
+
+@pytest.mark.usefixtures("protocol")
+def test_nothing_was_left_open(kbroker: BrokerProcess, topic: str) -> None:
+    """A transaction without records leaves nothing to end; its producer is done all the same."""
+    with producer_of(kbroker, topic) as producer:
+        producer.begin()
+        assert producer.leave_open(30) is None
+        with pytest.raises(KafkaError, match="left open"):
+            producer.begin()
