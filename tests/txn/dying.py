@@ -8,6 +8,8 @@ written to FILE.steps; at step NUMBER the process ends, WHEN is
     before      it is taken
     after       it was appended
     durable     the disk has it, and what follows from it is about to be done
+
+With KBROKER_TEST_LAST_EPOCH, a transactional id's first producer id has one epoch left to give.
 """
 
 from __future__ import annotations
@@ -16,14 +18,17 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kbroker.cli import main
 from kbroker.group.runtime import GroupCoordinator
+from kbroker.txn import steps as values
 from kbroker.txn.coordinator import TransactionCoordinator
 from kbroker.txn.durable import Durable
 from kbroker.txn.markers import Markers
+from kbroker.txn.transaction import EPOCH_MAX, Transaction
 
 T = TypeVar("T")
 
@@ -95,12 +100,18 @@ def watch(steps: Steps) -> None:
         name = f"marker {partition[0]}"
         return steps.around(name, lambda: write(self, partition, *told))
 
+    def told_marker(self: Any, partition: Any, marker: Any) -> Any:
+        now_ms = self._host.clock.wall_ms()
+        name = f"told marker {partition[0]}"
+        return steps.around(name, lambda: write(self._markers, partition, marker, now_ms))
+
     def queue(self: Any, log: Any, offset: int, do: Any) -> None:
         when(self, log, offset, steps.then(do))
 
     for room, name, patched in (
         (TransactionCoordinator, "_append", state),
         (TransactionCoordinator, "begin_on", batch),
+        (TransactionCoordinator, "write_marker", told_marker),
         (GroupCoordinator, "_append", offsets),
         (Markers, "write", marker),
         (Durable, "when", queue),
@@ -109,5 +120,7 @@ def watch(steps: Steps) -> None:
 
 
 if __name__ == "__main__":
+    if "KBROKER_TEST_LAST_EPOCH" in os.environ:
+        setattr(values, "Transaction", partial(Transaction, epoch=EPOCH_MAX - 2))  # noqa: B010
     watch(Steps(Path(os.environ["KBROKER_TEST_DIE"])))
     sys.exit(main())

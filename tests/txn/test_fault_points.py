@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,8 +24,13 @@ from tests.wire.test_transactions import read
 LONG = pytest.mark.long
 DEAD = (ConnectionClosedError, ConnectionError, TimeoutError)
 GROUP = "g"
-TIMEOUT_MS, OVERDUE_MS = 60_000, 1_000
+TIMEOUT_MS, OVERDUE_MS, EXPIRED_MS = 60_000, 1_000, 4_000
 WHEN = ("before", "after", "durable")
+WRITE_TXN_MARKERS, DESCRIBE_PRODUCERS = 27, 61
+AT_REST = ("CompleteCommit", "CompleteAbort", "Empty")
+GONE = "105"
+"""TRANSACTIONAL_ID_NOT_FOUND: it has expired."""
+COMMITS = ("commit", "exhausted", "expired")
 MOST = 60
 
 
@@ -72,13 +78,14 @@ class DyingBroker(KbrokerProcess):
 def start(tmp_path: Path) -> Iterator[Callable[..., DyingBroker]]:
     made: list[DyingBroker] = []
 
-    def run(**settings: str) -> DyingBroker:
+    def run(environ: dict[str, str] | None = None, **settings: str) -> DyingBroker:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         named |= {"transaction.state.log.num.partitions": "2", "offsets.topic.num.partitions": "2"}
         root = Path(__file__).parents[2]
         broker = DyingBroker(
             tmp_path, named,
-            environ={"KBROKER_TEST_DIE": str(tmp_path / "die"), "PYTHONPATH": str(root)},
+            environ={"KBROKER_TEST_DIE": str(tmp_path / "die"), "PYTHONPATH": str(root),
+                     **(environ or {})},
         )  # fmt: skip
         made.append(broker)
         broker.start()
@@ -98,41 +105,78 @@ class Attempt:
 
     def __init__(self, broker: DyingBroker, kind: str, number: int) -> None:
         self.broker, self.kind, self.number = broker, kind, number
-        name = f"{kind}-{number % 2}"
-        self.producer = self.made(name, OVERDUE_MS if kind.startswith("overdue") else TIMEOUT_MS)
+        self.what = kind.partition("-")[0]
+        name = f"{kind}-{self.turn(number)}"
+        self.producer = self.made(name, OVERDUE_MS if self.what == "overdue" else TIMEOUT_MS)
         self.value = b"%d" % number
         self.told = self.is_whole = False
+        self.first_id = -1
+
+    def turn(self, number: int) -> int:
+        """Ids go on in turn. An id that has used up its first epochs has many afterwards, so each
+        is another; and while one is to expire no other one may."""
+        return {"exhausted": number, "expired": 0}.get(self.what, number % 2)
 
     def made(self, name: str, timeout_ms: int = TIMEOUT_MS) -> WireProducer:
         return WireProducer(self.broker, name, 1 if self.kind.endswith("v1") else 2, timeout_ms)
 
     @property
     def commits(self) -> bool:
-        return self.kind.startswith("commit")
+        return self.what in COMMITS
 
     def run(self) -> None:
         """Until the broker is gone, or all is done."""
         producer = self.producer
         try:
             producer.init()
+            self.first_id = producer.id
             producer.send("t", 0, self.value)
             producer.send("t", 1, self.value)
             producer.commit_offset(GROUP, "t", self.number)
-            if self.kind.startswith("fenced"):
-                self.made(producer.name).init()
-            elif not self.kind.startswith("overdue"):
-                producer.end(self.commits)
+            self.finish()
             self.told = True
-            producer.until_state("CompleteCommit", "CompleteAbort", "Empty")
+            producer.until_state(*((GONE,) if self.what == "expired" else AT_REST))
         except DEAD:
             return
         except AssertionError:  # refused: on a busy machine it may be overdue before it is whole
-            assert self.kind.startswith("overdue")
+            assert self.what == "overdue"
         self.is_whole = True
+
+    def finish(self) -> None:
+        """What ends it."""
+        producer = self.producer
+        if self.what == "fenced":
+            self.made(producer.name).init()
+        elif self.what == "marked":
+            self.mark()
+            producer.end(False)
+        elif self.what != "overdue":
+            producer.end(self.commits)
+
+    def mark(self) -> None:
+        """An administrator aborts it past its coordinator, as `txn abort` does."""
+        for partition in (0, 1):
+            topics = [{"name": "t", "partition_indexes": [partition]}]
+            told = wire.call_once(self.broker.port, DESCRIBE_PRODUCERS, 0, {"topics": topics})
+            (epoch,) = (
+                one["coordinator_epoch"]
+                for one in told["topics"][0]["partitions"][0]["active_producers"]
+                if one["producer_id"] == self.producer.id
+            )
+            marker = {"producer_id": self.producer.id, "producer_epoch": self.producer.epoch,
+                      "transaction_result": False, "coordinator_epoch": max(epoch, 0),
+                      "topics": topics}  # fmt: skip
+            answer = wire.call_once(self.broker.port, WRITE_TXN_MARKERS, 1, {"markers": [marker]})
+            (found,) = answer["markers"][0]["topics"][0]["partitions"]
+            assert found["error_code"] == 0, answer
 
     def outcome(self) -> bool:
         """Whether it is there: everywhere or nowhere, once nothing is open any more."""
-        self.made(self.producer.name).init()
+        if self.told and self.what == "expired":
+            self.producer.until_state(GONE)
+        heir = self.made(self.producer.name)
+        heir.init()
+        assert self.what != "exhausted" or heir.id != self.first_id, heir.who
         here = [self.value in read(self.broker, partition) for partition in (0, 1)]
         here.append(committed_offset(self.broker, GROUP, "t") == self.number)
         assert len(set(here)) == 1, f"{self.number}: {here}"
@@ -173,13 +217,24 @@ def try_points(
 
 
 STEPS = ("Empty", "Ongoing", "go on", "offsets", "marker t", "marker __consumer_offsets")
+COMMIT, ABORT = ("PrepareCommit", "CompleteCommit"), ("PrepareAbort", "CompleteAbort")
 ENDS = {
-    "commit": ("PrepareCommit", "CompleteCommit"),
-    "abort": ("PrepareAbort", "CompleteAbort"),
-    "fenced": ("PrepareAbort", "CompleteAbort"),
-    "overdue": ("PrepareAbort", "CompleteAbort"),
+    "commit": COMMIT,
+    "exhausted": COMMIT,
+    "expired": (*COMMIT, "gone"),
+    "abort": ABORT,
+    "fenced": ABORT,
+    "overdue": ABORT,
+    "marked": ("told marker t", *ABORT),
 }
-OVERDUE = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "50"}
+FOLLOWED = ("Ongoing", "PrepareCommit", "PrepareAbort", "marker t")
+"""What the disk has to have before something follows from it: batches, markers, the end."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "overdue": {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "50"},
+    "expired": {"transactional_id_expiration_ms": str(EXPIRED_MS),
+                "transaction_remove_expired_transaction_cleanup_interval_ms": "50"},
+    "exhausted": {"environ": {"KBROKER_TEST_LAST_EPOCH": "1"}},
+}  # fmt: skip
 
 
 @pytest.mark.timeout(300)
@@ -201,7 +256,7 @@ def steps_of(broker: DyingBroker, kind: str) -> list[str]:
     attempt = Attempt(broker, kind, 1)
     broker.arm(MOST * 10, "after")
     attempt.run()
-    wait_for("its end", lambda: ENDS[kind.partition("-")[0]][1] in broker.steps(), 60)
+    wait_for("its end", lambda: ENDS[attempt.what][-1] in broker.steps(), 60)
     broker.disarm()
     steps = broker.steps()
     assert attempt.outcome() == attempt.commits
@@ -212,17 +267,19 @@ def steps_of(broker: DyingBroker, kind: str) -> list[str]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "kind",
-    ["commit-v2", "commit-v1", "abort-v2", "abort-v1", "fenced-v2", "fenced-v1", "overdue-v2"],
+    ["commit-v2", "commit-v1", "abort-v2", "abort-v1", "fenced-v2", "fenced-v1", "overdue-v2",
+     "overdue-v1", "exhausted-v2", "expired-v2", "marked-v1"],
 )
 @pytest.mark.parametrize("durability", ["fsync", "page-cache"])
 def test_every_point(
     start: Callable[..., DyingBroker], kind: str, durability: str, tally: Tally
 ) -> None:
-    broker = start(kbroker_durability=durability, **(OVERDUE if "overdue" in kind else {}))
+    ends = ENDS[what := kind.partition("-")[0]]
+    broker = start(kbroker_durability=durability, **SETTINGS.get(what, {}))
     count = len(steps_of(broker, kind))
     points = [(step, when) for step in range(1, count + 1) for when in WHEN]
     tried, names = try_points(broker, kind, points, 10)
     tally("F24", tried=tried)
-    wanted = {f"{step} {when}" for step in (*STEPS, *ENDS[kind.partition("-")[0]])
-              for when in ("before", "after")}  # fmt: skip
+    wanted = {f"{step} {when}" for step in (*STEPS, *ends) for when in ("before", "after")}
+    wanted |= {f"{step} durable" for step in (*STEPS, *ends) if step in FOLLOWED}
     assert wanted <= names, wanted - names
