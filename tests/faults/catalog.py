@@ -176,7 +176,8 @@ FAULTS = (
         "F24", "fenced, late or cut off", "late frames, a kill or power cut at each step or call",
         ("P4", "P5"), "coordinators broken on purpose; syncs forgotten", 220, 19_000,
         (*_here("test_transactions.py", "test_transaction_states.py"),
-         "tests/txn/test_model.py", "tests/txn/test_fault_points.py"),
+         "tests/txn/test_model.py", "tests/txn/test_fault_points.py",
+         "tests/txn/test_zombies.py"),
     ),
     Fault(
         "F25", "members that vanish and return", "simulated members: kills, crashes, stale epochs",
