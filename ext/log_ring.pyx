@@ -1,7 +1,8 @@
 """Log lines of the data plane (see log_ring.pxd).
 
 Slot i carries the sequence number that it waits for: i, i + LOG_LINES, ... when it is free for that
-round, one more when it has been written.
+round, one more when it has been written. The last places of a ring that fills up are for errors:
+clients can cause any number of other lines, and would have those of the broker itself lost.
 """
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
@@ -21,11 +22,22 @@ cdef void log_ring_init(LogRing* ring) noexcept nogil:
         ring.lines[index].sequence = <uint64_t> index
 
 
-cdef LogLine* claim(LogRing* ring, uint64_t* place) noexcept nogil:
-    """A slot to write into, NULL when the ring is full."""
+cdef enum:
+    FOR_ERRORS = 32
+
+
+cdef inline bint has_room(LogRing* ring, uint64_t place) noexcept nogil:
+    return <int64_t> (atomic_load_u64(&ring.lines[place % LOG_LINES].sequence) - place) >= 0
+
+
+cdef LogLine* claim(LogRing* ring, int32_t level, uint64_t* place) noexcept nogil:
+    """A slot to write into, NULL when the ring is full for lines of that level."""
     cdef uint64_t head = atomic_load_relaxed_u64(&ring.head)
     cdef LogLine* line
     cdef int64_t ahead
+    if level < LOG_ERROR and not has_room(ring, head + FOR_ERRORS):
+        atomic_add_relaxed_i64(&ring.dropped, 1)
+        return NULL
     while True:
         line = &ring.lines[head % LOG_LINES]
         ahead = <int64_t> (atomic_load_u64(&line.sequence) - head)
@@ -41,7 +53,7 @@ cdef LogLine* claim(LogRing* ring, uint64_t* place) noexcept nogil:
 
 cdef void net_log(Net* net, int32_t level, const char* text, int64_t a, int64_t b) noexcept nogil:
     cdef uint64_t place = 0
-    cdef LogLine* line = claim(&net.log, &place)
+    cdef LogLine* line = claim(&net.log, level, &place)
     if line == NULL:
         return
     line.level = level
@@ -51,7 +63,7 @@ cdef void net_log(Net* net, int32_t level, const char* text, int64_t a, int64_t 
 
 cdef void net_log_text(Net* net, int32_t level, const char* text) noexcept nogil:
     cdef uint64_t place = 0
-    cdef LogLine* line = claim(&net.log, &place)
+    cdef LogLine* line = claim(&net.log, level, &place)
     if line == NULL:
         return
     line.level = level

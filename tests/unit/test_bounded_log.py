@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import struct
+from types import SimpleNamespace
+
+import pytest
 
 from kbroker.bounded_log import LINES_BURST, LINES_PER_S, BoundedLog
 from kbroker.clock import FakeClock
+from kbroker.ext import testing_network as handlers
 from kbroker.protocol import ApiKey
 from kbroker.server.control import ControlThread, Mailbox
 from tests.support.control import FakeRequest
@@ -35,16 +39,6 @@ def test_a_burst_then_some_a_second_then_how_many_were_left_out(caplog):
         assert len(caplog.records) == told + LINES_PER_S
 
 
-class _Plane:
-    """As much of a data plane as a control thread passes on."""
-
-    def __init__(self, engine):
-        self.engine = engine
-
-    def journal_error(self):
-        return 0
-
-
 def test_lines_of_bad_clients_are_bounded_and_those_lost_in_the_ring_are_told(caplog):
     """The control thread is not started: its last look at the lines is what is tried."""
     bad = struct.pack(">i", -1)
@@ -56,11 +50,30 @@ def test_lines_of_bad_clients_are_bounded_and_those_lost_in_the_ring_are_told(ca
                 assert client.is_closed()
         wait_for("the ring to be full", lambda: engine.stats()["log_lines_dropped"] > 0, 5)
         wait_for("all closed", lambda: engine.stats()["connections"] == 0, 5)
-        control = ControlThread(_Plane(engine), None, FakeClock(), Mailbox(lambda: None), (), ())
+        plane, mailbox = SimpleNamespace(engine=engine), Mailbox(lambda: None)
+        control = ControlThread(plane, None, FakeClock(), mailbox, (), (), watch=None)
         control.stop()
         told = [one for one in caplog.messages if "a frame of -1 bytes" in one]
         assert len(told) == LINES_BURST
         assert caplog.messages[-1].startswith(f"{frames - LINES_BURST} lines dropped: ")
+
+
+def test_errors_have_places_of_their_own_in_the_ring(tmp_path):
+    empty = (tmp_path / "empty").open("w+b")
+    with empty, running_engine(fd=empty.fileno()) as engine:
+        port = engine_port(engine)
+        while not engine.stats()["log_lines_dropped"]:
+            with Client(port) as client:
+                client.socket.sendall(struct.pack(">i", -1))
+                assert client.is_closed()
+        with Client(port) as client:
+            client.send(handlers.REGIONS, 1, struct.pack(">ii", 0, 1))
+            with pytest.raises(EOFError):
+                client.receive()
+        wait_for("all closed", lambda: engine.stats()["connections"] == 0, 5)
+        *others, (level, text) = engine.next_log_lines()
+        assert (level, "shorter than announced" in text) == (logging.ERROR, True)
+        assert {one for one, _ in others} == {logging.WARNING}
 
 
 def test_lines_on_requests_that_cannot_be_read_are_bounded(control_with, caplog):
