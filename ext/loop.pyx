@@ -10,7 +10,7 @@ from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, Connection, FLAG_IN_READY, FLAG_PEER_CLOSED, FLAG_READABLE, FLAG_UNWRITABLE,
-    STOP_DRAIN,
+    Op, STOP_DRAIN,
 )
 from kbroker.ext.connections cimport connection_close, connections_reap, connections_retry
 from kbroker.ext.encrypted cimport thread_handshakes
@@ -21,7 +21,7 @@ from kbroker.ext.network cimport (
 )
 from kbroker.ext.output cimport thread_flush
 from kbroker.ext.posix cimport EINTR, close, errno, snprintf
-from kbroker.ext.response cimport flush_later, thread_free_caches
+from kbroker.ext.response cimport flush_later, op_deadline, thread_free_caches
 from kbroker.ext.shedding cimport thread_sheds
 from kbroker.ext.sockets cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP,
@@ -32,6 +32,7 @@ from kbroker.ext.timer cimport wheel_advance, wheel_init, wheel_wait_ms
 
 cdef enum:
     EVENTS_MAX = 256
+    FETCH = 1
 
 
 cdef NetThread* thread_new(Net* net, int index) noexcept nogil:
@@ -145,6 +146,16 @@ cdef void run_ready(NetThread* thread) noexcept nogil:
         connection = following
 
 
+cdef void hurry(Connection* connection) noexcept nogil:
+    """Fetches wait for records no longer: they get what there is. Produce goes on waiting for the
+    disk, and the control thread ends what waits for it."""
+    cdef Op* op = connection.ops
+    while op != NULL:
+        if op.reply.api_key == FETCH:
+            op_deadline(op, 0)
+        op = op.next
+
+
 cdef void close_connections(NetThread* thread, bint only_quiet) noexcept nogil:
     """only_quiet: those that wait for no answer and have nothing left to send."""
     cdef Connection* connection = thread.connections
@@ -153,6 +164,8 @@ cdef void close_connections(NetThread* thread, bint only_quiet) noexcept nogil:
         following = connection.next
         if not only_quiet or (connection.ops == NULL and connection.out.unsent == 0):
             connection_close(connection, LOG_DEBUG, NULL)
+        else:
+            hurry(connection)
         connection = following
 
 

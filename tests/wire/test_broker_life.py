@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +35,8 @@ from tests.support.wire import (
     PRODUCE,
     WireConnection,
 )
+
+STOP_S = 2.0  # 0.2 s on an idle machine; answers under way are given five
 
 
 def configured(directory: Path, **settings: str) -> BrokerConfig:
@@ -274,6 +278,36 @@ def test_a_signal_stops_the_process_with_everything_flushed(
     assert (broker.data_dir / CLEAN_SHUTDOWN).exists()
     assert not list(broker.data_dir.glob(".kbroker-journal*"))
     broker.process = None
+
+
+def test_a_stop_answers_readers_that_wait(
+    start_kbroker: Callable[..., KbrokerProcess], topic: str
+) -> None:
+    """They get what there is, which is nothing, and the process ends without waiting them out."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic)
+    asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    poll = {"replica_id": -1, "max_wait": 600_000, "min_bytes": 1,
+            "topics": [{"topic": topic, "partitions": [asked]}]}  # fmt: skip
+    info = runfile.running(broker.data_dir)
+    assert info is not None
+
+    def polls_waiting() -> bool:
+        with urllib.request.urlopen(f"{info.http[0]}/status") as page:
+            return bool(json.load(page)["requests_waiting"] == 3)
+
+    with WireConnection(broker.port) as one, WireConnection(broker.port) as other:
+        waiting = [(one, one.send(FETCH, 11, poll)) for _ in range(2)]
+        waiting.append((other, other.send(FETCH, 11, poll)))
+        wait_for("the readers wait", polls_waiting, 10)
+        began = time.monotonic()
+        assert broker.stop() == 0
+        took_s = time.monotonic() - began
+        for connection, number in waiting:
+            (answer,) = connection.receive(FETCH, 11, number)["responses"]
+            (part,) = answer["partitions"]
+            assert (part["error_code"], part["records"] or b"") == (0, b"")
+    assert took_s < STOP_S, "the stop waited for readers"
 
 
 def test_what_was_set_is_there_after_a_start(tmp_path: Path) -> None:
