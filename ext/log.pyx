@@ -87,6 +87,7 @@ cdef int fill_config(LogConfig* cfg, dict given) except -1:
     cfg.segment_bytes = given["segment_bytes"]
     cfg.segment_ms = given["segment_ms"]
     cfg.segment_jitter_ms = given["segment_jitter_ms"]
+    cfg.segment_age_ms = given["segment_age_ms"]
     cfg.index_interval_bytes = given["index_interval_bytes"]
     cfg.segment_index_bytes = given["segment_index_bytes"]
     cfg.retention_ms = given["retention_ms"]

@@ -153,10 +153,14 @@ cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
 
 
 cdef bint is_old(const Log* log, Segment* s, const BatchInfo* info, int64_t now_ms) noexcept nogil:
-    """segment.ms counts from the first batch's timestamp, or from the file when it has none."""
+    """segment.ms counts from the first batch's timestamp, or from the file when it has none. What
+    adapts to retention counts from the file: records of long ago that are written now one after the
+    other, days apart, must not get a segment each."""
     cdef int64_t waited
     if s.size == 0:
         return False
+    if 0 <= log.cfg.segment_age_ms < now_ms - s.created_ms:
+        return True
     segment_load_first(s)
     if s.first_timestamp >= 0:
         waited = info.max_timestamp - s.first_timestamp

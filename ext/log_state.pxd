@@ -48,6 +48,7 @@ ctypedef struct LogConfig:              # bytes and ms; -1: no limit
     int64_t segment_bytes
     int64_t segment_ms
     int64_t segment_jitter_ms
+    int64_t segment_age_ms              # by the clock, not by timestamps
     int64_t index_interval_bytes
     int64_t segment_index_bytes
     int64_t retention_ms

@@ -99,8 +99,10 @@ KEYS: Final = (
         "Whether a topic for which nobody set segment.bytes or log.segment.bytes gets segments "
         "of at most a quarter of its retention.bytes and a quarter of a partition's even share of "
         "what kbroker.disk.bytes.max and kbroker.disk.free.bytes.min leave, but of no less than "
-        "1 MiB or one largest batch, so that deleting closed segments really frees space. "
-        "Settings are shown as Kafka has them.",
+        "1 MiB or one largest batch, so that deleting closed segments really frees space. For "
+        "retention.ms likewise: where nobody set segment.ms, log.roll.ms or log.roll.hours, a "
+        "segment of a topic with cleanup.policy=delete is closed at a quarter of it, after 10 s "
+        "at the earliest. Settings are shown as Kafka has them.",
     ),
     ConfigKey(
         "kbroker.journal.bytes.max", LONG, "536870912", at_least(16_777_216), MEDIUM, READ_ONLY,

@@ -55,6 +55,8 @@ _IN_UNITS: Final[dict[str, Callable[[BrokerConfig], int]]] = {
 # Segments that adaptive sizes make of what is to be kept, and the least bytes of one.
 _SEGMENTS_WANTED: Final = 4
 _SEGMENT_BYTES_MIN: Final = 1 << 20
+# ... and the least age at which one is closed: a roll makes four files.
+_SEGMENT_AGE_MS_MIN: Final = 10_000
 
 _COMPRESSION: Final = {
     "producer": -1,
@@ -135,6 +137,19 @@ def adaptive_segment_bytes(
     return min([size, *(max(bound // _SEGMENTS_WANTED, least) for bound in bounds)])
 
 
+def adaptive_segment_age_ms(
+    config: BrokerConfig, overrides: Mapping[str, str], values: Mapping[str, Value]
+) -> int:
+    """Age at which the segment of a topic that deletes is closed, so that retention.ms finds closed
+    ones while records keep coming; -1 for any, as where segment.ms was set."""
+    retention_ms = _whole(values, "retention.ms")
+    said = "segment.ms" in overrides or any(map(config.is_set, ("log.roll.ms", "log.roll.hours")))
+    adapts = config.flag("kbroker.segment.bytes.adaptive") and not said
+    if not adapts or retention_ms < 0 or values["cleanup.policy"] != ["delete"]:
+        return -1
+    return max(retention_ms // _SEGMENTS_WANTED, _SEGMENT_AGE_MS_MIN)
+
+
 def _whole(values: Mapping[str, Value], name: str) -> int:
     value = values[name]
     if isinstance(value, int):
@@ -164,6 +179,7 @@ def log_config(
         if "compact" in policies
         else number("segment.ms"),
         "segment_jitter_ms": number("segment.jitter.ms"),
+        "segment_age_ms": adaptive_segment_age_ms(config, overrides, values),
         "index_interval_bytes": number("index.interval.bytes"),
         "segment_index_bytes": number("segment.index.bytes"),
         "retention_ms": number("retention.ms"),

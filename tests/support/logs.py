@@ -15,6 +15,7 @@ CONFIG = {
     "segment_bytes": 1 << 30,
     "segment_ms": 7 * 24 * 3600 * 1000,
     "segment_jitter_ms": 0,
+    "segment_age_ms": -1,
     "index_interval_bytes": 4096,
     "segment_index_bytes": 10 << 20,
     "retention_ms": -1,

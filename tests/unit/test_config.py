@@ -159,6 +159,29 @@ def test_segments_adapt_to_what_is_to_be_kept_unless_a_size_was_set(
 
 
 @pytest.mark.parametrize(
+    ("broker", "topic", "age_ms"),
+    [
+        ({}, {}, 151_200_000),
+        ({}, {"retention.ms": "3000"}, 10_000),
+        ({"log.retention.minutes": "10"}, {}, 150_000),
+        ({}, {"retention.ms": "-1"}, -1),
+        ({}, {"cleanup.policy": "compact"}, -1),
+        ({}, {"cleanup.policy": "compact,delete"}, -1),
+        ({}, {"cleanup.policy": ""}, -1),
+        ({}, {"segment.ms": "604800000"}, -1),
+        ({"log.roll.hours": "168"}, {}, -1),
+        ({"log.roll.ms": "604800000"}, {}, -1),
+        ({"kbroker.segment.bytes.adaptive": "false"}, {}, -1),
+    ],
+)
+def test_segments_are_closed_in_time_for_retention_unless_a_time_was_set(broker, topic, age_ms):
+    config = BrokerConfig(broker)
+    assert log_config(config, topic)["segment_age_ms"] == age_ms
+    assert effective(config, topic)["segment.ms"] == 604_800_000, "Kafka's value is told"
+    assert log_config(config, topic)["segment_ms"] == 604_800_000
+
+
+@pytest.mark.parametrize(
     ("overrides", "message"),
     [
         ({"retention": "1"}, "Unknown topic config name: retention"),

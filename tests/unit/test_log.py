@@ -12,6 +12,7 @@ from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext import records, testing_log
 from kbroker.ext.log_flush import sync_file_system
 from tests.support.logs import CONFIG, batch, open_log, read_all
+from tests.support.waits import wait_for
 
 HW, LSO, LEO = 0, 1, 2
 OUT_OF_RANGE = -4
@@ -156,6 +157,23 @@ class TestSegments:
         log = open_log(folder, segment_ms=100)
         log.append(batch(timestamp=1101), leader_epoch=0)
         assert [base for base, _, _ in log.segments()] == [0, 1]
+
+    def test_roll_by_age_of_the_file_whatever_the_timestamps(self, folder):
+        log = open_log(folder, segment_age_ms=10**7)
+        for day in range(3):
+            log.append(batch(timestamp=day * 86_400_000), leader_epoch=0)
+        assert len(log.segments()) == 1
+        log.configure(CONFIG | {"segment_age_ms": 10})
+
+        def rolled():
+            log.append(batch(timestamp=1000), leader_epoch=0)
+            return len(log.segments()) > 1
+
+        wait_for("a roll", rolled, 20, 0.005)
+        log.configure(CONFIG)
+        count = len(log.segments())
+        log.append(batch(timestamp=1000), leader_epoch=0)
+        assert len(log.segments()) == count
 
     def test_jitter_is_taken_off(self, folder):
         log = open_log(folder, segment_ms=1_000_000, segment_jitter_ms=900_000)

@@ -330,6 +330,26 @@ def committed(connection: WireConnection, topic: str) -> int:
     return int(ask()["topics"][0]["partitions"][0]["committed_offset"])
 
 
+def test_retention_by_time_frees_space_under_a_steady_stream(
+    start_kbroker: Callable[..., BrokerProcess],
+) -> None:
+    """Nobody set segment.ms: the segment that is written to is closed while it is small."""
+    broker = start_kbroker({"log.retention.check.interval.ms": "200"})
+    wire.create_topic(broker.port, "topic", 1, {"retention.ms": "1000"})
+    wire.create_topic(
+        broker.port, "slow", 1, {"retention.ms": "1000", "segment.ms": str(7 * 86_400_000)}
+    )
+    with WireConnection(broker.port) as connection:
+
+        def deleted() -> bool:
+            for topic in ("topic", "slow"):
+                assert produce(connection, topic, 100)["error_code"] == 0
+            return log_start(connection, "topic") > 0
+
+        wait_for("the oldest records are gone", deleted, 60, 0.05)
+        assert log_start(connection, "slow") == 0, "what was set holds"
+
+
 def test_segments_adapt_so_that_a_small_limit_is_enough_for_many_partitions(
     start_kbroker: Callable[..., BrokerProcess],
 ) -> None:
