@@ -35,7 +35,8 @@ ACCOUNTS, ORDERS, LEDGER = "accounts", "orders", "ledger"
 TELLERS, PARTITIONS = 2, 3
 COUNT, BALANCE = 1_000, 100
 TOTAL = COUNT // TELLERS * BALANCE
-KINDS = ("confluent", "java")
+KINDS = ("confluent", "kbroker", "java")
+PROGRAMS = {"confluent": "tests.txn.teller", "kbroker": "tests.txn.own_teller"}
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01",
              "segment.bytes": "1048576", "segment.ms": "2000"}  # fmt: skip
 
@@ -66,7 +67,7 @@ class Teller:
         if kind == "java":
             command = java_command("Teller", *words, heap_mib=128, classes=self.bank.classes())
         else:
-            command = [sys.executable, "-m", "tests.txn.teller", *words]
+            command = [sys.executable, "-m", PROGRAMS[kind], *words]
         with self.path.with_suffix(".err").open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=errors, stderr=errors)
 
