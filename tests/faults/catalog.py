@@ -207,7 +207,7 @@ FAULTS = (
     ),
     Fault(
         "P4", "transactions under kills", "SIGKILL of broker and clients: a bank, Kafka Streams",
-        ("P4",), "a ledger that errs", 6, 142,
+        ("P4",), "a ledger that errs", 6, 146,
         ("tests/txn/test_bank.py", "tests/txn/test_streams.py"),
     ),
     Fault(
