@@ -10,7 +10,7 @@
 #   make test-asan  unit and client tests, bad input to a broker, on AddressSanitizer and UBSan
 #   make wheel      dist/: the sdist, and a wheel for each of PYTHONS
 #   make deb        dist/: the Debian package, for the release that this runs on
-#   make bench      the figures of the README
+#   make bench      figures of the README: data plane and life cycle; the others: perf/README.md
 #   make lint       ruff and cython-lint
 #   make types      mypy --strict and stubtest
 #   make build      compile the extensions in place (KBROKER_DEBUG=1: the debug variant)

@@ -1,6 +1,6 @@
 """What compaction costs, beside Apache Kafka's own cleaner on the same files.
 
-    python -m perf.cleaner [--mb MB] [--rounds N] [--shape SHAPE]
+    python -m perf.cleaner [--mb MB] [--rounds N] [--shape SHAPE]... [--readme]
 
 Each shape is MB (1024 unless told) of keyed records, each key about five times, in segments of
 64 MiB. For every round the folder is copied, and all but its active segment is cleaned: once by
@@ -26,6 +26,7 @@ from kbroker.ext import records
 from kbroker.ext.cleaner import Cleaner, Throttle, survey
 from kbroker.ext.log import Log
 from perf.native import BUILD
+from perf.report import machine, replace_in_readme
 from perf.systems import KAFKA_JVM
 from tests.support.kafka import java, kafka_libs, log4j_config
 from tests.support.logs import CONFIG
@@ -39,17 +40,26 @@ TIMES_A_KEY = 5
 class Shape(NamedTuple):
     """Records of `value_bytes`, so many in a batch, in a codec."""
 
+    title: str
     value_bytes: int
     records_a_batch: int
     codec: str = "none"
 
 
 SHAPES = {
-    "kb1": Shape(1024, 16),
-    "b100": Shape(100, 100),
-    "lz4": Shape(1024, 16, "lz4"),
-    "zstd": Shape(1024, 16, "zstd"),
+    "kb1": Shape("16 records of 1 KB", 1024, 16),
+    "b100": Shape("100 records of 100 B", 100, 100),
+    "snappy": Shape("16 records of 1 KB, snappy", 1024, 16, "snappy"),
+    "lz4": Shape("16 records of 1 KB, lz4", 1024, 16, "lz4"),
+    "zstd": Shape("16 records of 1 KB, zstd", 1024, 16, "zstd"),
+    "gzip": Shape("16 records of 1 KB, gzip", 1024, 16, "gzip"),
 }
+
+HEAD = (
+    "| batches | kbroker CPU-s/GB | Apache Kafka 4.3 CPU-s/GB | ratio "
+    "| kbroker s/GB | Kafka s/GB |",
+    "|---|---|---|---|---|---|",
+)
 
 
 class Figure(NamedTuple):
@@ -144,8 +154,8 @@ def measure(name: str, size: int, rounds: int) -> str:
         )
 
     (mine, mine_s), (other, other_s) = cost("kbroker"), cost("kafka")
-    return (f"| {name} | {mine:.2f} | {other:.2f} | {mine / other:.2f} | {mine_s:.1f} "
-            f"| {other_s:.1f} |")  # fmt: skip
+    return (f"| {SHAPES[name].title} | {mine:.2f} | {other:.2f} | {mine / other:.2f}x "
+            f"| {mine_s:.1f} | {other_s:.1f} |")  # fmt: skip
 
 
 def main() -> None:
@@ -153,11 +163,18 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--shape", action="append", choices=sorted(SHAPES))
+    parser.add_argument("--readme", action="store_true", help="put the table into README.md")
     told = parser.parse_args()
-    print("| cleaned | kbroker CPU-s/GB | Kafka CPU-s/GB | ratio | kbroker s/GB | Kafka s/GB |")
-    print("|---|---|---|---|---|---|")
+    busy_before = os.getloadavg()[0]
+    lines = list(HEAD)
+    print(*HEAD, sep="\n")
     for name in told.shape or SHAPES:
-        print(measure(name, told.mb << 20, told.rounds), flush=True)
+        lines.append(measure(name, told.mb << 20, told.rounds))
+        print(lines[-1], flush=True)
+    if told.readme:
+        where = f"`python -m perf.cleaner --readme` on {machine()}, {told.mb} MiB of each, load "
+        where += f"average before: {busy_before:.1f}; medians of {told.rounds} rounds."
+        replace_in_readme("\n".join([where, "", *lines, ""]), "perf.cleaner")
 
 
 if __name__ == "__main__":
