@@ -8,5 +8,6 @@
 - `test_fault_points.py`: a broker that ends right before and right after each durable step.
 - `test_bank.py`: accounts whose sum never changes, under kills of the broker and of its clients.
 - `test_streams.py`: Kafka Streams, exactly_once_v2, counts exactly while broker and application
-  are killed; in the long run alone, for the 70 MB of RocksDB that it has to fetch.
+  are killed.
+- `test_zombies.py`: a member that stands still in a transaction until the group has replaced it.
 """
