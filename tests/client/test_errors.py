@@ -45,6 +45,7 @@ def test_kinds():
     from kbroker.client.errors import (
         AuthenticationError,
         AuthorizationError,
+        InvalidTxnStateError,
         NotLeaderOrFollowerError,
         ProducerFencedError,
         SaslAuthenticationFailedError,
@@ -54,6 +55,7 @@ def test_kinds():
     assert issubclass(SaslAuthenticationFailedError, AuthenticationError)
     assert issubclass(TopicAuthorizationFailedError, AuthorizationError)
     assert ProducerFencedError.fatal and not TopicAuthorizationFailedError.fatal
+    assert InvalidTxnStateError.fatal  # as the Java producer takes it
     assert NotLeaderOrFollowerError.stale_metadata
     with pytest.raises(ImportError):
         from kbroker.client.errors import NoSuchError  # noqa: F401
