@@ -11,7 +11,7 @@ from kbroker import runfile
 from kbroker.cli.cluster_health import look, troubles
 from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_text
 from kbroker.cli.options import reachable
-from kbroker.cli.scrape import transactions_trouble
+from kbroker.cli.scrape import state_troubles
 
 __all__ = ["running_findings"]
 
@@ -24,8 +24,9 @@ def running_findings(info: runfile.RunInfo) -> Iterator[Finding]:
     yield from _answers(info)
     if info.produce_refused:
         yield Finding("produce", FAILED, f"refused: {info.produce_refused} is reached")
-    if trouble := transactions_trouble(info):
-        yield Finding("transactions", FAILED, trouble)
+    for name, trouble in state_troubles(info).items():
+        if trouble:
+            yield Finding(name, FAILED, trouble)
     if info.durability != "fsync":
         text = f"{info.durability}: a power cut may take back acknowledged records"
         yield Finding("durability", WARNING, text)

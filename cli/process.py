@@ -15,7 +15,7 @@ from kbroker.cli import space
 from kbroker.cli.options import data_dir_option, output_option, reachable
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes, human_time, print_json
-from kbroker.cli.scrape import transactions_trouble
+from kbroker.cli.scrape import state_troubles
 
 _POLL_S = 0.02
 _ANSWER_TIMEOUT_S = 5.0
@@ -82,7 +82,7 @@ def status(data_dir: Path | None, output: str) -> int:
         "rss_bytes": _rss_bytes(info.pid),
         "disk": space.told(space.measure(place), space.limits_of(place) if not trouble else None),
         "produce_refused": info.produce_refused,
-        "transactions": transactions_trouble(info),
+        **state_troubles(info),
         "version": info.version,
         "log_file": info.log_file,
         "answers": trouble is None,
@@ -124,6 +124,7 @@ def _print_status(told: dict[str, Any]) -> None:
         "memory": "?" if told["rss_bytes"] is None else f"{human_bytes(told['rss_bytes'])} RSS",
         "disk": space.disk_line(told["disk"]),
         "produce": told["produce_refused"] and f"refused, {told['produce_refused']} is reached",
+        "groups": told["groups"],
         "transactions": told["transactions"],
         "version": told["version"],
         "log": told["log_file"] or "on its terminal or service manager",

@@ -1,5 +1,5 @@
-"""What the HTTP listener of a broker tells: metrics for `kbroker top`, and what is wrong with
-transactions for `kbroker status` and `check`."""
+"""What the HTTP listener of a broker tells: metrics for `kbroker top`, and what of
+the coordinators' topics is damaged for `kbroker status` and `check`."""
 
 from __future__ import annotations
 
@@ -67,20 +67,31 @@ def scrape(url: str) -> Scrape:
     return Scrape(time.monotonic(), parse(_get(url, "/metrics")))
 
 
-def transactions_trouble(info: runfile.RunInfo) -> str | None:
-    """What of `__transaction_state` a broker could not read, in words; None where that is nothing,
-    or where it has no HTTP listener that answers."""
+_STATE = {
+    "groups": ("group", "__consumer_offsets", "groups"),
+    "transactions": ("transaction", "__transaction_state", "transactional ids"),
+}
+"""Each coordinator's topic: its kind in /status, its name, and what is in it."""
+
+
+def state_troubles(info: runfile.RunInfo) -> dict[str, str | None]:
+    """What of each coordinator's topic a broker could not read, in words; None where that is
+    nothing, or where it has no HTTP listener that answers."""
     try:
         told = json.loads(_get(_reachable(info.http[0]), "/status")) if info.http else {}
     except (OperatorError, ValueError):
-        return None
+        told = {}
+    return {name: _state_trouble(told, *state) for name, state in _STATE.items()}
+
+
+def _state_trouble(told: Mapping[str, int], kind: str, topic: str, holds: str) -> str | None:
     found = []
-    if failed := told.get("transaction_partitions_failed"):
-        found.append(f"{failed} partitions of __transaction_state cannot be read, their"
-                     " transactional ids are not served; the log names the error")  # fmt: skip
-    if places := told.get("transaction_state_passed_over"):
-        found.append(f"{places} damaged places of __transaction_state were passed over; stop the"
-                     " broker and `kbroker log repair --drop` takes them out")  # fmt: skip
+    if failed := told.get(f"{kind}_partitions_failed"):
+        found.append(f"{failed} partitions of {topic} cannot be read, their {holds} are not"
+                     " served; the log names the error")  # fmt: skip
+    if places := told.get(f"{kind}_state_passed_over"):
+        found.append(f"{places} damaged places of {topic} were passed over; stop the broker and"
+                     " `kbroker log repair --drop` takes them out")  # fmt: skip
     return "; ".join(found) or None
 
 

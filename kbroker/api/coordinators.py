@@ -100,10 +100,10 @@ class GroupHost:
         """The log of a partition of it, None where the disk denies it."""
         return self._services.logs.get(CONSUMER_OFFSETS, partition)
 
-    def load(self, log: LogPort) -> Load:
+    def load(self, log: LogPort, *, strict: bool) -> Load:
         """Begin to read a log."""
         assert isinstance(log, Log)
-        return OffsetsLoad(log)
+        return OffsetsLoad(log, strict=strict)
 
     def batch_bytes_max(self) -> int:
         """max.message.bytes of it."""

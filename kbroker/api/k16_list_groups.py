@@ -1,8 +1,9 @@
 """ListGroups: the groups that this broker coordinates, of both protocols.
 
-Behavior: fails as a whole while a partition of `__consumer_offsets` is loading; one that the disk
-denies is left out. Filters are alternatives, whatever their case; what no group can be matches
-none. Who may not describe the cluster is told of the groups that they may describe.
+Behavior: fails as a whole while a partition of `__consumer_offsets` is loading, or cannot be read
+(COORDINATOR_NOT_AVAILABLE): no other broker tells of its groups. Filters are alternatives, whatever
+their case; what no group can be matches none. Who may not describe the cluster is told of the
+groups that they may describe.
 
 Version notes:
   v1: throttle time. v3: flexible. v4: states (KIP-518). v5: types (KIP-848).

@@ -20,7 +20,7 @@ from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.ext.pulses import Pulses
 from kbroker.ext.records import build
-from kbroker.group.loading import Load, Loader, Loading
+from kbroker.group.loading import Load
 from kbroker.group.outcome import (
     DEFERRED,
     Answer,
@@ -32,13 +32,24 @@ from kbroker.group.outcome import (
 from kbroker.group.partition import group_partition
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
-from kbroker.group.slot import ACTIVE, FAILED, LOADING, Slot, SlotReply
+from kbroker.group.slot import Slot, SlotReply
+from kbroker.group.slot_loads import (
+    ACTIVE,
+    FAILED,
+    LOADING,
+    LoadFigures,
+    SlotLoads,
+    check_all_served,
+    load_figures,
+)
+from kbroker.group.timers import Timers
 from kbroker.group.topics import Topics
 from kbroker.group.unwritten import Unwritten
 from kbroker.metadata.records.wire import RecordError
 from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
+    from kbroker.group.records import Records
     from kbroker.group.rooms import Rooms
 
 _LOG: Final = logging.getLogger("kbroker.group")
@@ -99,8 +110,8 @@ class Host(Protocol):
     def log(self, partition: int) -> LogPort | None:
         """The log of a partition of it, None where the disk denies it."""
 
-    def load(self, log: LogPort) -> Load:
-        """Begin to read a log; called on the loader's thread."""
+    def load(self, log: LogPort, *, strict: bool) -> Load:
+        """See kbroker.group.slot_loads.Host."""
 
     def batch_bytes_max(self) -> int:
         """max.message.bytes of it."""
@@ -125,7 +136,8 @@ class GroupCoordinator:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._loader = Loader(host.post)
+        self._timers = Timers()
+        self._loads = SlotLoads(_LOG, host, self._timers, self._open)
         self._unwritten = Unwritten(self._plain_bytes_max)
         self._slots: list[Slot] = []
         self._appends = 0
@@ -145,22 +157,27 @@ class GroupCoordinator:
         """
         if self._slots or self._stopped or not self._host.partitions():
             return
+        self._opened_ms = self._host.clock.monotonic_ms()
+        for partition in range(self._host.partitions()):
+            log, furnish = self._host.log(partition), partial(self._furnish, partition)
+            self._slots.append(Slot(partition, log, furnish))
+        for slot in self._slots:
+            self._loads.load(slot)
+
+    def _furnish(self, partition: int) -> tuple[Rooms, Records]:
         # A broker without groups starts 40 ms sooner without their rooms.
         from kbroker.group.records import Records  # noqa: PLC0415
         from kbroker.group.rooms import Rooms  # noqa: PLC0415
 
-        self._opened_ms = self._host.clock.monotonic_ms()
-        settings, topics, pulses = self._host.settings(), self._host.topics, self._host.pulses
-        for partition in range(self._host.partitions()):
-            rooms = Rooms(Shard(partition, settings, topics, pulses, self._unwritten))
-            log = self._host.log(partition)
-            self._slots.append(Slot(partition, log, rooms, Records(partition)))
-        for slot in self._slots:
-            self._load(slot)
+        host = self._host
+        shard = Shard(partition, host.settings(), host.topics, host.pulses, self._unwritten)
+        return Rooms(shard), Records(partition)
 
     def close(self) -> None:
         """Give up all partitions: `__consumer_offsets` was deleted."""
         slots, self._slots = self._slots, []
+        self._timers.clear()
+        self._due_ms = None
         for slot in slots:
             slot.state = FAILED
             slot.rooms.unload()
@@ -170,7 +187,7 @@ class GroupCoordinator:
     def stop(self) -> None:
         """Answer what waits, take nothing more."""
         self._stopped = True
-        self._loader.stop()
+        self._loads.stop()
         self.close()
 
     def reconfigure(self) -> None:
@@ -191,26 +208,8 @@ class GroupCoordinator:
                 _LOG.exception("offsets of deleted topics in __consumer_offsets-%d stay",
                                slot.partition)  # fmt: skip
 
-    def _load(self, slot: Slot) -> None:
-        if slot.log is None:
-            slot.state = FAILED
-            return
-        done = partial(self._loaded, slot)
-        name = f"__consumer_offsets-{slot.partition}"
-        self._loader.load(Loading(name, slot.log, self._host.load, slot.take, done))
-
-    def _loaded(self, slot: Slot, error: Exception | None) -> None:
-        if slot.state != LOADING:
-            return
-        if error is not None:
-            slot.state = FAILED
-            _LOG.error("the groups of __consumer_offsets-%d are lost to sight: %s",
-                       slot.partition, error)  # fmt: skip
-            return
-        slot.state = ACTIVE
-        if slot.records.damaged:
-            _LOG.warning("passed over %d damaged records of __consumer_offsets-%d",
-                         slot.records.damaged, slot.partition)  # fmt: skip
+    def _open(self, slot: Slot) -> None:
+        """A slot is loaded: its groups go on."""
         for outcome in slot.shard.loaded(self._now()):
             self._carry_out(slot, outcome, None)
         if slot.log is not None and slot.log.log_end_offset and not self.loading:
@@ -223,6 +222,10 @@ class GroupCoordinator:
             sum(len(slot.rooms.offsets.committed) for slot in self._slots),
             self._host.clock.monotonic_ms() - self._opened_ms,
         )
+
+    def load_figures(self) -> LoadFigures:
+        """For metrics; any thread may ask."""
+        return load_figures(self._slots)
 
     @property
     def loading(self) -> bool:
@@ -336,16 +339,16 @@ class GroupCoordinator:
         return log
 
     def all_rooms(self) -> list[Rooms]:
-        """The rooms of all partitions in order. Raises ClientError while one is loading."""
-        for slot in self._slots:
-            if slot.state == LOADING:
-                slot.check_active()
-        return [slot.rooms for slot in self._slots if slot.state == ACTIVE]
+        """The rooms of all partitions in order. Raises ClientError while a partition is loading, or
+        cannot be read: some would be missing."""
+        if self._stopped:
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        check_all_served(self._slots)
+        return [slot.rooms for slot in self._slots]
 
-    def rooms_now(self) -> tuple[list[Rooms], int]:
-        """The rooms of all partitions that serve, and how many partitions are still loading."""
-        loading = sum(slot.state == LOADING for slot in self._slots)
-        return [slot.rooms for slot in self._slots if slot.state == ACTIVE], loading
+    def rooms_now(self) -> list[Rooms]:
+        """The rooms of all partitions that serve."""
+        return [slot.rooms for slot in self._slots if slot.state == ACTIVE]
 
     def _slot(self, group_id: str) -> Slot:
         if self._stopped:
@@ -429,16 +432,17 @@ class GroupCoordinator:
 
     def next_due_ms(self) -> int | None:
         """When `run_due` has something to do (monotonic ms)."""
-        return self._due_ms
+        return _earliest((self._due_ms, self._timers.next_ms()))
 
     def run_due(self, now_ms: int) -> None:
-        """Do what is due in any slot."""
+        """Do what is due in any slot, and load again what could not be read."""
+        while (action := self._timers.pop_due(now_ms)) is not None:
+            action(self._now())
         if self._due_ms is None or self._due_ms > now_ms:
             return
         for slot in self._slots:
             self._run_slot(slot, now_ms)
-        waiting = [slot.shard.timers.next_ms() for slot in self._slots]
-        self._due_ms = min((due for due in waiting if due is not None), default=None)
+        self._due_ms = _earliest(slot.shard.timers.next_ms() for slot in self._slots)
 
     def _run_slot(self, slot: Slot, now_ms: int) -> None:
         while (action := slot.shard.timers.pop_due(now_ms)) is not None:
@@ -446,6 +450,10 @@ class GroupCoordinator:
                 self._carry_out(slot, action(self._now()), None)
             except Exception:
                 _LOG.exception("a timer of __consumer_offsets-%d failed", slot.partition)
+
+
+def _earliest(moments: Iterable[int | None]) -> int | None:
+    return min((one for one in moments if one is not None), default=None)
 
 
 class _Part:

@@ -6,12 +6,14 @@ Owned by the control thread.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.loading import Piece
 from kbroker.group.outcome import Answer, Response
 from kbroker.group.shard import Shard
+from kbroker.group.slot_loads import FAILED, LOADING
 from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
@@ -20,23 +22,33 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
-LOADING, ACTIVE, FAILED = "loading", "active", "failed"
-
 
 class Slot:
     """One partition: its log, its rooms, and the requests that wait for an answer."""
 
     def __init__(
-        self, partition: int, log: LogPort | None, rooms: Rooms, records: Records
+        self, partition: int, log: LogPort | None, furnish: Callable[[], tuple[Rooms, Records]]
     ) -> None:
+        """`furnish` makes what the partition is loaded into."""
         self.partition = partition
+        self.name = f"__consumer_offsets-{partition}"
         self.log = log
-        self.rooms = rooms
-        self.state = LOADING
         self.waiting: set[SlotReply] = set()
-        self.records = records
         self.appended = 0
         """Order of the last append among those of all slots; the journal syncs in that order."""
+        self._furnish = furnish
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is known of it: it is to be loaded, for the first time or once more."""
+        self.state = LOADING
+        self.rooms, self.records = self._furnish()
+        self._problems = 0
+
+    @property
+    def passed_over(self) -> int:
+        """What of the log could not be read."""
+        return self._problems + self.records.damaged
 
     @property
     def shard(self) -> Shard:
@@ -76,6 +88,11 @@ class Slot:
             offsets.put(group, topic, partition, data)
         for producer_id, effective, group, topic, partition, data in piece.pending:
             offsets.put_pending(producer_id, (group, topic, partition), data if effective else None)
+        self._problems += piece.problem_count
+
+    def loaded(self) -> str:
+        """All was taken: what may be wrong by what was passed over."""
+        return "groups and offsets are as the records that are left have them"
 
 
 class SlotReply:

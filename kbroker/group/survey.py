@@ -32,8 +32,6 @@ class Survey:
     def __init__(
         self, groups: GroupCoordinator, post: Callable[[Callable[[], None]], None]
     ) -> None:
-        self.loading = 0
-        """Partitions of `__consumer_offsets` that are not read yet; their groups are missing."""
         self._groups = groups
         self._post = post
         self._found: list[GroupView] = []
@@ -62,8 +60,7 @@ class Survey:
 
     def _views(self) -> Iterator[GroupView]:
         """What comes and goes between two steps may be missed, and nothing else."""
-        rooms, self.loading = self._groups.rooms_now()
-        for room in rooms:
+        for room in self._groups.rooms_now():
             for group_id in list(room.shard.groups):
                 group = room.shard.groups.get(group_id)
                 if group is None:

@@ -35,6 +35,22 @@ def _growing(name: str, *matchers: str, window: str = "5m") -> str:
     return f"rate({metric(name, *matchers)}[{window}])"
 
 
+def _loads(kind: str, topic: str, failed: str, damaged: str) -> tuple[Alert, ...]:
+    """A coordinator's topic cannot be read, or not all of it."""
+    name = f"Kbroker{kind.title()}"
+    return (
+        Alert(f"{name}sFailed", f"{metric(f'kbroker_{kind}_partitions_failed')} > 0", "1m",
+              _WARNING, f"{{{{ $value }}}} partitions of {topic} on {{{{ $labels.instance }}}} are"
+              " not read.",
+              f"{failed}; the log names the error, and the broker goes on trying."),
+        Alert(f"{name}StateDamaged", f"{metric(f'kbroker_{kind}_state_passed_over')} > 0", "1m",
+              _WARNING, f"{topic} of {{{{ $labels.instance }}}} is damaged in {{{{ $value }}}}"
+              " places.",
+              f"They were passed over. {damaged}; stopped, kbroker log repair --drop takes them"
+              " out."),
+    )  # fmt: skip
+
+
 ALERTS: Final = (
     Alert("KbrokerDown", 'absent(up{job=~".*kbroker.*"} == 1)', "1m", _CRITICAL,
           "No kbroker is scraped.",
@@ -123,16 +139,11 @@ ALERTS: Final = (
     Alert("KbrokerMarkersWait", f"{metric('kbroker_transaction_markers_waiting')} > 0", "5m",
           _WARNING, "Transactions on {{ $labels.instance }} do not come to their end.",
           "Their partitions take no markers: offline, or no room; the log names them."),
-    Alert("KbrokerTransactionsFailed",
-          f"{metric('kbroker_transaction_partitions_failed')} > 0", "1m", _WARNING,
-          "{{ $value }} partitions of __transaction_state on {{ $labels.instance }} are not read.",
-          "Producers whose transactional ids are in them wait; the log names the error, and the"
-          " broker goes on trying."),
-    Alert("KbrokerTransactionStateDamaged",
-          f"{metric('kbroker_transaction_state_passed_over')} > 0", "1m", _WARNING,
-          "__transaction_state of {{ $labels.instance }} is damaged in {{ $value }} places.",
-          "They were passed over: kbroker txn find-hanging shows what is left open by it; stopped,"
-          " kbroker log repair --drop takes them out."),
+    *_loads("group", "__consumer_offsets", "Groups that are in them are not served",
+            "Groups may go on from offsets that they had committed before"),
+    *_loads("transaction", "__transaction_state",
+            "Producers whose transactional ids are in them wait",
+            "kbroker txn find-hanging shows what is left open by it"),
     Alert("KbrokerLogLinesDropped", f"{_growing('kbroker_log_lines_dropped_total')} > 0", "5m",
           _WARNING, "{{ $labels.instance }} has more to say than its log takes.",
           "Thousands of connections fail a second; the lines that are there say how."),

@@ -156,6 +156,17 @@ _TOPIC: Final = Row("Topics", (
             f"{here('kafka_log_log_logstartoffset', _TOPICS)})", "{{topic}}"),), 12),
     Panel("Partitions", "none", ((here("kafka_topic_partitions", _TOPICS), "{{topic}}"),), 12),
 ))  # fmt: skip
+
+
+def _unreadable(kind: str) -> Panel:
+    """Of a coordinator's topic."""
+    queries = (
+        (here(f"kbroker_{kind}_partitions_failed"), "{{instance}} partitions"),
+        (here(f"kbroker_{kind}_state_passed_over"), "{{instance}} passed over"),
+    )
+    return Panel("State that cannot be read", "none", queries)
+
+
 _GROUP: Final = Row("Groups", (
     Panel("Lag", "none",
           ((here("kafka_consumergroup_lag_sum", _GROUPS, _TOPICS),
@@ -167,8 +178,9 @@ _GROUP: Final = Row("Groups", (
           ((here("kafka_consumergroup_lag", _GROUPS, _TOPICS),
             "{{consumergroup}} {{topic}}-{{partition}}"),), 12),
     Panel("Members", "none",
-          ((here("kafka_consumergroup_members", _GROUPS), "{{consumergroup}}"),), 6),
-    Panel("Groups", "none", ((here("kbroker_groups"), "{{protocol}} {{state}}"),), 6),
+          ((here("kafka_consumergroup_members", _GROUPS), "{{consumergroup}}"),), 12),
+    Panel("Groups", "none", ((here("kbroker_groups"), "{{protocol}} {{state}}"),), 12),
+    _unreadable("group"),
 ))  # fmt: skip
 
 _TRANSACTIONS: Final = Row("Transactions", (
@@ -180,9 +192,7 @@ _TRANSACTIONS: Final = Row("Transactions", (
     Panel("Open longest", "s", ((here("kbroker_transaction_oldest_seconds"), "{{instance}}"),)),
     Panel("Markers that wait", "none",
           ((here("kbroker_transaction_markers_waiting"), "{{instance}}"),)),
-    Panel("State that cannot be read", "none",
-          ((here("kbroker_transaction_partitions_failed"), "{{instance}} partitions"),
-           (here("kbroker_transaction_state_passed_over"), "{{instance}} passed over"))),
+    _unreadable("transaction"),
     Panel("Producer ids", "none",
           ((here("kafka_server_replicamanager_produceridcount"), "{{instance}}"),)),
 ))  # fmt: skip

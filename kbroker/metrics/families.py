@@ -223,6 +223,20 @@ _LOGS: Final = (
     Family("kafka_log_log_logendoffset", GAUGE, "Next offset of a partition.", _PARTITION),
 )
 
+
+
+def _loads(kind: str, topic: str, holds: str) -> tuple[Family, ...]:
+    """How far a coordinator's topic is read (kbroker.group.slot_loads.LoadFigures)."""
+    return (
+        Family(f"kbroker_{kind}_partitions_loading", GAUGE,
+               f"Partitions of {topic} that are still being read."),
+        Family(f"kbroker_{kind}_partitions_failed", GAUGE,
+               f"... that could not be read: their {holds} are not served."),
+        Family(f"kbroker_{kind}_state_passed_over", GAUGE,
+               f"Damaged places of {topic} that were passed over."),
+    )  # fmt: skip
+
+
 _GROUPS: Final = (
     Family("kafka_consumergroup_current_offset", GAUGE, "Committed offset.", _GROUP,
            _GROUPS_ONLY),
@@ -240,8 +254,7 @@ _GROUPS: Final = (
            _IN_TIME),
     Family("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE,
            "Committed offsets of groups and partitions.", (), _IN_TIME),
-    Family("kbroker_group_partitions_loading", GAUGE,
-           "Partitions of __consumer_offsets that are still being read."),
+    *_loads("group", "__consumer_offsets", "groups"),
 )  # fmt: skip
 
 _TRANSACTIONS: Final = (
@@ -255,12 +268,7 @@ _TRANSACTIONS: Final = (
            "Age of the transaction that is open longest, 0 for none."),
     Family("kbroker_transaction_markers_waiting", GAUGE,
            "Partitions that wait for the marker of a transaction that ends."),
-    Family("kbroker_transaction_partitions_loading", GAUGE,
-           "Partitions of __transaction_state that are still being read."),
-    Family("kbroker_transaction_partitions_failed", GAUGE,
-           "... that could not be read: their transactional ids are not served."),
-    Family("kbroker_transaction_state_passed_over", GAUGE,
-           "Damaged places of __transaction_state that were passed over."),
+    *_loads("transaction", "__transaction_state", "transactional ids"),
 )
 
 FAMILIES: Final = (

@@ -27,6 +27,7 @@ from kbroker.server.process import Threads, process_numbers
 
 if TYPE_CHECKING:
     from kbroker.api.context import Services
+    from kbroker.group.slot_loads import LoadFigures
     from kbroker.server.pages import Parts
 
 _GROUPS_S: Final = 2.0
@@ -115,6 +116,7 @@ class Observer:
             )
             _groups(samples, survey, watermarks)
             _transactions(samples, self._parts)
+            _loads(samples, self._parts)
             if self._last_s is not None:
                 samples.add("kbroker_scrape_seconds", self._last_s)
             self._last_s = time.perf_counter() - began
@@ -316,7 +318,6 @@ def _one_log(samples: Samples, row: tuple[int, ...], labels: str) -> None:
 def _groups(samples: Samples, survey: Survey, watermarks: Watermarks) -> None:
     views = survey.wait(_GROUPS_S)
     samples.add("kbroker_scrape_complete", int(views is not None))
-    samples.add("kbroker_group_partitions_loading", survey.loading)
     states: dict[tuple[str, str], int] = {}
     for view in views or ():
         states[view.kind, view.state] = states.get((view.kind, view.state), 0) + 1
@@ -361,9 +362,30 @@ def _transactions(samples: Samples, parts: Parts) -> None:
     samples.add("kbroker_transactions_timed_out_total", counts.timed_out)
     samples.add("kbroker_transaction_oldest_seconds", found.oldest_ms / _MS)
     samples.add("kbroker_transaction_markers_waiting", found.unmarked)
-    samples.add("kbroker_transaction_partitions_loading", found.loading)
-    samples.add("kbroker_transaction_partitions_failed", found.failed)
-    samples.add("kbroker_transaction_state_passed_over", found.passed_over)
+
+
+def _loads(samples: Samples, parts: Parts) -> None:
+    for kind, found in _load_figures(parts).items():
+        samples.add(f"kbroker_{kind}_partitions_loading", found.loading)
+        samples.add(f"kbroker_{kind}_partitions_failed", found.failed)
+        samples.add(f"kbroker_{kind}_state_passed_over", found.passed_over)
+
+
+def _load_figures(parts: Parts) -> dict[str, LoadFigures]:
+    services = parts.services
+    return {
+        "group": services.groups.load_figures(),
+        "transaction": services.transactions.figures().loads,
+    }
+
+
+def _unreadable(parts: Parts) -> dict[str, int]:
+    """What of the coordinators' topics could not be read."""
+    told: dict[str, int] = {}
+    for kind, found in _load_figures(parts).items():
+        told[f"{kind}_partitions_failed"] = found.failed
+        told[f"{kind}_state_passed_over"] = found.passed_over
+    return told
 
 
 def status(parts: Parts) -> dict[str, Any]:
@@ -373,7 +395,6 @@ def status(parts: Parts) -> dict[str, Any]:
     topics, partitions, sessions = parts.data_plane.counts()
     now_ms = services.clock.monotonic_ms()
     unready = parts.health.unready()
-    transactions = services.transactions.figures()
     return {
         "version": __version__,
         "pid": os.getpid(),
@@ -391,8 +412,7 @@ def status(parts: Parts) -> dict[str, Any]:
         "offline_partitions": {
             f"{topic}-{index}": why for (topic, index), why in services.logs.offline.copy().items()
         },
-        "transaction_partitions_failed": transactions.failed,
-        "transaction_state_passed_over": transactions.passed_over,
+        **_unreadable(parts),
         "fetch_sessions": sessions,
         "connections": stats["connections"],
         "requests": stats["requests"],

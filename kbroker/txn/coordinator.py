@@ -26,15 +26,15 @@ from kbroker.group.loading import Load
 from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
 from kbroker.group.partition import group_partition
 from kbroker.group.runtime import coordinator_code
+from kbroker.group.slot_loads import ACTIVE, FAILED, SlotLoads, check_all_served
 from kbroker.group.timers import Timers
 from kbroker.storage.manager import LogPort
 from kbroker.txn import records, steps
 from kbroker.txn.durable import Durable
 from kbroker.txn.figures import Counts, Figures, figures_of
-from kbroker.txn.loading import SlotLoads
 from kbroker.txn.markers import ROOM_WAIT_MS, Groups, Marker, Markers, Partitions
 from kbroker.txn.settings import TransactionSettings
-from kbroker.txn.slot import ACTIVE, FAILED, LOADING, Slot
+from kbroker.txn.slot import Slot
 from kbroker.txn.steps import Add, End, Producer
 from kbroker.txn.transaction import (
     AT_REST,
@@ -79,8 +79,7 @@ class Host(Partitions, Protocol):
         """The log of a partition of it, None where the disk denies it."""
 
     def load(self, log: LogPort, *, strict: bool) -> Load:
-        """Begin to read a log; called on the loader's thread. `strict`: what the disk refuses to
-        read is an error, and not passed over."""
+        """See kbroker.group.slot_loads.Host."""
 
     def new_producer_id(self) -> int: ...
     def tell(self, log: LogPort, offset: int) -> bool:
@@ -98,7 +97,7 @@ class TransactionCoordinator:
         self._markers = Markers(host, host.groups)
         self._slots: list[Slot] = []
         self._timers = Timers()
-        self._loads = SlotLoads(host, self._timers, self._finish)
+        self._loads = SlotLoads(_LOG, host, self._timers, self._finish)
         self._stopped = False
         self.durable = Durable(host.tell)
         self.counts = Counts()
@@ -457,10 +456,7 @@ class TransactionCoordinator:
         read: some would be missing."""
         if self._stopped:
             raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if any(slot.state == LOADING for slot in self._slots):
-            raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if any(slot.state == FAILED for slot in self._slots):
-            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        check_all_served(self._slots)
         return [one for slot in self._slots for one in slot.transactions.items()]
 
     def figures(self) -> Figures:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kbroker.txn.slot import FAILED, LOADING, Slot
+from kbroker.group.slot_loads import LoadFigures, load_figures
+from kbroker.txn.slot import Slot
 from kbroker.txn.transaction import State
 
 
@@ -27,15 +28,13 @@ class Counts:
 
 class Figures(NamedTuple):
     """How it is now. oldest_ms: since when the transaction that is open longest is, 0 for none;
-    unmarked: partitions that wait for the marker of a transaction that ends; loading, failed:
-    partitions of `__transaction_state`; passed_over: places in them that could not be read."""
+    unmarked: partitions that wait for the marker of a transaction that ends; loads: of
+    `__transaction_state`."""
 
     by_state: dict[str, int]
     oldest_ms: int
     unmarked: int
-    loading: int
-    failed: int
-    passed_over: int
+    loads: LoadFigures
 
 
 def figures_of(slots: Sequence[Slot], now_ms: int) -> Figures:
@@ -53,7 +52,4 @@ def figures_of(slots: Sequence[Slot], now_ms: int) -> Figures:
             if found is not None and found.started_ms >= 0:
                 started_ms = min(started_ms, found.started_ms)
         unmarked += sum(map(len, list(slot.unmarked.values())))
-    loading = sum(slot.state == LOADING for slot in slots)
-    failed = sum(slot.state == FAILED for slot in slots)
-    passed_over = sum(slot.passed_over for slot in slots)
-    return Figures(by_state, now_ms - started_ms, unmarked, loading, failed, passed_over)
+    return Figures(by_state, now_ms - started_ms, unmarked, load_figures(slots))

@@ -7,11 +7,11 @@ from typing import Final
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.loading import Piece
+from kbroker.group.slot_loads import FAILED, LOADING
 from kbroker.storage.manager import LogPort
 from kbroker.txn.records import Records
 from kbroker.txn.transaction import AT_REST, Partition, State, Transaction
 
-LOADING, ACTIVE, FAILED = "loading", "active", "failed"
 _RETRY_AFTER: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -87,13 +87,18 @@ class Slot:
             assert self.log is not None
             self._problems.append(self.log.log_end_offset)
 
-    def loaded(self) -> None:
+    def loaded(self) -> str:
         """All was taken: what stands before the last damage is in doubt."""
         damage = max(self._problems, default=0)
         self.in_doubt = {
             name for name in self.transactions if self._offsets.get(name, damage) < damage
         }
         self._offsets = {}
+        return (
+            f"{len(self.in_doubt)} transactional ids may have been further than is known,"
+            f" {len(self.in_doubt & self.ongoing)} of them in a transaction, others may be missing"
+            " (kbroker txn find-hanging finds what they left open)"
+        )
 
     def sure(self, transactional_id: str) -> Transaction | None:
         """The value that a new producer goes on from: none where it is in doubt, unless a

@@ -88,7 +88,7 @@ class FakeRequest:
 class FakeLoad(OffsetsFold):
     """The load of a log in memory."""
 
-    def __init__(self, log: FakeLog) -> None:
+    def __init__(self, log: FakeLog, *, strict: bool) -> None:
         self._log = log
 
     def step(self) -> list[tuple[int, bytes, bytes | None]]:

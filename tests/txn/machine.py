@@ -388,8 +388,8 @@ class _GroupHost:
     def log(self, partition: int) -> TracedLog:
         return self._machine.logs[OFFSETS, partition]
 
-    def load(self, log: TracedLog) -> OffsetsLoad:
-        return OffsetsLoad(log.core)
+    def load(self, log: TracedLog, *, strict: bool) -> OffsetsLoad:
+        return OffsetsLoad(log.core, strict=strict)
 
     def batch_bytes_max(self) -> int:
         return 1 << 20

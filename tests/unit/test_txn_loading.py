@@ -14,6 +14,7 @@ from kbroker.ext import records
 from kbroker.ext.offsets_load import OffsetsLoad
 from kbroker.group.loading import Piece
 from kbroker.group.partition import group_partition
+from kbroker.group.slot_loads import LoadFigures
 from kbroker.txn.coordinator import TransactionCoordinator
 from kbroker.txn.loading import StateLoad
 from kbroker.txn.steps import Producer
@@ -64,8 +65,7 @@ def test_a_damaged_batch_costs_only_what_was_in_it(world: World) -> None:
     ((name, found),) = world.coordinator.all_transactions()
     assert (name, found.state) == (SECOND, State.COMPLETE_COMMIT)
     assert {end for one in outcomes(world).values() for end in one.values()} == {"commit"}
-    figures = world.coordinator.figures()
-    assert (figures.passed_over, figures.failed, figures.loading) == (1, 0, 0)
+    assert world.coordinator.figures().loads == LoadFigures(loading=0, failed=0, passed_over=1)
 
 
 def test_who_stands_before_the_damage_gets_another_producer_id(world: World) -> None:
@@ -175,7 +175,7 @@ def test_a_read_that_fails_once_is_tried_again(
 ) -> None:
     coordinator = coordinator_of(world, refused=1)
     until_loads(world, 1)
-    assert coordinator.figures().failed == 1
+    assert coordinator.figures().loads.failed == 1
     with pytest.raises(ClientError) as raised:
         coordinator.all_transactions()
     assert raised.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -187,7 +187,7 @@ def test_a_read_that_fails_once_is_tried_again(
     assert len(world.loads) == 1
     world.advance(1)
     until_loads(world, 2)
-    assert coordinator.figures().failed == 0
+    assert coordinator.figures().loads.failed == 0
     assert [name for name, _ in coordinator.all_transactions()] == [FIRST]
 
 

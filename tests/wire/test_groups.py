@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+from tests.support.state_damage import check_is_told, flip
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, WireConnection, call_once
 
@@ -190,3 +191,32 @@ def test_a_member_that_floods_joins(start) -> None:
             before = before or rss_kib(broker)
         assert rss_kib(broker) < before + 64 * 1024
         assert fetched(other, "g") == {("t", 0): rounds - 1}
+
+
+def test_a_flipped_byte_costs_no_more_than_its_batch(
+    start: Callable[..., KbrokerProcess], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two groups of one partition the first one's only commit is damaged: it has none, the other
+    one goes on, and the damage is told wherever somebody looks."""
+    broker = start(offsets_topic_num_partitions="1")
+    for group in ("hit", "sound"):
+        assert codes(call_once(broker.port, OFFSET_COMMIT, 8, commit(group, {"t": {0: 5}}))) == [0]
+    assert broker.stop() == 0
+    (log,) = broker.data_dir.glob("__consumer_offsets-0/*.log")
+    flip(log, 70)
+    broker.start()
+    with WireConnection(broker.port) as connection:
+        wait_for(
+            "the groups are loaded",
+            lambda: connection.call(LIST_GROUPS, 4, {"states_filter": []})["error_code"] == 0,
+            10,
+        )
+        told = connection.call(LIST_GROUPS, 4, {"states_filter": []})
+        assert [one["group_id"] for one in told["groups"]] == ["sound"]
+        assert fetched(connection, "hit") == {}
+        assert fetched(connection, "sound") == {("t", 0): 5}
+        assert codes(connection.call(OFFSET_COMMIT, 8, commit("hit", {"t": {1: 6}}))) == [0]
+        assert fetched(connection, "hit") == {("t", 1): 6}
+    check_is_told(broker, capsys, "group", log)
+    with WireConnection(broker.port) as connection:
+        assert fetched(connection, "hit") == {("t", 1): 6}

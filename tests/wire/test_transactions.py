@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kbroker.cli import root
-from kbroker.cli.finding import FAILED
-from kbroker.cli.scrape import metrics_url, scrape
 from tests.reference.crafted_batches import TRANSACTIONAL, Batch, Record, parse_batches
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+from tests.support.state_damage import check_is_told, flip
 from tests.support.transactional import WireProducer, committed_offset
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, FIND_COORDINATOR, WireConnection
@@ -235,11 +232,7 @@ def test_a_flipped_byte_costs_no_more_than_its_batch(
     producer.send("t", 0, b"open")
     assert broker.stop() == 0
     (log,) = broker.data_dir.glob("__transaction_state-0/*.log")
-    with log.open("r+b") as file:
-        file.seek(70)
-        (byte,) = file.read(1)
-        file.seek(70)
-        file.write(bytes([byte ^ 1]))
+    flip(log, 70)
     broker.start()
     told = wire.call_once(broker.port, LIST, 0, {"state_filters": [], "producer_id_filters": []})
     assert told["error_code"] == 0
@@ -253,18 +246,4 @@ def test_a_flipped_byte_costs_no_more_than_its_batch(
     again.end(True)
     again.until_state("CompleteCommit")
     assert read(broker, 1) == [b"anew"]
-    assert "kbroker log repair --drop" in broker.log_text()
-    now = scrape(metrics_url(broker.data_dir))
-    assert now.total("kbroker_transaction_state_passed_over") == 1
-    assert now.total("kbroker_transaction_partitions_failed") == 0
-    assert root.run(["check", "-D", str(broker.data_dir), "-o", "json"]) == 1
-    checks = {row["check"]: row for row in json.loads(capsys.readouterr().out)}
-    assert checks["transactions"]["verdict"] == FAILED
-    assert root.run(["status", "-D", str(broker.data_dir)]) == 0
-    assert "1 damaged places of __transaction_state" in capsys.readouterr().out
-    assert broker.stop() == 0
-    assert root.run(["log", "repair", str(log), "--drop"]) == 0
-    capsys.readouterr()
-    broker.start()
-    assert root.run(["status", "-D", str(broker.data_dir), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["transactions"] is None
+    check_is_told(broker, capsys, "transaction", log)
