@@ -98,6 +98,7 @@ class _Request:
     def __init__(self, size: int) -> None:
         self.size = size
         self.granted = False
+        self.abandoned = False
         self.answered = threading.Event()
 
 
@@ -150,7 +151,7 @@ class DiskGuard:
             return True
         request = _Request(size)
         self._requests.append(request)
-        request.answered.wait(_AWAIT_LOOK_S)
+        request.abandoned = not request.answered.wait(_AWAIT_LOOK_S)
         if not request.granted:
             self._tell_lack(size)
         return request.granted
@@ -164,7 +165,8 @@ class DiskGuard:
 
     def check(self) -> None:
         """One look: make room where it is short, tell the data plane how much there is."""
-        requests = [self._requests.popleft() for _ in range(len(self._requests))]
+        taken = [self._requests.popleft() for _ in range(len(self._requests))]
+        requests = [request for request in taken if not request.abandoned]
         granted = False
         try:
             granted = self._check(sum(request.size for request in requests))
@@ -209,7 +211,7 @@ class DiskGuard:
         # What is cleaned may shrink: no more than a share of the limit is emptied on that account.
         margin += min(asked, room.limit // _MARGIN_SHARE_MAX)
         short = room.bytes <= 0 or room.bytes < wanted
-        search = now_ms >= self._search_at_ms or asked > 0 or (short and not self.refusing)
+        search = now_ms >= self._search_at_ms or (short and not self.refusing)
         if room.bytes < margin and search:
             self._remove_dead()
             room = self._room()
@@ -249,7 +251,10 @@ class DiskGuard:
             )
         elif self.refusing and room.bytes >= self._resume_at:
             self._end()
-        self._handed = max(room.bytes - asked, 0)
+        # What is not granted is not kept back either: who asked writes all the same and asks again
+        # at every look, for which producers would wait as long as a compaction takes.
+        reserved = asked if room.bytes >= asked else 0
+        self._handed = max(room.bytes - reserved, 0)
         self._port.set_disk_room(self._handed, self.refusing)
 
     def _end(self) -> None:

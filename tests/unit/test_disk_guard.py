@@ -13,7 +13,7 @@ from kbroker.clock import FakeClock
 from kbroker.errors import DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
-from kbroker.storage.disk import DiskGuard, DiskLimits, _folder_bytes
+from kbroker.storage.disk import DiskGuard, DiskLimits, _folder_bytes, _Request
 from kbroker.storage.manager import LogManager, Opening, PartitionSpec
 from tests.support.logs import CONFIG, batch
 from tests.support.waits import wait_for
@@ -208,6 +208,55 @@ def test_a_cleaning_goes_on_without_room(tmp_path: Path, caplog: pytest.LogCaptu
     assert len(caplog.messages) == 1 and not disk.guard.refusing
     disk.limits.bytes_max = -1
     assert granted(disk, 8 * MIB)
+
+
+def ask(disk: Disk, size: int) -> None:
+    """As the cleaner does, in the middle of its wait for the next look."""
+    disk.guard._requests.append(_Request(size))
+
+
+def test_clients_have_the_room_that_is_too_little_for_a_cleaning(tmp_path: Path) -> None:
+    """The cleaner asks again and again, and goes on ungranted: they would wait for its end."""
+    disk = Disk(tmp_path, bytes_max=8 * MIB)
+    fill(disk.log("topic", cleanup_compact=1), 65, 1_000)
+    disk.check()
+    for _ in range(3):
+        disk.port.wanted = 100_000
+        ask(disk, 4 * MIB)
+        disk.check()
+        assert not disk.port.refusing
+        assert disk.port.room == 8 * MIB - disk.guard.used_bytes() > MIB
+
+
+def test_nothing_is_deleted_for_who_waits_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbroker.storage.disk._AWAIT_LOOK_S", 0)
+    disk = Disk(tmp_path, bytes_max=8 * MIB)
+    log = disk.log("topic")
+    fill(log, 60, 1_000)
+    disk.check()
+    assert not disk.guard.await_room(3 * MIB)
+    disk.check()
+    assert starts(log) == [0]
+    ask(disk, 3 * MIB)
+    disk.check()
+    assert log.log_start_offset > 0, "who still waits has them deleted"
+
+
+def test_who_asks_in_vain_has_the_logs_searched_no_oftener(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(tmp_path, bytes_max=8 * MIB)
+    fill(disk.log("topic", cleanup_compact=1), 65, 1_000)
+    disk.check()
+    searches = []
+    monkeypatch.setattr(disk.guard, "_candidates", lambda: iter(searches.append(1) or ()))
+    for _ in range(8):
+        disk.clock.advance(250)
+        ask(disk, 4 * MIB)
+        disk.guard.check()
+    assert len(searches) == 1
 
 
 def test_room_is_made_ahead_of_what_comes(tmp_path: Path) -> None:
