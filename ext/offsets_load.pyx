@@ -119,7 +119,9 @@ cdef bint is_sound(Load* load, int64_t offset) noexcept nogil:
 
 
 cdef void pass_over(Load* load) noexcept nogil:
-    """At `position` is no batch that can be read: go to the first offset from which one can."""
+    """At `position` is no batch that can be read: go to the first offset from which one can. A
+    strict load ends there if the disk refuses a read on the way (`refused`): behind it may be
+    batches that are sound."""
     cdef int64_t bad = load.position
     cdef int64_t good
     cdef int64_t middle
@@ -127,11 +129,11 @@ cdef void pass_over(Load* load) noexcept nogil:
     fold_problem(load.fold, bad, "a batch is damaged: passed over to the next sound one")
     while True:
         good = min(load.end, bad + step)
-        if is_sound(load, good):
+        if is_sound(load, good) or load.refused:
             break
         bad = good
         step *= 2
-    while good - bad > 1:
+    while good - bad > 1 and not load.refused:
         middle = bad + (good - bad) // 2
         if is_sound(load, middle):
             good = middle
@@ -153,6 +155,9 @@ cdef int at_end(Load* load) noexcept nogil:
 
 cdef int read_on(Load* load) noexcept nogil:
     cdef int code
+    if load.refused:
+        load.log_code = LOG_STORAGE_ERROR
+        return LOAD_LOG
     if load.position >= load.end:
         return at_end(load)
     code = read_at(load, load.position, load.step_bytes)

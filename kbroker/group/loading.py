@@ -103,7 +103,8 @@ class Loader:
                 self._read(job)
             except Exception as found:
                 error = found
-            self._post(lambda job=job, error=error: job.done(error))  # type: ignore[misc]
+            if not self._stopping:  # what was read until then is not all
+                self._post(lambda job=job, error=error: job.done(error))  # type: ignore[misc]
 
     def _read(self, job: Loading) -> None:
         load = job.open(job.log)

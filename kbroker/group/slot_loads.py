@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kbroker.clock import Clock
-from kbroker.errors import ClientError, ErrorCode
+from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.group.loading import Load, Loader, Loading, Piece
 from kbroker.group.outcome import NOTHING, Now, Outcome
 from kbroker.group.timers import Timers
@@ -69,7 +69,8 @@ S = TypeVar("S", bound=Loadable)
 
 
 class SlotLoads(Generic[S]):
-    """Owned by the control thread; `opened` is called with each slot that is loaded."""
+    """Owned by the control thread; `opened` is called with each slot that is loaded, and may raise
+    ClientError, DiskError or OSError: then it has failed after all."""
 
     def __init__(
         self, logger: logging.Logger, host: Host, timers: Timers, opened: Callable[[S], None]
@@ -105,12 +106,15 @@ class SlotLoads(Generic[S]):
         if slot.passed_over:
             self._log.error("%s is damaged in %d places, which were passed over; %s. %s",
                             slot.name, slot.passed_over, effect, _REMEDY)  # fmt: skip
-        self._opened(slot)
+        try:
+            self._opened(slot)
+        except (ClientError, DiskError, OSError) as failure:
+            self._load_later(slot, tries, failure)
 
     def _load_later(self, slot: S, tries: int, error: Exception) -> None:
         slot.state = FAILED
         pause_ms = min(_AGAIN_MS << min(tries - 1, 10), _AGAIN_MAX_MS)
-        self._log.error("%s cannot be read, and nothing in it is served: %s; trying again in %d s."
+        self._log.error("%s is not loaded, and nothing in it is served: %s; trying again in %d s."
                         " Where that goes on: %s",
                         slot.name, error, pause_ms // 1000, _REMEDY)  # fmt: skip
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import Final, Protocol
 
 from kbroker.clock import Clock
@@ -49,6 +50,7 @@ _LOG: Final = logging.getLogger("kbroker.txn")
 
 _AGAIN_MS: Final = 100
 _RECORDS_PER_BATCH: Final = 1_000
+_IN_DOUBT_PER_BATCH: Final = 100
 _PASSED_OVER: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -97,7 +99,7 @@ class TransactionCoordinator:
         self._markers = Markers(host, host.groups)
         self._slots: list[Slot] = []
         self._timers = Timers()
-        self._loads = SlotLoads(_LOG, host, self._timers, self._finish)
+        self._loads = SlotLoads(_LOG, host, self._timers, self._take_over)
         self._stopped = False
         self.durable = Durable(host.tell)
         self.counts = Counts()
@@ -134,8 +136,14 @@ class TransactionCoordinator:
         self._loads.stop()
         self.close()
 
-    def _finish(self, slot: Slot) -> None:
-        """What was prepared when the slot was loaded is finished."""
+    def _take_over(self, slot: Slot) -> None:
+        """A slot is loaded: what is in doubt is told by the log, what was prepared is finished.
+        Raises ClientError or DiskError where the log or the metadata take no record."""
+        in_doubt = slot.with_next_ids(self._host.new_producer_id)
+        while changes := list(islice(in_doubt, _IN_DOUBT_PER_BATCH)):
+            self._append(slot, changes)
+            for transactional_id, value in changes:
+                slot.replay(transactional_id, value)
         for transactional_id, found in list(slot.transactions.items()):
             if found.state in PREPARED:
                 _LOG.info("finishing transaction %s: %s", transactional_id, found.state.label)
@@ -267,7 +275,7 @@ class TransactionCoordinator:
             raise ClientError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
 
         def operation(slot: Slot, now_ms: int) -> Producer:
-            now = slot.sure(transactional_id)
+            now = slot.transactions.get(transactional_id)
             new_id = self._host.new_producer_id
             value = steps.init(now, timeout_ms, expected, new_id, now_ms)
             if value.state is State.ONGOING:

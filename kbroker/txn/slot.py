@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kbroker.errors import ClientError, ErrorCode
@@ -10,7 +10,7 @@ from kbroker.group.loading import Piece
 from kbroker.group.slot_loads import FAILED, LOADING
 from kbroker.storage.manager import LogPort
 from kbroker.txn.records import Records
-from kbroker.txn.transaction import AT_REST, Partition, State, Transaction
+from kbroker.txn.transaction import NO_PRODUCER_ID, Partition, State, Transaction
 
 _RETRY_AFTER: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -39,9 +39,7 @@ class Slot:
         self.passed_over = 0
         """What of the log could not be read."""
         self.in_doubt: set[str] = set()
-        """Ids of which a later record may have been passed over. Their epochs may be further than
-        is known, so that the next producer gets another producer id: with an epoch that was used,
-        its records could pass for ones that are there already."""
+        """Ids of which a later record may have been passed over when the slot was loaded."""
         self._offsets: dict[str, int] = {}
         self._problems: list[int] = []
         self._records = Records(self.partition)
@@ -60,8 +58,6 @@ class Slot:
         before = self.transactions.get(transactional_id)
         if before is not None:
             self.by_state[before.state] -= 1
-        if value is None or before is None or before.producer_id != value.producer_id:
-            self.in_doubt.discard(transactional_id)
         if value is None:
             self.transactions.pop(transactional_id, None)
             return
@@ -100,10 +96,12 @@ class Slot:
             " (kbroker txn find-hanging finds what they left open)"
         )
 
-    def sure(self, transactional_id: str) -> Transaction | None:
-        """The value that a new producer goes on from: none where it is in doubt, unless a
-        transaction is to be ended first."""
-        now = self.transactions.get(transactional_id)
-        if transactional_id in self.in_doubt and now is not None and now.state in AT_REST:
-            return None
-        return now
+    def with_next_ids(self, new_id: Callable[[], int]) -> Iterator[tuple[str, Transaction]]:
+        """Ids in doubt whose records do not say so yet, as they are to be written: with a next
+        producer id. Their epochs may be further than is known, and with one that was used a new
+        producer's records could pass for ones that are there already. It is in the log because the
+        damage may be gone by the next start: repaired, or compacted away."""
+        for name in sorted(self.in_doubt):
+            now = self.transactions[name]
+            if now.next_producer_id == NO_PRODUCER_ID:
+                yield name, now._replace(next_producer_id=new_id())

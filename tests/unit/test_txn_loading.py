@@ -17,6 +17,7 @@ from kbroker.group.partition import group_partition
 from kbroker.group.slot_loads import LoadFigures
 from kbroker.txn.coordinator import TransactionCoordinator
 from kbroker.txn.loading import StateLoad
+from kbroker.txn.settings import TransactionSettings
 from kbroker.txn.steps import Producer
 from kbroker.txn.transaction import State
 from tests.support.logs import open_log
@@ -84,18 +85,131 @@ def test_who_stands_before_the_damage_gets_another_producer_id(world: World) -> 
     assert first.producer.epoch == 1, "in doubt no more"
 
 
-def test_a_producer_in_doubt_goes_on(world: World) -> None:
-    """Most likely it was not hit."""
-    first, second = Client(world, FIRST, 2), Client(world, SECOND, 2)
+def in_doubt(world: World, version: int) -> Client:
+    """A producer whose last record stands before a damaged batch."""
+    first, second = Client(world, FIRST, version), Client(world, SECOND, version)
     assert first.init()
     assert second.init()
     stop(world, 1)
     assert dict(world.coordinator.all_transactions()).keys() == {FIRST}
-    first.send(PARTITIONS)
+    return first
+
+
+def commit(world: World, client: Client) -> Producer:
+    """One transaction; the producer that goes on."""
+    assert not any(client.send(PARTITIONS).values())
     world.settle()
-    assert first.end(True)
+    answer = client.end(True)
     world.settle()
-    assert state_of(world, FIRST) is State.COMPLETE_COMMIT
+    assert state_of(world, client.name) is State.COMPLETE_COMMIT
+    found: Producer = answer.came
+    return found
+
+
+def repair(world: World) -> None:
+    """The next life has a log out of which the damaged batches were taken."""
+    world.coordinator.stop()
+    kept = world.kept(len(world.stream.appends))
+    gone = world.damaged.pop(STATE)
+    kept[STATE] = [one for one in kept[STATE] if records.batches(one)[0].base_offset not in gone]
+    world.start(kept)
+    assert world.coordinator.figures().loads.passed_over == 0
+
+
+def test_a_producer_in_doubt_goes_on_with_another_id(world: World) -> None:
+    """Most likely it was not hit; but if it was, the epoch that EndTxn would give it is used."""
+    first = in_doubt(world, 2)
+    after = commit(world, first)
+    assert after.id > 2, "an id that nobody had"
+    assert after.epoch == 0
+    assert first.end(True).came == after, "asked again"
+    first.producer = after
+    assert commit(world, first) == Producer(after.id, 1), "in doubt no more"
+
+
+def test_a_producer_in_doubt_of_an_older_client_keeps_its_id(world: World) -> None:
+    """It is given no epoch until it begins again."""
+    first = in_doubt(world, 0)
+    before = first.producer
+    commit(world, first)
+    commit(world, first)
+    assert first.init()
+    assert first.producer.id > max(before.id, 2)
+
+
+@pytest.mark.parametrize("transactions", [0, 1])
+def test_who_was_in_doubt_is_so_after_the_damage_was_taken_out(
+    world: World, transactions: int
+) -> None:
+    """No later start knows of it but from the log: its records stand behind the damage, or there is
+    none left."""
+    first = in_doubt(world, 0)
+    before = first.producer
+    for _ in range(transactions):
+        commit(world, first)
+    stop(world, 1)
+    repair(world)
+    stop(world)
+    assert first.init()
+    assert first.producer.id > max(before.id, 2)
+
+
+def test_an_older_transaction_that_is_fenced_in_doubt_stays_so(world: World) -> None:
+    world.given = TransactionSettings(version=1)
+    first, second = Client(world, FIRST, 0), Client(world, SECOND, 0)
+    assert first.init()
+    assert not any(first.send(PARTITIONS).values())
+    world.settle()
+    assert second.init()
+    stop(world, offsets(world)[-1])
+    assert not first.init()
+    world.settle()
+    repair(world)
+    before = first.producer
+    assert first.init()
+    assert first.producer.id > max(before.id, 2)
+
+
+def test_doubt_that_cannot_be_written_down_fails_the_load(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To serve the id would be to forget the doubt with the next start."""
+    first, second = Client(world, FIRST, 2), Client(world, SECOND, 2)
+    assert first.init()
+    assert second.init()
+    world.coordinator.stop()
+    world.damaged, world.loads = {STATE: {1}}, []
+    kept = world.kept(len(world.stream.appends))
+    with monkeypatch.context() as full:
+        full.setattr(World, "new_producer_id", refuse)
+        world.open(kept)
+        until_loads(world, 1)
+        with pytest.raises(ClientError) as raised:
+            world.coordinator.slot(FIRST)
+        assert raised.value.code is ErrorCode.NOT_COORDINATOR
+    world.advance(1_000)
+    until_loads(world, 2)
+    assert first.init()
+    assert first.producer.id > 2
+
+
+def refuse(world: World) -> int:
+    raise DiskError("metadata", "no room")
+
+
+def test_who_asks_again_in_doubt_gets_the_same_answer(world: World) -> None:
+    """InitProducerId of a producer that goes on after an error (KIP-360)."""
+    first = in_doubt(world, 2)
+    asked = first.producer
+    answers = []
+    for _ in range(2):
+        operation = world.coordinator.init(FIRST, 60_000, asked)
+        answers.append(first._perform(operation))
+        world.settle()
+    assert answers[0].came.id > 2
+    stale = world.coordinator.init(FIRST, 60_000, Producer(asked.id, asked.epoch + 5))
+    assert first._perform(stale).came is ErrorCode.PRODUCER_FENCED
+    assert answers[1].came.id == answers[0].came.id
 
 
 def test_an_open_transaction_in_doubt_is_aborted_before_another_begins(world: World) -> None:
@@ -125,7 +239,8 @@ def test_more_damage_than_is_kept_puts_everybody_in_doubt(world: World) -> None:
         slot.take(Piece(load.step()))
     slot.take(Piece(problem_count=load.problem_count, problems=load.problems))
     slot.loaded()
-    assert slot.in_doubt == {FIRST}
+    ((name, found),) = slot.with_next_ids(lambda: 77)
+    assert (name, found.next_producer_id) == (FIRST, 77)
     assert slot.passed_over == 200
 
 
@@ -226,6 +341,15 @@ def filled(folder: Path) -> Any:
     return log
 
 
+def damage_batch(log: Any, folder: Path, at: int, damage: bytes) -> None:
+    """The thirtieth's, at this place."""
+    path = next(folder.glob("*.log"))
+    place = records.batches(path.read_bytes()[: log.size_bytes])[30].position
+    with path.open("r+b") as file:
+        file.seek(place + at)
+        file.write(damage)
+
+
 def keys_of(load: StateLoad) -> list[int]:
     found: list[int] = []
     while not load.done:
@@ -240,11 +364,7 @@ def keys_of(load: StateLoad) -> list[int]:
 def test_damage_of_any_field_is_passed_over(tmp_path: Path, at: int, damage: bytes) -> None:
     """Records whose keys are numbered as those of commits are, too, are given out as they are."""
     log = filled(tmp_path / "state-0")
-    path = next((tmp_path / "state-0").glob("*.log"))
-    place = records.batches(path.read_bytes()[: log.size_bytes])[30].position
-    with path.open("r+b") as file:
-        file.seek(place + at)
-        file.write(damage)
+    damage_batch(log, tmp_path / "state-0", at, damage)
     load = StateLoad(OffsetsLoad(log, commits=False, strict=True))
     found = keys_of(load)
     assert found[:30] == list(range(30))
@@ -270,10 +390,8 @@ def test_the_last_record_of_a_key_counts_in_the_logs_order(tmp_path: Path) -> No
     log.close()
 
 
-def test_a_read_that_is_refused(tmp_path: Path) -> None:
-    """By a strict reader it is told; another one passes over it."""
-    log = filled(tmp_path / "state-0")
-    path = next((tmp_path / "state-0").glob("*.log"))
+def refuse_reads(path: Path) -> None:
+    """Of this log, from now on."""
     fds = [
         int(fd.name)
         for fd in Path("/proc/self/fd").iterdir()
@@ -283,9 +401,38 @@ def test_a_read_that_is_refused(tmp_path: Path) -> None:
     for fd in fds:
         os.dup2(deaf, fd)
     os.close(deaf)
+
+
+def test_a_read_that_is_refused(tmp_path: Path) -> None:
+    """By a strict reader it is told; another one passes over it."""
+    log = filled(tmp_path / "state-0")
+    refuse_reads(next((tmp_path / "state-0").glob("*.log")))
     with pytest.raises(DiskError, match="refuses"):
         keys_of(StateLoad(OffsetsLoad(log, commits=False, strict=True)))
     load = StateLoad(OffsetsLoad(log, commits=False, strict=False))
     assert keys_of(load) == []
     assert load.problem_count >= 1
+    log.close()
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_read_that_is_refused_while_the_end_of_damage_is_looked_for(
+    tmp_path: Path, strict: bool
+) -> None:
+    """What stands behind the damage is not damaged: the next load may read it."""
+    folder = tmp_path / "state-0"
+    log = filled(folder)
+    damage_batch(log, folder, 17, b"\1\2\3\4")
+    load = OffsetsLoad(log, commits=False, strict=strict)
+    load.step()
+    assert not load.problem_count
+    refuse_reads(next(folder.glob("*.log")))
+    if strict:
+        with pytest.raises(DiskError, match="refuses"):
+            while not load.done:
+                load.step()
+    else:
+        while not load.done:
+            load.step()
+        assert load.problem_count == 1
     log.close()
