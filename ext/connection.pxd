@@ -358,7 +358,9 @@ cdef struct NetThread:
     # its own
     uint8_t* buffer                 # one read goes here
     uint64_t buffer_bytes
-    uint8_t* record                 # what a TLS record is gathered in; NULL: none was yet
+    uint8_t* burst_clear            # what TLS records are gathered in; NULL: none were yet
+    uint8_t* burst_records          # ... and collected in
+    int64_t records_kept            # bytes of those that the sockets did not take
     int64_t clock_ns                # monotonic, as last read
     bint clock_is_old               # a handler has run since
     uint32_t burst                  # requests handled since the last read

@@ -12,10 +12,11 @@ up nobody who is connected. kbroker.handshake.timeout.ms closes what does not ge
 
 Of what a client sends, several records may wait in OpenSSL's buffer when the socket is empty: so
 FLAG_READABLE is taken away only when OpenSSL asks for more bytes, never because a read was short.
-Of what goes to it, one record of up to 16 KiB is made at a time, from the bytes and file regions
-that are next; where the socket takes only part of a record, OpenSSL keeps it and wants the same
-bytes offered again, which `offered` remembers. Where the kernel encrypts (tls_kernel_sends) the
-socket is written to as if it had no TLS, sendfile included.
+Of what goes to it, up to eight records of 16 KiB are made at a time, from the bytes and file
+regions that are next, and given to the socket by one send (tls_records.pxd). What is encrypted has
+left the output; where the socket takes only part of it the connection keeps the rest, which goes
+before anything else. Above 16 MiB kept on a thread it is one record at a time. Where the kernel
+encrypts (tls_kernel_sends) the socket is written to as if it had no TLS, sendfile included.
 
 All of it runs on the network thread of the connection.
 """
@@ -34,5 +35,7 @@ cdef void handshake_later(Connection* connection) noexcept nogil
 cdef void thread_handshakes(NetThread* thread) noexcept nogil
 # Bytes that were read, in the clear; 0: none now, or the connection is closed.
 cdef ssize_t encrypted_read(Connection* connection, iovec_t* parts, int count) noexcept nogil
-# One record of the output; false when the socket takes no more, or the connection is closed.
+# Some records of the output; false when the socket takes no more, or the connection is closed.
 cdef bint encrypted_send(Connection* connection) noexcept nogil
+# Whether the socket has all of the output; of any connection, in the clear too.
+cdef bint encrypted_is_sent(Connection* connection) noexcept nogil

@@ -13,6 +13,7 @@ from kbroker.ext.connection cimport (
 )
 from kbroker.ext.connections cimport connection_close, connection_enter, connection_stall
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_INFO
+from kbroker.ext.marks cimport marks_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, pread, snprintf
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
 from kbroker.ext.response cimport flush_later, out_region_done, out_sent, ready_later
@@ -21,10 +22,14 @@ from kbroker.ext.tls cimport (
     TLS_CLOSED, TLS_FAILED, TLS_WANTS_READ, TLS_WANTS_WRITE, TLS_WHY_BYTES, Tls, tls_handshake,
     tls_kernel_sends, tls_new, tls_peer_subject, tls_read, tls_write,
 )
+from kbroker.ext.tls_records cimport (
+    BURST_BYTES, RECORDS_BYTES, RECORD_BYTES_MAX, records_attach, records_collect, records_send,
+    records_send_kept,
+)
 
 cdef enum:
     HANDSHAKES_NS = 1000000     # of a turn
-    RECORD_BYTES_MAX = 16384    # in the clear, by RFC 8446
+    KEPT_BYTES_MAX = 16 << 20   # of a thread; above it, bursts are of one record
     RECORD_HEADER_BYTES = 5
     GOES_ON = 1                 # Tls.ended: it does not
     RECORD_HANDSHAKE = 22
@@ -140,6 +145,10 @@ cdef void finish(Connection* connection) noexcept nogil:
     cdef Tls* tls = <Tls*> connection.tls
     connection.thread.counters.handshakes += 1
     tls.kernel_sends = tls_kernel_sends(tls)
+    if not tls.kernel_sends \
+            and not records_attach(tls, connection.fd, &connection.thread.records_kept):
+        connection_close(connection, LOG_ERROR, "no memory for a TLS connection")
+        return
     tls.ended = GOES_ON
     connection.last_active_ms = connection.thread.now_ms
     if connection.net.listeners[connection.listener].security == SECURITY_SASL_SSL:
@@ -219,9 +228,8 @@ cdef void read_ended(Connection* connection) noexcept nogil:
         connection.flags &= ~<uint32_t> FLAG_READABLE
         connection.flags |= FLAG_UNWRITABLE         # EPOLLOUT has it read again
     elif tls.ended == TLS_CLOSED:
-        if connection.out.unsent > 0:
-            while encrypted_send(connection) and connection.out.unsent > 0:
-                pass
+        while not encrypted_is_sent(connection) and encrypted_send(connection):
+            pass
         connection_close(connection, LOG_DEBUG, "closed by the client")
     else:
         snprintf(reason, REASON_BYTES, "TLS: %s", tls.why)
@@ -261,12 +269,7 @@ cdef uint8_t* next_bytes(Connection* connection, int64_t size) noexcept nogil:
     if chunk != NULL and until - out.sent >= <uint64_t> size \
             and chunk.end - chunk.begin >= <uint64_t> size:
         return chunk.data + chunk.begin
-    if thread.record == NULL:
-        thread.record = <uint8_t*> malloc(RECORD_BYTES_MAX)
-    if thread.record == NULL:
-        connection_close(connection, LOG_ERROR, "no memory for a TLS record")
-        return NULL
-    return thread.record if gather(connection, thread.record, size) else NULL
+    return thread.burst_clear if gather(connection, thread.burst_clear, size) else NULL
 
 
 cdef bint gather(Connection* connection, uint8_t* into, int64_t size) noexcept nogil:
@@ -332,27 +335,77 @@ cdef void forget_sent(Connection* connection, int64_t size) noexcept nogil:
         size -= part
 
 
-cdef bint encrypted_send(Connection* connection) noexcept nogil:
-    cdef Tls* tls = <Tls*> connection.tls
-    cdef int64_t size = tls.offered
-    cdef uint8_t* p
-    cdef ssize_t sent
-    if size == 0:
-        size = min(connection.out.unsent, <int64_t> RECORD_BYTES_MAX)
-    p = next_bytes(connection, size)
-    if p == NULL:
-        return False
-    sent = tls_write(tls, p, <size_t> size)
-    connection.thread.counters.sends += 1
-    if sent > 0:
-        tls.offered = 0
-        connection.thread.counters.bytes_out += sent
-        forget_sent(connection, sent)
+cdef bint has_buffers(NetThread* thread) noexcept nogil:
+    """Of the thread's bursts; they stay."""
+    if thread.burst_clear == NULL:
+        thread.burst_clear = <uint8_t*> malloc(BURST_BYTES)
+    if thread.burst_records == NULL:
+        thread.burst_records = <uint8_t*> malloc(RECORDS_BYTES)
+    return thread.burst_clear != NULL and thread.burst_records != NULL
+
+
+cdef bint is_taken(Connection* connection, int code) noexcept nogil:
+    """What came of a send: whether the socket took all."""
+    if code == 1:
         return True
-    tls.offered = <uint32_t> size
-    if sent == TLS_WANTS_WRITE or sent == TLS_WANTS_READ:
-        tls.write_reads = sent == TLS_WANTS_READ
+    if code == TLS_WANTS_WRITE or code == TLS_WANTS_READ:
+        (<Tls*> connection.tls).write_reads = code == TLS_WANTS_READ
         connection.flags |= FLAG_UNWRITABLE
     else:
         connection_close(connection, LOG_DEBUG, "reset while sending")
     return False
+
+
+cdef ssize_t encrypt(Connection* connection, const uint8_t* p, int64_t size) noexcept nogil:
+    """Record by record, as OpenSSL takes them; what came of the last."""
+    cdef Tls* tls = <Tls*> connection.tls
+    cdef int64_t taken = 0
+    cdef ssize_t got = 1
+    while taken < size and got > 0:
+        got = tls_write(tls, p + taken, <size_t> (size - taken))
+        if got > 0:
+            taken += got
+    connection.thread.counters.bytes_out += taken
+    forget_sent(connection, taken)
+    return got
+
+
+cdef bint send_burst(Connection* connection) noexcept nogil:
+    cdef NetThread* thread = connection.thread
+    cdef Tls* tls = <Tls*> connection.tls
+    cdef int64_t most = BURST_BYTES if thread.records_kept < KEPT_BYTES_MAX else RECORD_BYTES_MAX
+    cdef int64_t size = min(connection.out.unsent, most)
+    cdef uint8_t* p
+    cdef ssize_t got
+    cdef int code
+    if not has_buffers(thread):
+        connection_close(connection, LOG_ERROR, "no memory for TLS records")
+        return False
+    p = next_bytes(connection, size)
+    if p == NULL:
+        return False
+    records_collect(tls, thread.burst_records)
+    got = encrypt(connection, p, size)
+    thread.counters.sends += 1
+    code = records_send(tls)
+    if code == 1 and got <= 0 and got != TLS_WANTS_WRITE:       # for that there is room again
+        code = <int> got
+    return is_taken(connection, code)
+
+
+cdef bint encrypted_is_sent(Connection* connection) noexcept nogil:
+    cdef Tls* tls = <Tls*> connection.tls
+    return connection.out.unsent == 0 and (tls == NULL or tls.kept == NULL)
+
+
+cdef bint encrypted_send(Connection* connection) noexcept nogil:
+    cdef Tls* tls = <Tls*> connection.tls
+    if tls.kept != NULL:
+        connection.thread.counters.sends += 1
+        connection.last_active_ms = connection.thread.now_ms
+        if not is_taken(connection, records_send_kept(tls)):
+            return False
+        marks_sent(connection)
+        if connection.out.unsent == 0:
+            return True
+    return send_burst(connection)

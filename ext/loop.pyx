@@ -13,7 +13,7 @@ from kbroker.ext.connection cimport (
     Op, STOP_DRAIN,
 )
 from kbroker.ext.connections cimport connection_close, connections_reap, connections_retry
-from kbroker.ext.encrypted cimport thread_handshakes
+from kbroker.ext.encrypted cimport encrypted_is_sent, thread_handshakes
 from kbroker.ext.input cimport connection_progress
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, net_log
 from kbroker.ext.network cimport (
@@ -69,7 +69,8 @@ cdef void thread_free(NetThread* thread) noexcept nogil:
     if thread.event_fd >= 0:
         close(thread.event_fd)
     free(thread.buffer)
-    free(thread.record)
+    free(thread.burst_clear)
+    free(thread.burst_records)
     free(thread)
 
 
@@ -162,7 +163,7 @@ cdef void close_connections(NetThread* thread, bint only_quiet) noexcept nogil:
     cdef Connection* following
     while connection != NULL:
         following = connection.next
-        if not only_quiet or (connection.ops == NULL and connection.out.unsent == 0):
+        if not only_quiet or (connection.ops == NULL and encrypted_is_sent(connection)):
             connection_close(connection, LOG_DEBUG, NULL)
         else:
             hurry(connection)

@@ -7,7 +7,7 @@ from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_FAILED, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_UNWRITABLE, Out, Region,
 )
 from kbroker.ext.connections cimport connection_close
-from kbroker.ext.encrypted cimport encrypted_send
+from kbroker.ext.encrypted cimport encrypted_is_sent, encrypted_send
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
 from kbroker.ext.marks cimport marks_flush, marks_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, off_t, ssize_t
@@ -112,7 +112,7 @@ cdef void connection_flush(Connection* connection) noexcept nogil:
     cdef bint going = not connection.flags & FLAG_UNWRITABLE
     cdef bint encrypts = connection.tls != NULL and not (<Tls*> connection.tls).kernel_sends
     marks_flush(connection)
-    while going and out.unsent > 0:
+    while going and not encrypted_is_sent(connection):
         if encrypts:
             going = encrypted_send(connection)
         elif out.regions != NULL and out.regions.at == out.sent:
@@ -121,7 +121,8 @@ cdef void connection_flush(Connection* connection) noexcept nogil:
             going = send_bytes(connection)
     if connection.blocked & BLOCK_CLOSED:
         return
-    marks_sent(connection)
+    if not encrypts or (<Tls*> connection.tls).kept == NULL:
+        marks_sent(connection)
     if out.unsent < before:
         connection.last_active_ms = connection.thread.now_ms
     if out.unsent > unsent_max:

@@ -6,7 +6,7 @@ not own; one thread at a time uses it, without the GIL. `tls_context` makes it f
 of the client's loop takes it over; `encrypted` makes those of the broker's connections.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kbroker.ext.posix cimport ssize_t
 
@@ -26,14 +26,23 @@ cdef struct Tls:
     char subject[TLS_SUBJECT_BYTES]     # of that certificate: /C=../CN=..
     char why[TLS_WHY_BYTES]     # one line, after TLS_FAILED
     # of the broker's connections (encrypted.pxd)
-    uint32_t offered            # bytes of a write that was not taken: to be offered again as it was
     int ended                   # TlsCode that is to be told by the next read, after bytes
     bint write_reads            # a write waits until something was read
     bint kernel_sends           # the kernel encrypts: what is sent goes to the socket as it is
+    # of their records that are to be sent (tls_records.pxd)
+    int fd
+    uint8_t* collects           # where a burst goes; NULL: none is under way
+    size_t collected            # its bytes
+    uint8_t* kept               # what the socket did not take; NULL: nothing
+    size_t kept_bytes
+    size_t kept_sent
+    int64_t* kept_total         # the sum of kept_bytes of the thread's connections
 
 ctypedef void* (*tls_make)() noexcept nogil
 ctypedef void* (*tls_get)(void*) noexcept nogil
 ctypedef void (*tls_do)(void*) noexcept nogil
+ctypedef void (*tls_set)(void*, void*) noexcept nogil
+ctypedef void (*tls_flags)(void*, int) noexcept nogil
 ctypedef int (*tls_int)(void*) noexcept nogil
 ctypedef int (*tls_int2)(void*, void*) noexcept nogil
 ctypedef int (*tls_text)(void*, const char*) noexcept nogil
@@ -42,6 +51,8 @@ ctypedef int (*tls_der)(void*, uint8_t**) noexcept nogil
 ctypedef long (*tls_ctrl)(void*, int, long, void*) noexcept nogil
 ctypedef void* (*tls_pem)(void*, void**, void*, void*) noexcept nogil
 ctypedef const char* (*tls_reason)(unsigned long) noexcept nogil
+ctypedef int (*tls_on_write)(void*, const char*, int) noexcept nogil
+ctypedef long (*tls_on_ctrl)(void*, int, long, void*) noexcept nogil
 ctypedef void* (*tls_at)(void*, int) noexcept nogil
 
 # The functions by their own names.
@@ -79,6 +90,7 @@ cdef struct TlsLibrary:
     const char* (*SSL_get_version)(void*) noexcept nogil
     tls_get SSL_get1_peer_certificate       # 1.1 calls it SSL_get_peer_certificate
     tls_get SSL_get_wbio
+    tls_set SSL_set0_wbio
     void* SSL_sendfile                      # NULL: the library knows nothing of kernel TLS
     int (*SSL_set_ex_data)(void*, int, void*) noexcept nogil
     tls_at SSL_get_ex_data
@@ -98,8 +110,17 @@ cdef struct TlsLibrary:
     tls_do EVP_PKEY_free
     tls_do PKCS12_free
     void* (*BIO_new_mem_buf)(const void*, int) noexcept nogil
+    tls_get BIO_new
     tls_int BIO_free
     tls_ctrl BIO_ctrl
+    tls_set BIO_set_data
+    tls_get BIO_get_data
+    tls_flags BIO_set_flags
+    tls_flags BIO_clear_flags
+    int (*BIO_get_new_index)() noexcept nogil
+    void* (*BIO_meth_new)(int, const char*) noexcept nogil
+    int (*BIO_meth_set_write)(void*, tls_on_write) noexcept nogil
+    int (*BIO_meth_set_ctrl)(void*, tls_on_ctrl) noexcept nogil
     tls_pem PEM_read_bio_X509
     tls_pem PEM_read_bio_PrivateKey
     void* (*d2i_PKCS12_bio)(void*, void**) noexcept nogil
@@ -122,6 +143,8 @@ cdef void* tls_symbol(const char* name) noexcept
 cdef Tls* tls_new(void* context, int fd, bint server) noexcept nogil
 # Tells the other side, once, without waiting; the socket stays open.
 cdef void tls_free(Tls* tls) noexcept nogil
+# Records that were not taken are sent, or nobody will.
+cdef void tls_drop_kept(Tls* tls) noexcept nogil
 # 1 when it is done, else a TlsCode.
 cdef int tls_handshake(Tls* tls) noexcept nogil
 # After it: the subject of the other side's certificate, DER; its bytes, which were written to

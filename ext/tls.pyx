@@ -71,6 +71,7 @@ cdef bint find_ssl(void* z) noexcept:
              or find(z, "SSL_get_peer_certificate",
                      <void**> &library.SSL_get1_peer_certificate))
         and find(z, "SSL_get_wbio", <void**> &library.SSL_get_wbio)
+        and find(z, "SSL_set0_wbio", <void**> &library.SSL_set0_wbio)
         and find(z, "SSL_set_ex_data", <void**> &library.SSL_set_ex_data)
         and find(z, "SSL_get_ex_data", <void**> &library.SSL_get_ex_data)
         and find(z, "SSL_get_ex_data_X509_STORE_CTX_idx",
@@ -101,8 +102,17 @@ cdef bint find_crypto(void* z) noexcept:
         and find(z, "EVP_PKEY_free", <void**> &library.EVP_PKEY_free)
         and find(z, "PKCS12_free", <void**> &library.PKCS12_free)
         and find(z, "BIO_new_mem_buf", <void**> &library.BIO_new_mem_buf)
+        and find(z, "BIO_new", <void**> &library.BIO_new)
         and find(z, "BIO_free", <void**> &library.BIO_free)
         and find(z, "BIO_ctrl", <void**> &library.BIO_ctrl)
+        and find(z, "BIO_set_data", <void**> &library.BIO_set_data)
+        and find(z, "BIO_get_data", <void**> &library.BIO_get_data)
+        and find(z, "BIO_set_flags", <void**> &library.BIO_set_flags)
+        and find(z, "BIO_clear_flags", <void**> &library.BIO_clear_flags)
+        and find(z, "BIO_get_new_index", <void**> &library.BIO_get_new_index)
+        and find(z, "BIO_meth_new", <void**> &library.BIO_meth_new)
+        and find(z, "BIO_meth_set_write", <void**> &library.BIO_meth_set_write)
+        and find(z, "BIO_meth_set_ctrl", <void**> &library.BIO_meth_set_ctrl)
         and find(z, "PEM_read_bio_X509", <void**> &library.PEM_read_bio_X509)
         and find(z, "PEM_read_bio_PrivateKey", <void**> &library.PEM_read_bio_PrivateKey)
         and find(z, "d2i_PKCS12_bio", <void**> &library.d2i_PKCS12_bio)
@@ -164,8 +174,17 @@ cdef void tls_free(Tls* tls) noexcept nogil:
     library.SSL_shutdown(tls.ssl)
     library.SSL_free(tls.ssl)
     library.ERR_clear_error()
+    tls_drop_kept(tls)
     free(tls)
     object_died(OBJECT_TLS)
+
+
+cdef void tls_drop_kept(Tls* tls) noexcept nogil:
+    if tls.kept == NULL:
+        return
+    tls.kept_total[0] -= <int64_t> tls.kept_bytes
+    free(tls.kept)
+    tls.kept = NULL
 
 
 cdef int tls_verify(int good, void* store_context) noexcept nogil:

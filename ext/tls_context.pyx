@@ -15,6 +15,7 @@ from kbroker.ext.tls cimport (
     TLS_CLOSED, TLS_FAILED, TLS_WANTS_WRITE, TlsLibrary, tls_free, tls_handshake,
     tls_library, tls_new, tls_read, tls_verify, tls_write,
 )
+from kbroker.ext.tls_records cimport records_prepare
 
 cdef enum:
     SSL_CTRL_EXTRA_CHAIN_CERT = 14
@@ -71,6 +72,7 @@ cdef class TlsContext:
     cdef int serve(self, TlsLibrary* library) except -1:
         """Sessions are resumed by tickets, whose keys are this context's: nothing is kept of them,
         and after a reload everybody shows who he is."""
+        records_prepare()
         library.SSL_CTX_ctrl(self.context, SSL_CTRL_SET_SESS_CACHE_MODE, 0, NULL)
         library.SSL_CTX_set_num_tickets(self.context, 1)
         library.SSL_CTX_set_session_id_context(self.context, <const uint8_t*> b"kbroker", 7)

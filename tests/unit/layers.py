@@ -32,6 +32,7 @@ LAYERS = (
     "kbroker.ext.sockets",
     "kbroker.ext.borrowed",
     "kbroker.ext.tls",
+    "kbroker.ext.tls_records",
     "kbroker.ext.tls_context",
     "kbroker.ext.tls_key",
     "kbroker.ext.unmade",

@@ -7,18 +7,24 @@ import os
 import random
 import ssl
 import struct
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from kbroker.ext import testing_network as handlers
 from tests.support.certificates import Authority, Identity
-from tests.support.encrypted import VERSIONS, Memory, TlsClient, client_context, secured
+from tests.support.encrypted import VERSIONS, Memory, Secured, TlsClient, client_context, secured
 from tests.support.engine import Client, frame
 from tests.support.waits import wait_for
 from tests.unit.test_network import expected, pairs
 
 REGION_BYTES = 8 << 20
+BURST_BYTES = 128 << 10
+KEPT_BYTES_MAX = 16 << 20
+# A socket that takes little: the rest of one burst is kept by its connection.
+NARROW = {"socket_send_buffer_bytes": 4096}
+ONE_BURST = 120_000
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +107,7 @@ def test_many_requests_in_one_write(authority: Authority, server: Identity, regi
 
 
 def test_whoever_reads_slowly_gets_all(authority: Authority, server: Identity, regions) -> None:
-    """A record that the socket takes in part is offered again as it was."""
+    """Records that the socket takes in part are sent on where it stopped."""
     fd, content = regions
     wanted = [(0, 1 << 20), (77, 5), (4000, 300_000)]
     with (
@@ -113,6 +119,113 @@ def test_whoever_reads_slowly_gets_all(authority: Authority, server: Identity, r
         wait_for("the socket is full", lambda: one.engine.stats()["bytes_out"] > 0, 60)
         for at in range(5):
             assert client.receive() == (at, expected(content, *wanted))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_send_takes_many_records(
+    authority: Authority, server: Identity, regions, version
+) -> None:
+    fd, content = regions
+    with (
+        secured(server.pem, fd) as one,
+        TlsClient(one.port, client_context(authority, version)) as client,
+    ):
+        before = one.engine.stats()["sends"]
+        assert client.call(handlers.REGIONS, 1, pairs((0, 1 << 20))) == expected(
+            content, (0, 1 << 20)
+        )
+        # Each burst, and as often again what the socket did not take of it.
+        assert one.engine.stats()["sends"] - before <= 2 * ((1 << 20) // BURST_BYTES + 1)
+
+
+@contextlib.contextmanager
+def one_burst_kept(one: Secured, authority: Authority, **options) -> Iterator[TlsClient]:
+    """A client whose answer is encrypted to its end, and by far not with the socket."""
+    before = one.engine.stats()["bytes_out"]
+    context = client_context(authority, **options)
+    with TlsClient(one.port, context, receive_buffer=4096) as client:
+        client.send(handlers.REGIONS, 1, pairs((0, ONE_BURST)))
+        wait_for(
+            "all is encrypted", lambda: one.engine.stats()["bytes_out"] - before >= ONE_BURST, 60
+        )
+        yield client
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_kept_leaves_before_a_stop(
+    authority: Authority, server: Identity, regions, version
+) -> None:
+    fd, content = regions
+    with (
+        secured(server.pem, fd, **NARROW) as one,
+        one_burst_kept(one, authority, version=version) as client,
+    ):
+        stopping = threading.Thread(target=one.engine.stop, args=(60_000,))
+        stopping.start()
+        assert client.receive() == (1, expected(content, (0, ONE_BURST)))
+        assert client.socket.recv(1) == b""
+        stopping.join(60)
+        assert not stopping.is_alive()
+
+
+def test_what_is_kept_leaves_before_the_end_of_a_client_that_has_said_goodbye(
+    authority: Authority, server: Identity, regions
+) -> None:
+    """The broker reads the goodbye while it keeps records; it sends what the socket still takes,
+    then it closes."""
+    with (
+        secured(server.pem, regions[0], **NARROW) as one,
+        one_burst_kept(one, authority) as client,
+    ):
+        client.socket.settimeout(0)
+        with contextlib.suppress(ssl.SSLError):
+            client.socket.unwrap()
+        wait_for("closed", lambda: one.engine.connections() == 0, 60)
+        assert one.engine.stats()["ops_live"] == 0
+
+
+def test_the_next_answer_waits_for_what_is_kept(
+    authority: Authority, server: Identity, regions
+) -> None:
+    fd, content = regions
+    with (
+        secured(server.pem, fd, **NARROW) as one,
+        one_burst_kept(one, authority) as client,
+    ):
+        client.send(handlers.ECHO, 2, b"behind it")
+        wait_for("it is handled", lambda: one.engine.stats()["requests"] == 2, 60)
+        assert client.receive() == (1, expected(content, (0, ONE_BURST)))
+        assert client.receive() == (2, b"behind it")
+
+
+def test_who_goes_away_with_records_kept_leaves_nothing(
+    authority: Authority, server: Identity, regions
+) -> None:
+    with secured(server.pem, regions[0], **NARROW) as one:
+        for _ in range(10):
+            with one_burst_kept(one, authority):
+                pass
+        wait_for("closed", lambda: one.engine.connections() == 0, 60)
+        assert one.engine.stats()["ops_live"] == 0
+
+
+def test_what_slow_readers_have_kept_for_them_is_bounded(
+    authority: Authority, server: Identity, regions
+) -> None:
+    """Of a thread; beyond it, one record each."""
+    count = 300
+    context = client_context(authority)
+    with (
+        secured(server.pem, regions[0], **NARROW) as one,
+        contextlib.ExitStack() as stack,
+    ):
+        for at in range(count):
+            client = stack.enter_context(TlsClient(one.port, context, receive_buffer=4096))
+            client.send(handlers.REGIONS, at, pairs((0, REGION_BYTES)))
+        wait_for("all are answered", lambda: one.engine.stats()["requests"] == count, 60)
+        encrypted = one.engine.stats()["bytes_out"]
+        assert encrypted > KEPT_BYTES_MAX
+        assert encrypted < KEPT_BYTES_MAX + count * BURST_BYTES // 3
 
 
 def test_who_goes_away_in_the_middle_leaves_nothing(
