@@ -265,6 +265,8 @@ class DiskGuard:
     # ---- making room
 
     def _remove_dead(self) -> None:
+        if self._logs.failure is not None:
+            return  # the names of what is to go may not be on the disk as they are seen
         for _, log in self._logs.items():
             log.unlink_deleted(at_once=True)
         self._logs.remove_dead_folders(None)

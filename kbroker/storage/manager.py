@@ -377,7 +377,10 @@ class LogManager:
             return [path for _, path in self._dying]
 
     def remove_dead_folders(self, now_ms: int | None) -> None:
-        """Remove the folders of deleted partitions whose delay is over; None: all of them."""
+        """Remove the folders of deleted partitions whose delay is over; None: all of them. Nothing
+        once the disk has failed: the next start sees to them."""
+        if self.failure is not None:
+            return
         with self._lock:
             left = [entry for entry in self._dying if now_ms is not None and entry[0] > now_ms]
             due = [path for due_ms, path in self._dying if now_ms is None or due_ms <= now_ms]

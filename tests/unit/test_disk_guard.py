@@ -154,6 +154,23 @@ def test_files_that_wait_for_their_end_go_at_once(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("gone-0*"))
 
 
+def test_nothing_goes_once_the_disk_has_failed(tmp_path: Path) -> None:
+    """What replaced a file may not be durable: the next start needs what is left of the old."""
+    disk = Disk(tmp_path, bytes_max=3 * MIB)
+    log, gone = disk.log("topic"), disk.log("gone")
+    fill(log, 28, 1_000)
+    fill(gone, 1, 1_000)
+    log.set_log_start_offset(20)
+    log.delete_old_segments(0)
+    disk.logs.delete("gone", [0], 0)
+    before = sorted(tmp_path.rglob("*"))
+    disk.logs.take_offline("the disk has failed")
+    disk.check()
+    disk.logs.remove_dead_folders(10**12)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert len(list(tmp_path.rglob("*.log.deleted"))) == 20 and len(disk.logs.dead_folders()) == 1
+
+
 def test_a_request_too_large_for_what_can_come_free_is_not_kept_waiting(tmp_path: Path) -> None:
     disk = Disk(tmp_path, bytes_max=4 * MIB)
     fill(disk.log("topic", cleanup_compact=1), 30, 1_000)
