@@ -1,7 +1,8 @@
 """Put a log on disk: fdatasync of its segments, without holding the log.
 
 Everything here is thread-safe unless told otherwise. A failed sync takes the log offline: the
-kernel has dropped what it could not write, and another sync would say that all is well.
+kernel has dropped what it could not write, and another sync would say that all is well. A log that
+is deleted during its flush is LOG_CLOSED, where only its names are gone.
 """
 from libc.stdint cimport int64_t
 

@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memset
 from kbroker.ext.epochs cimport EpochCache, EpochEntry, epochs_init, epochs_write
 from kbroker.ext.journal_files cimport directory_sync
 from kbroker.ext.log_state cimport (
+    LOG_CLOSED,
     LOG_NO_MEMORY,
     LOG_OK,
     LOG_STORAGE_ERROR,
@@ -22,6 +23,7 @@ from kbroker.ext.log_state cimport (
     log_usable,
 )
 from kbroker.ext.posix cimport (
+    ENOENT,
     ENOMEM,
     O_CLOEXEC,
     O_DIRECTORY,
@@ -180,6 +182,12 @@ cdef void release(Dirty* dirty) noexcept nogil:
 
 # ---- flush
 
+cdef bint moved_away(const Log* log, int error) noexcept nogil:
+    """The lock is held again. A log that was deleted meanwhile has its folder renamed under the
+    flush, which then misses what it opens by name: that is no error of the disk."""
+    return error == ENOENT and log_usable(log) == LOG_CLOSED
+
+
 cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept nogil:
     """All data on disk, and the recovery point behind it; where the disk is full, the recovery
     point may stay."""
@@ -197,7 +205,9 @@ cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept n
             if error == 0:
                 epochs_error = sync_epochs(log, &dirty)
         pthread_mutex_lock(&log.lock)
-        if error:
+        if moved_away(log, error or epochs_error):
+            code = LOG_CLOSED
+        elif error:
             code = log_offline(log, error)
         elif epochs_error:
             log.epochs.dirty = 1

@@ -151,7 +151,8 @@ class TestSmallDisk:
         assert refused == 3
 
 
-# A library in front of the C library, which fails the n-th call of a kind from now on.
+# A library in front of the C library, which fails the n-th call of a kind from now on, and holds up
+# fdatasync while it is told to.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -160,7 +161,11 @@ SHIM = r"""
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/types.h>
+#include <unistd.h>
 static int countdown = -1, kind = 0, code = EIO, hits = 0;
+static volatile int holding = 0, waiting = 0;
+void hold(int on) { holding = on; }
+int held(void) { return waiting; }
 void fail_next(int which, int n, int with) { kind = which; countdown = n; code = with; hits = 0; }
 int failed(void) { return hits; }
 static int fails(int which) {
@@ -179,6 +184,8 @@ ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) {
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return pwrite64(fd, p, n, at); }
 int fdatasync(int fd) {
     REAL(fdatasync, int, int);
+    while (holding) { waiting = 1; usleep(1000); }
+    waiting = 0;
     if (fails(2)) { errno = code; return -1; }
     return real(fd);
 }
@@ -243,6 +250,7 @@ def run_with(shim, folder, script):
         from tests.support.logs import batch, open_log, read_all
         library = ctypes.CDLL({str(shim)!r})
         fail, failed = library.fail_next, library.failed
+        hold, held = library.hold, library.held
         PWRITE, FDATASYNC, EIO = 1, 2, 5
         folder = Path({str(folder)!r})
     """
@@ -301,6 +309,37 @@ class TestFailing:
                 sys.exit("appended")
             except DiskError:
                 pass
+        """)  # fmt: skip
+
+    @pytest.mark.parametrize(("code", "offline"), [(0, None), (errno.EIO, "Input/output error")])
+    def test_a_log_deleted_under_its_sync_is_no_disk_error(self, folder, shim, code, offline):
+        """Its folder is renamed while the segment is synced, so that the rest is not found by name;
+        a sync that fails is one of the disk all the same."""
+        run_with(shim, folder, f"""
+            from threading import Thread
+            from kbroker.ext.log_state import logs_taken_offline
+            from tests.support.waits import wait_for
+
+            def flush():
+                try:
+                    log.flush()
+                except DiskError as error:
+                    told.append(error)
+
+            log, told = open_log(folder), []
+            log.append(batch(), leader_epoch=0)
+            hold(1)
+            fail(FDATASYNC, 0 if {code} else -1, {code})
+            syncing = Thread(target=flush)
+            syncing.start()
+            wait_for("the segment is being synced", held, 30)
+            log.mark_deleted()
+            folder.rename(folder.with_name("old"))
+            hold(0)
+            syncing.join()
+            assert len(told) == 1
+            assert log.offline == {offline!r}, log.offline
+            assert logs_taken_offline() == {int(code != 0)}
         """)  # fmt: skip
 
     @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
