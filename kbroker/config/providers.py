@@ -71,8 +71,8 @@ def _provider(name: str, static: Mapping[str, str]) -> Provider:
     if java.removeprefix(_PACKAGE) not in _MAKERS:
         known = ", ".join(_PACKAGE + one for one in _MAKERS)
         raise ConfigError(f"{prefix}class: {java or 'not set'}; kbroker has {known}")
-    parameter, make = _MAKERS[java.removeprefix(_PACKAGE)]
-    text = told.pop(f"param.{parameter}", "")
+    parameter, all_allowed, make = _MAKERS[java.removeprefix(_PACKAGE)]
+    text = told.pop(f"param.{parameter}", all_allowed)
     for other in told:
         raise ConfigError(f"{prefix}{other}: unknown; of {java} there is param.{parameter}")
     try:
@@ -109,12 +109,13 @@ def _directories(allowed_paths: str) -> Provider:
 
 
 def _environment(allowed_variables: str) -> Provider:
+    """The pattern is of whole names, as Kafka's: a part of one would let in more."""
     pattern = re.compile(allowed_variables)
 
     def get(path: str, key: str) -> str:
         if path:
             raise ConfigError("a variable of the environment has no path: write ${NAME:KEY}")
-        if not pattern.search(key):
+        if not pattern.fullmatch(key):
             raise ConfigError(f"{_ALLOWED_VARIABLES} does not allow {key}")
         if key not in os.environ:
             raise ConfigError(f"there is no variable {key} in the environment")
@@ -123,10 +124,11 @@ def _environment(allowed_variables: str) -> Provider:
     return get
 
 
-_MAKERS: Final[dict[str, tuple[str, Callable[[str], Provider]]]] = {
-    "FileConfigProvider": (_ALLOWED_PATHS, _files),
-    "DirectoryConfigProvider": (_ALLOWED_PATHS, _directories),
-    "EnvVarConfigProvider": (_ALLOWED_VARIABLES, _environment),
+# By class: its parameter, what that is where nobody set it, and the provider with it.
+_MAKERS: Final[dict[str, tuple[str, str, Callable[[str], Provider]]]] = {
+    "FileConfigProvider": (_ALLOWED_PATHS, "", _files),
+    "DirectoryConfigProvider": (_ALLOWED_PATHS, "", _directories),
+    "EnvVarConfigProvider": (_ALLOWED_VARIABLES, ".*", _environment),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_variables_of_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("APP_USER", "alice")
     monkeypatch.setenv("APP_WORD", "hush")
     file = tmp_path / "server.properties"
-    told = provider("env", "EnvVarConfigProvider", allowlist_pattern="^APP_")
+    told = provider("env", "EnvVarConfigProvider", allowlist_pattern="APP_.*")
     told[JAAS] = "${HOME} ${env:APP_USER}/${env:APP_WORD}"
     file.write_text("".join(f"{name}={text}\n" for name, text in told.items()))
     assert load_config(file).text(JAAS) == "${HOME} alice/hush"
@@ -59,6 +60,26 @@ def test_variables_of_the_environment(monkeypatch, tmp_path):
     file.write_text(f"{file.read_text()}{JAAS}=${{env:APP_NONE}}\n")
     with pytest.raises(ConfigError, match=r"server\.properties, line 5: .*no variable APP_NONE"):
         load_config(file)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "allowed"),
+    [
+        ({}, True),
+        ({"allowlist_pattern": "OTHER|MY_APP_WORD"}, True),
+        ({"allowlist_pattern": ""}, False),
+        ({"allowlist_pattern": "APP"}, False),
+        ({"allowlist_pattern": "^MY_"}, False),
+        ({"allowlist_pattern": "MY|WORD"}, False),
+    ],
+)
+def test_a_pattern_of_variables_is_of_their_whole_names(monkeypatch, parameters, allowed):
+    """As Kafka's Matcher.matches()."""
+    monkeypatch.setenv("MY_APP_WORD", "hush")
+    told = provider("env", "EnvVarConfigProvider", **parameters)
+    expected = nullcontext() if allowed else pytest.raises(ConfigError, match="does not allow MY_")
+    with expected:
+        assert BrokerConfig({**told, JAAS: "${env:MY_APP_WORD}"}).text(JAAS) == "hush"
 
 
 @pytest.mark.parametrize(
