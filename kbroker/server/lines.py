@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MESSAGE_MAX_CHARS: Final = 2_000
 LOG_FILE_MAX_BYTES: Final = 32 << 20
+_TURN_AGAIN_S: Final = 60.0  # after a failure
 _LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}
 _configured: set[str] = set()  # loggers with a level of the settings
 _PLAIN: Final = re.compile(r"[^\s\"=\\]+\Z")
@@ -80,26 +81,40 @@ class TurnedOver(logging.StreamHandler[TextIO]):
     def __init__(self, path: str) -> None:
         super().__init__(sys.stderr)
         self._path = path
+        self._turn_at = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
         """As every handler; the file is turned over behind the line."""
         super().emit(record)
         try:
-            if os.fstat(2).st_size >= LOG_FILE_MAX_BYTES:
+            if os.fstat(2).st_size >= LOG_FILE_MAX_BYTES and time.monotonic() >= self._turn_at:
                 self._turn_over()
-        except OSError:
-            return  # no room for a fresh one: it is tried again with the next line
+        except OSError:  # no room for a fresh one, or a name that cannot be had
+            self._turn_at = time.monotonic() + _TURN_AGAIN_S
 
     def _turn_over(self) -> None:
-        if not os.path.samestat(os.fstat(2), os.stat(self._path)):
+        named = self._name_of_ours()
+        if named is None:
             return  # somebody else's file, or one that somebody has renamed already
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         fresh = os.open(f"{self._path}.new", flags, 0o666)
-        os.replace(self._path, f"{self._path}.1")
-        os.replace(f"{self._path}.new", self._path)
-        for descriptor in (1, 2):
-            os.dup2(fresh, descriptor)
-        os.close(fresh)
+        try:
+            os.replace(named, f"{self._path}.1")
+            os.replace(f"{self._path}.new", self._path)
+            for descriptor in (1, 2):
+                os.dup2(fresh, descriptor)
+        finally:
+            os.close(fresh)
+
+    def _name_of_ours(self) -> str | None:
+        """What the file that is written to is called: NAME.1 where only the first half of a turn
+        was done. Raises OSError where NAME is gone and that is another file, or none."""
+        ours = os.fstat(2)
+        try:
+            return self._path if os.path.samestat(ours, os.stat(self._path)) else None
+        except FileNotFoundError:
+            old = f"{self._path}.1"
+            return old if os.path.samestat(ours, os.stat(old)) else None
 
 
 def begin_log() -> None:

@@ -121,3 +121,69 @@ def test_the_file_of_a_detached_broker_is_turned_over(tmp_path: Path) -> None:
     assert file.stat().st_size < 2200
     talk(50, tmp_path / "elsewhere")
     assert file.stat().st_size > 4000, "a file that is not ours is left alone"
+
+
+_FAILS = """
+import logging, os, pathlib, sys, time
+from kbroker.server import lines
+lines.LOG_FILE_MAX_BYTES = 2000
+lines.begin_log()
+
+def say(count):
+    for number in range(count):
+        logging.warning("line %d", number)
+
+def a_minute_passes(clock=time.monotonic):
+    time.monotonic = lambda: clock() + 60
+
+file = pathlib.Path(sys.argv[1])
+old = file.with_name(f"{file.name}.1")
+before = len(os.listdir("/proc/self/fd"))
+"""
+
+
+def run_in(file: Path, code: str) -> None:
+    """What fails in a process of its own, which logs to the file, fails here."""
+    environment = {**os.environ, "KBROKER_LOG_FILE": str(file)}
+    with file.open("ab") as log:
+        command = [sys.executable, "-c", _FAILS + code, str(file)]
+        told = subprocess.run(command, stdout=log, stderr=log, env=environment, check=False)
+    assert told.returncode == 0, [path.read_text() for path in file.parent.glob("kbroker.log*")]
+
+
+def test_a_file_that_cannot_be_renamed_costs_no_descriptors(tmp_path: Path) -> None:
+    """It is tried again a minute later: much is told while the disk is in trouble."""
+    code = """
+old.mkdir()
+say(50)
+assert len(os.listdir("/proc/self/fd")) == before
+old.rmdir()
+say(1)
+assert file.stat().st_size > 4000 and not old.exists(), "tried again at once"
+a_minute_passes()
+say(2)
+assert old.stat().st_size > 4000 and file.read_text().count("line") == 1
+"""
+    run_in(tmp_path / "kbroker.log", code)
+
+
+def test_a_turn_that_was_half_done_is_done_later(tmp_path: Path) -> None:
+    """The lines go to NAME.1 by then, and there is no NAME."""
+    code = """
+replace = os.replace
+def half(source, target):
+    if source.endswith(".new"):
+        raise OSError(5, "EIO")
+    replace(source, target)
+os.replace = half
+say(50)
+assert old.stat().st_size > 4000 and not file.exists()
+os.replace = replace
+a_minute_passes()
+say(2)
+assert old.read_text().count("line") == 51 and file.read_text().count("line") == 1
+assert len(os.listdir("/proc/self/fd")) == before
+"""
+    file = tmp_path / "kbroker.log"
+    run_in(file, code)
+    assert {path.name for path in tmp_path.iterdir()} == {"kbroker.log", "kbroker.log.1"}
