@@ -12,6 +12,7 @@ Version notes:
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.addresses import java_address
@@ -19,7 +20,7 @@ from kbroker.api.context import Context
 from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_group, sight
-from kbroker.group.classic.requests import JoinRequest
+from kbroker.group.classic.requests import JoinRequest, Protocols
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.settings import GroupSettings
 from kbroker.protocol import ApiKey
@@ -75,7 +76,21 @@ def _asked(request: Any, context: Context) -> JoinRequest:
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=session_ms if rebalance is None else milliseconds(rebalance),
         protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        protocols=_protocols(request),
         reason=getattr(request, "reason", None),
         sees=sight(context),
     )
+
+
+def _protocols(request: Any) -> Protocols:
+    """Each name once, so that what is not the selected protocol's is counted.
+
+    Apache Kafka counts a name that a member gives twice as two members', so that it selects
+    another. Where there is no other it never answers; the first of that name is taken here.
+    """
+    times = Counter(protocol.name for protocol in request.protocols)
+    once = tuple((one.name, one.metadata) for one in request.protocols if times[one.name] == 1)
+    if once or not request.protocols:
+        return once
+    first = request.protocols[0]
+    return ((first.name, first.metadata),)

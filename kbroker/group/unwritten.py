@@ -8,17 +8,23 @@ Apache Kafka has no such bound. What is written is bounded by the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from sys import getsizeof
 from typing import Final
 
 from kbroker.limits import RECORD_BATCH_HEADER_BYTES, UNWRITTEN_MEMBERS_MAX_BYTES
 
 MEMBER_BYTES: Final = 1_024
-"""A member whose metadata is empty, with its ids, its timer and its place in the group."""
+"""A member whose metadata and ids are empty, with its timer and its place in the group."""
 
 
-def bytes_of(protocols: Iterable[tuple[str, bytes]]) -> int:
-    """The memory of a member with this metadata."""
-    return MEMBER_BYTES + sum(len(name) + len(metadata) for name, metadata in protocols)
+def bytes_of(protocols: Iterable[tuple[str, bytes]], ids: Iterable[str | None] = ()) -> int:
+    """The memory of a member with this metadata and these ids, which may be long as well."""
+    return MEMBER_BYTES + metadata_bytes(protocols) + sum(map(getsizeof, ids))
+
+
+def metadata_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    """The memory of metadata alone. Of a name it is up to four times its characters."""
+    return sum(getsizeof(name) + len(metadata) for name, metadata in protocols)
 
 
 def _unbounded() -> int | None:

@@ -13,6 +13,7 @@ from tests.support.wire import WireConnection, call_once
 JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 COMMIT, DESCRIBE = 8, 15
 SUBSCRIPTION = b"\x00\x00" + b"\x00\x00\x00\x01\x00\x01t" + b"\xff\xff\xff\xff"
+OTHER_SUBSCRIPTION = SUBSCRIPTION.replace(b"t", b"u")
 
 
 class Member:

@@ -14,6 +14,8 @@ from kio.index import load_request_schema
 from tests.differential.classic_members import (
     HEARTBEAT,
     JOIN,
+    OTHER_SUBSCRIPTION,
+    SUBSCRIPTION,
     commit,
     describe,
     members,
@@ -142,6 +144,24 @@ def test_votes(s: Script, version: int) -> None:
             b.take()
             a.leave()
             b.leave()
+
+
+@same(VERSIONS)
+def test_a_protocol_named_twice(s: Script, version: int) -> None:
+    """It is nobody's protocol, as the name counts twice; where it is the only one, Apache Kafka
+    never answers."""
+    twice = [
+        {"name": "range", "metadata": SUBSCRIPTION},
+        {"name": "range", "metadata": OTHER_SUBSCRIPTION},
+        *protocols("other"),
+    ]
+    with members(s, version, {"protocols": twice}, {}) as (a, b):
+        a.join()
+        a.sync((a.id, b"mine"), **({"protocol_name": "other"} if version >= 5 else {}))
+        describe(a, "stable")
+        b.send_join().take()
+        b.send_join(protocols=twice[1:]).take() if version >= 4 else None
+        a.heartbeat()
 
 
 @same(range(5, 10))

@@ -7,11 +7,14 @@ import logging
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from sys import getsizeof
 
 import pytest
 
 from kbroker.errors import ErrorCode
 from kbroker.group import unwritten
+from kbroker.group.classic.group import ClassicGroup
+from kbroker.group.classic.member import Identity
 from kbroker.group.unwritten import bytes_of
 from kbroker.protocol import ApiKey
 from tests.support.classic import RANGE, Classic
@@ -137,13 +140,48 @@ def test_metadata_that_no_record_holds_is_refused(
     """The member would wait for the others, and then be told the same by its SyncGroup."""
     control = control_with(offsets_topic_compression_codec=str(codec))
     start(control)
-    protocols = [{"name": "a", "metadata": b""}, {"name": "b", "metadata": bytes(size)}]
+    protocols = [{"name": "a", "metadata": bytes(size)}, {"name": "b", "metadata": bytes(size)}]
     assert join(control, "new", 1, protocols=protocols)["error_code"] == code
     described = control.call(ApiKey.DESCRIBE_GROUPS, 5, groups=["new"])["groups"][0]
     assert (described["group_state"] == "CompletingRebalance") == (code == ErrorCode.NONE)
 
 
-ONE = bytes_of(RANGE)
+def test_metadata_of_which_a_record_holds_what_is_selected_is_taken(control: ControlPlane) -> None:
+    start(control)
+    protocols = [
+        {"name": "small", "metadata": b"1"},
+        {"name": "large", "metadata": bytes(BATCH_BYTES_MAX)},
+    ]
+    joined = join(control, "new", 1, protocols=protocols)
+    assert (joined["error_code"], joined["protocol_name"]) == (ErrorCode.NONE, "small")
+    synced = control.call(
+        ApiKey.SYNC_GROUP, 3, group_id="new", generation_id=joined["generation_id"],
+        member_id=joined["member_id"], group_instance_id="i", assignments=[],
+    )  # fmt: skip
+    assert synced["error_code"] == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("names", "selected"),
+    [(["range"] * 6, "range"), (["range"] * 6 + ["other"], "other")],
+)
+def test_what_a_member_names_twice_is_not_held(
+    control: ControlPlane, names: list[str], selected: str
+) -> None:
+    """As it would be neither in the record nor counted."""
+    start(control)
+    protocols = [{"name": name, "metadata": metadata(n)} for n, name in enumerate(names)]
+    joined = join(control, "g", 1, protocols=protocols)
+    assert joined["protocol_name"] == selected
+    slots = control.services.groups._slots
+    (group,) = (slot.shard.groups["g"] for slot in slots if "g" in slot.shard.groups)
+    assert isinstance(group, ClassicGroup)
+    assert group.members[str(joined["member_id"])].protocols == (
+        (selected, metadata(names.index(selected))),
+    )
+
+
+ONE = bytes_of(RANGE, Identity("c-uuid1", None, "c", "/127.0.0.1"))
 """What a member of these tests holds."""
 
 
@@ -191,7 +229,22 @@ def test_a_member_that_joins_again_with_no_more_is_let_in(two_fit: Classic) -> N
 def test_what_was_not_selected_is_in_no_record(two_fit: Classic) -> None:
     c = two_fit
     c.stable(1, protocols=(*RANGE, ("other", b"12345")))
-    assert c.shard.unwritten.bytes == len("other") + 5
+    assert c.shard.unwritten.bytes == getsizeof("other") + 5
+
+
+@pytest.mark.parametrize("char", ["a", "\N{PILE OF POO}"])
+def test_long_ids_count(char: str) -> None:
+    """A client id is in the member id, too, and one odd character makes all four times as wide."""
+    c = Classic()
+    c.completing(1, client_id="c" * 30_000 + char)
+    assert c.shard.unwritten.bytes >= 2 * getsizeof("c" * 30_000 + char)
+
+
+def test_a_new_member_wants_room_for_its_ids(two_fit: Classic) -> None:
+    long = "i" * ONE
+    for ids in ({"client_id": long}, {"instance_id": long}):
+        error = two_fit.join(group_id="other", **ids).error
+        assert error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 @pytest.mark.parametrize("refused", [ErrorCode.NONE, ErrorCode.INVALID_REQUEST])

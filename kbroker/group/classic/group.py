@@ -15,7 +15,7 @@ from kbroker.group.group import SINCE_COMMIT, OffsetExpiry
 from kbroker.group.order import most_voted
 from kbroker.group.outcome import CoordinatorRecord, Now, Reply
 from kbroker.group.timers import Timers
-from kbroker.group.unwritten import Unwritten, bytes_of
+from kbroker.group.unwritten import Unwritten
 from kbroker.metadata.records.classic_group import GroupMetadataKey
 
 CONSUMER: Final = "consumer"
@@ -155,7 +155,7 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.member_id
         self._count(member, 1)
-        self.hold(member, bytes_of(member.protocols))
+        self.hold(member, member.all_bytes())
         self.pending.pop(member.member_id, None)
 
     def remove(self, member: Member) -> None:
@@ -190,7 +190,7 @@ class ClassicGroup:
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
-        self.hold(member, bytes_of(protocols))
+        self.hold(member, member.all_bytes())
 
     def hold(self, member: Member, size: int) -> None:
         """So many bytes of the member are in no record."""

@@ -17,7 +17,7 @@ from kbroker.group.classic.replay import GroupRecords
 from kbroker.group.classic.requests import JoinRequest
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Reply
 from kbroker.group.shard import Shard
-from kbroker.group.unwritten import bytes_of
+from kbroker.group.unwritten import bytes_of, metadata_bytes
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
@@ -59,18 +59,22 @@ class Joins:
         return self._founded(group, found.tombstones() if found and other else [], outcome)
 
     def _no_room(self, group: ClassicGroup | None, request: JoinRequest) -> ErrorCode:
-        """Metadata that fits no record fails as its SyncGroup would, once for all; where members
-        hold all the memory they may, the client asks again. A member that joins again with no
-        more than it has is let in."""
+        """Metadata that fits no record whichever protocol is selected fails as its SyncGroup would,
+        once for all; where members hold all the memory they may, the client asks again. A member
+        that joins again with no more than it has is let in."""
         unwritten = self._shard.unwritten
-        largest = max((len(metadata) for _, metadata in request.protocols), default=0)
-        if not unwritten.has_record_for(largest):
+        smallest = min((len(metadata) for _, metadata in request.protocols), default=0)
+        if not unwritten.has_record_for(smallest):
             _LOG.warning("group %r: no record holds a member's %d bytes of metadata",
-                         request.group_id, largest)  # fmt: skip
+                         request.group_id, smallest)  # fmt: skip
             return ErrorCode.UNKNOWN_SERVER_ERROR
         known = None if group is None else group.find(request.member_id, request.instance_id)
-        has = 0 if known is None else bytes_of(known.protocols)
-        if not unwritten.has_room_for(bytes_of(request.protocols) - has):
+        if known is None:
+            ids = _identity(request, request.member_id or _stem(request))
+            more = bytes_of(request.protocols, ids)
+        else:
+            more = metadata_bytes(request.protocols) - metadata_bytes(known.protocols)
+        if not unwritten.has_room_for(more):
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -131,8 +135,7 @@ class Joins:
     ) -> Outcome:
         """A member without an id: it gets one, from version 4 on to come back with (KIP-394)."""
         instance_id = request.instance_id
-        stem = request.client_id if instance_id is None else instance_id
-        member_id = f"{stem}-{self._uuids()}"
+        member_id = f"{_stem(request)}-{self._uuids()}"
         if instance_id is not None and instance_id in group.static:
             return self._take_over(group, request, member_id, reply, now)
         if instance_id is None and request.version >= _FIRST_WITH_MEMBER_ID_REQUIRED:
@@ -144,7 +147,7 @@ class Joins:
         self, group: ClassicGroup, request: JoinRequest, member_id: str, reply: Reply, now: Now
     ) -> Outcome:
         member = Member(
-            Identity(member_id, request.instance_id, request.client_id, request.client_host),
+            _identity(request, member_id),
             request.protocols,
             request.session_timeout_ms,
             request.rebalance_timeout_ms,
@@ -240,6 +243,15 @@ class Joins:
             join({**joined_as(group, new), "skip_assignment": leads})
         else:
             join(joined(group, new.member_id, leader))
+
+
+def _stem(request: JoinRequest) -> str:
+    """How the member ids begin that are made for a client."""
+    return request.client_id if request.instance_id is None else request.instance_id
+
+
+def _identity(request: JoinRequest, member_id: str) -> Identity:
+    return Identity(member_id, request.instance_id, request.client_id, request.client_host)
 
 
 def _refused(error: ErrorCode, member_id: str = "") -> Outcome:

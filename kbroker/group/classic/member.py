@@ -10,6 +10,7 @@ from kbroker.ext.pulses import Pulse
 from kbroker.group.classic.requests import Protocols
 from kbroker.group.outcome import Reply
 from kbroker.group.timers import Action
+from kbroker.group.unwritten import bytes_of, metadata_bytes
 
 
 class Identity(NamedTuple):
@@ -90,9 +91,13 @@ class Member:
                 return metadata
         raise BugError(f"member {self.member_id} does not support protocol {protocol}")
 
+    def all_bytes(self) -> int:
+        """What it holds while no record holds anything of it."""
+        return bytes_of(self.protocols, self.identity)
+
     def unwritten_bytes(self, written: str | None) -> int:
         """What is not in a record that holds what it sent with that protocol."""
-        return sum(len(name) + len(data) for name, data in self.protocols if name != written)
+        return metadata_bytes(one for one in self.protocols if one[0] != written)
 
     def protocol_names(self) -> frozenset[str]:
         """The protocols that it supports."""
