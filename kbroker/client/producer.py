@@ -122,7 +122,7 @@ class Producer(ProducerCore):
 
     def commit(self, timeout: float | None = None) -> None:
         """Delivers what was sent and commits. KafkaError where a record was not delivered: then
-        abort(). TimeoutError: not known yet; call it again."""
+        abort(). TransactionTimeoutError: not known yet; call it again, or abort()."""
         self._in_transactions().end(True, self.flush, timeout)
 
     def abort(self, timeout: float | None = None) -> None:
@@ -139,7 +139,8 @@ class Producer(ProducerCore):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """`with producer.transaction():` commits at the end, and aborts where an exception leaves
-        the block."""
+        the block, or where the commit is not done within max.block.ms. Where the abort is not
+        either, the log says so, and abort() is to be called before the next one."""
         self.begin()
         try:
             yield

@@ -277,13 +277,13 @@ class Transactions:
             self._want(State.OPEN, State.FAILED, State.ENDING)
         limit = self._limit(limit_s)
         self._driver.close_transaction()
+        self.state = State.ENDING if commit else State.FAILED
         if not commit:
             self._driver.purge(True, False)
-        flush(limit.whole_s)
+        self._deliver(flush, limit.left_s)
         if commit and self._driver.txn_error:
             self.state = State.FAILED
             self._raise_lost()
-        self.state = State.ENDING if commit else self.state
         if self._has_begun():
             body = self._ask(ApiKey.END_TXN, {**self._who(), "committed": commit}, limit)
             if self._driver.adds_partitions:
@@ -292,13 +292,21 @@ class Transactions:
         if self._driver.take_unsure() and not self._driver.adds_partitions:
             self._new_epoch(limit, *self._producer)
 
+    def _deliver(self, flush: Callable[[float | None], None], limit_s: float | None) -> None:
+        """Every record has its outcome. Raises TransactionTimeoutError where one has none at the
+        limit."""
+        try:
+            flush(limit_s)
+        except TimeoutError as error:
+            raise TransactionTimeoutError(f"transactional id {self._name!r}: {error}") from error
+
     def leave_open(
         self, flush: Callable[[float | None], None], limit_s: float | None
     ) -> OpenTransaction | None:
         """Every record has its outcome; the end of the transaction is another's to decide."""
         self._want(State.OPEN)
         self._driver.close_transaction()
-        flush(limit_s)
+        self._deliver(flush, limit_s)
         if self._driver.txn_error:
             self.state = State.FAILED
             self._raise_lost()

@@ -2,75 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-import kbroker.client.transactions as room
 from kbroker.client.admin_client import Admin
 from kbroker.client.admin_transactions import OpenTransaction
-from kbroker.client.async_producer import AsyncProducer
 from kbroker.client.consumer import Consumer
 from kbroker.client.errors import (
     BrokerError,
     KafkaError,
-    NotCoordinatorError,
     ProducerFencedError,
-    TransactionTimeoutError,
 )
 from kbroker.client.partitions import OffsetAndMetadata
 from kbroker.client.producer import Producer
 from kbroker.errors import ErrorCode
 from tests.client.preparing import VALUES
+from tests.client.transacting import producer_of, values_of
 from tests.support import wire
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
-
-
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The version of the protocol that producers speak."""
-    if request.param == 1:
-        monkeypatch.setattr(room, "_VERSION_2", 99)
-    return int(request.param)
-
-
-def producer_of(broker: BrokerProcess, name: str, **settings: Any) -> Producer:
-    producer = Producer(
-        bootstrap_servers=broker.bootstrap, transactional_id=name, linger_ms=0, **settings
-    )
-    producer.init_transactions(60)
-    return producer
-
-
-def values_of(broker: BrokerProcess, topic: str, isolation: str, partitions: int = 2) -> Counter:
-    """What a reader of this isolation sees up to the end that it has now."""
-    with Consumer(
-        bootstrap_servers=broker.bootstrap, isolation_level=isolation, check_crcs=True
-    ) as consumer:
-        parts = [(topic, n) for n in range(partitions)]
-        consumer.assign(parts)
-        consumer.seek_to_beginning(parts)
-        ends = consumer.end_offsets(parts)
-        found: Counter = Counter()
-        until = time.monotonic() + 30
-        while any(consumer.position(part) < ends[part] for part in parts):
-            assert time.monotonic() < until, "the end was not reached within 30 s"
-            found.update(record.value for record in consumer.poll(0.5))
-        return found
 
 
 @pytest.mark.usefixtures("protocol")
@@ -265,92 +222,6 @@ def test_the_level_of_the_feature_changes(
         assert values_of(broker, topic, "read_committed", 1) == kept
         for one in (*lives, last):
             one.close(0)
-
-
-# ---- max.block.ms
-
-BLOCK_MS = 1_500
-LONG_S = 20.0  # below the limits of a request and of a call, which must not be what ends it
-
-BLOCKING: dict[str, Callable[[Producer, str], None]] = {
-    "init": lambda producer, topic: producer.init_transactions(),
-    "offsets": lambda producer, topic: producer.send_offsets_to_transaction({(topic, 0): 1}, "g"),
-    "commit": lambda producer, topic: producer.commit(),
-    "abort": lambda producer, topic: producer.abort(),
-}
-
-
-@contextmanager
-def silent(broker: BrokerProcess) -> Iterator[None]:
-    """It takes requests and answers none."""
-    tasks = Path(f"/proc/{broker.pid}/task")
-    os.kill(broker.pid, signal.SIGSTOP)
-    try:
-        wait_for("every thread stands still",
-                 lambda: all("\nState:\tT" in (task / "status").read_text()
-                             for task in tasks.iterdir()), 30)  # fmt: skip
-        yield
-    finally:
-        os.kill(broker.pid, signal.SIGCONT)
-
-
-@contextmanager
-def blocked() -> Iterator[None]:
-    """For as long as max.block.ms says."""
-    began = time.monotonic()
-    with pytest.raises(TransactionTimeoutError, match=r"not done within 1\.5 s"):
-        yield
-    assert time.monotonic() - began < LONG_S
-
-
-@pytest.mark.usefixtures("protocol")
-@pytest.mark.parametrize("name", BLOCKING)
-def test_a_silent_coordinator_is_waited_for_until_max_block_ms(
-    start_kbroker: Callable[..., BrokerProcess], topic: str, name: str
-) -> None:
-    """What was not known is known when it is called again: a commit has not been lost."""
-    broker = start_kbroker()
-    wire.create_topic(broker.port, topic, 1)
-    with producer_of(broker, topic, max_block_ms=BLOCK_MS) as producer:
-        if name != "init":
-            producer.begin()
-            producer.send(topic, b"v").result(60)
-        with silent(broker), blocked():
-            BLOCKING[name](producer, topic)
-        if name == "commit":
-            with pytest.raises(KafkaError, match="call commit"):
-                producer.begin()
-            producer.commit(60)
-            assert values_of(broker, topic, "read_committed", 1) == {b"v": 1}
-        elif name != "init":
-            producer.abort(60)
-            assert not values_of(broker, topic, "read_committed", 1)
-        producer.init_transactions(60)
-
-
-def test_a_coordinator_that_is_nowhere_is_looked_for_until_max_block_ms(
-    kbroker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, topic: str
-) -> None:
-    """It answers NOT_COORDINATOR again and again; a timeout that is given holds instead."""
-
-    def nowhere(*_: object) -> dict[str, int]:
-        raise NotCoordinatorError(ErrorCode.NOT_COORDINATOR, "it is")
-
-    monkeypatch.setattr(room, "find_coordinators", nowhere)
-    settings = {"bootstrap_servers": kbroker.bootstrap, "transactional_id": topic,
-                "max_block_ms": BLOCK_MS}  # fmt: skip
-    with Producer(settings) as producer:
-        with blocked():
-            producer.init_transactions()
-        with pytest.raises(TimeoutError, match=r"within 0\.3 s"):
-            producer.init_transactions(0.3)
-
-    async def go() -> None:
-        async with AsyncProducer(settings) as producer:
-            with blocked():
-                await producer.init_transactions()
-
-    asyncio.run(go())
 
 
 # ---- left open
