@@ -84,12 +84,9 @@ class Cluster:
         settings: ClusterSettings | None = None,
     ) -> None:
         self.settings = settings or ClusterSettings(
-            client_id,
-            timeout_s,
-            timeout_s,
-            setup_timeout_s=timeout_s,
-            setup_timeout_max_s=timeout_s,
-        )
+            client_id, timeout_s, timeout_s,
+            setup_timeout_s=timeout_s, setup_timeout_max_s=timeout_s,
+        )  # fmt: skip
         servers = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
         self._bootstrap = bootstrap_addresses(servers, canonical=self.settings.canonical_names)
         self.client_id = self.settings.client_id
@@ -382,10 +379,10 @@ class Cluster:
 
     def _connect(self, address: Address) -> Connection:
         self._mine()
-        if self.closed.wait(self._reach.pause_s(address)):
+        if self.closed.wait(self._own.left_s(self._reach.pause_s(address))):
             raise ClosedError("the client was closed")
         try:
-            made = self._reach.connect(address, self._note)
+            made = self._reach.connect(address, self._note, self._own.left_s)
         except KafkaError as error:
             self._count("failed-connection-total")
             _log.info("%s", error)
@@ -396,20 +393,21 @@ class Cluster:
 
     # Trying again
 
-    def retry(self, call: Callable[[], T], timeout_s: float | None = None) -> T:
+    def retry(self, call: Callable[[], T], timeout_s: float | None = None, ends: bool = False) -> T:
         """Runs a call again while it fails in a way that passes, within call_timeout_s; for a topic
         that is not known, no longer than one that was just created needs to get about. Within
-        another call's retry its limit holds."""
+        another call's retry its limit holds. ends: to connect and for metadata, too."""
         own = self._own
         if own.deadline_s is not None:
             return self._retry(call, own.deadline_s)
         limit_s = self.settings.call_timeout_s if timeout_s is None else timeout_s
         own.deadline_s = time.monotonic() + limit_s
+        own.until_s = own.deadline_s if ends else None
         try:
             with self.calls:
                 return self._retry(call, own.deadline_s)
         finally:
-            own.deadline_s = None
+            own.deadline_s = own.until_s = None
 
     def _retry(self, call: Callable[[], T], deadline_s: float) -> T:
         unknown_deadline_s: float | None = None
@@ -461,7 +459,8 @@ class Cluster:
             limit_s = self.timeout_s
             if len(self.nodes) > 1:  # another one may answer
                 limit_s = min(limit_s, self.settings.setup_timeout_s)
-            body = self.any_connection().call(ApiKey.METADATA, values, timeout_s=limit_s)
+            asked, own = self.any_connection(), self._own
+            body = asked.call(ApiKey.METADATA, values, timeout_s=own.left_s(limit_s))
             code = int(getattr(body, "error_code", 0))
             if code == ErrorCode.REBOOTSTRAP_REQUIRED:
                 self.rebootstrap("a broker demands it")

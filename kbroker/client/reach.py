@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _JITTER = 0.2
+_LEAST_S = 0.001  # to connect: sockets take 0 for another thing
 
 
 class ClusterSettings(NamedTuple):
@@ -163,10 +164,16 @@ class Reach:
             known = self._attempts.get(address)
         return max(known.not_before_s - time.monotonic(), 0.0) if known else 0.0
 
-    def connect(self, address: Address, born: Callable[[Connection], None]) -> Connection:
+    def connect(
+        self,
+        address: Address,
+        born: Callable[[Connection], None],
+        left_s: Callable[[float], float],
+    ) -> Connection:
         """An authenticated connection. born: see Connection. All of it within the limit for
-        connecting, so that a node which takes connections and says nothing is found out."""
-        settings, limit_s = self._settings, self.setup_timeout_s(address)
+        connecting, so that a node which takes connections and says nothing is found out; left_s:
+        see Own."""
+        settings, limit_s = self._settings, max(left_s(self.setup_timeout_s(address)), _LEAST_S)
         try:
             made = Connection(
                 address,
@@ -236,11 +243,19 @@ class Connections(dict[Address, Connection]):
 
 
 class Own(threading.local):
-    """What belongs to one thread: its connections, and the limit of the call that it is in."""
+    """What belongs to one thread: its connections, and the limits of the call that it is in."""
 
     def __init__(self) -> None:
         self.connections = Connections()
         self.deadline_s: float | None = None
+        """No further try after it."""
+        self.until_s: float | None = None
+        """Nor does it wait for anything any longer."""
+
+    def left_s(self, most_s: float) -> float:
+        """How long to wait for something that may take so long."""
+        until_s = self.until_s
+        return most_s if until_s is None else max(min(most_s, until_s - time.monotonic()), 0.0)
 
 
 class IdleLinks:

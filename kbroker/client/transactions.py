@@ -148,7 +148,7 @@ class Transactions:
 
     def _within(self, limit: Limit, attempt: Callable[[], T]) -> T:
         try:
-            return self._cluster.retry(attempt, limit.left_s)
+            return self._cluster.retry(attempt, limit.left_s, ends=True)
         except KafkaError as error:
             is_over = limit.left_s <= self._cluster.settings.retry_backoff_max_s * _JITTER
             if not (error.retriable and is_over):

@@ -23,7 +23,7 @@ from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
 BLOCK_MS = 1_500
-LONG_S = 20.0  # below the limits of a request and of a call, which must not be what ends it
+LONG_S = 8.0  # below the limits of a request, a call and connecting, which must not end it
 
 BLOCKING: dict[str, Callable[[Producer, str], None]] = {
     "init": lambda producer, topic: producer.init_transactions(),
@@ -172,6 +172,21 @@ def test_async_with_aborts_what_is_not_committed_within_max_block_ms(
 
     asyncio.run(go())
     assert values_of(broker, topic, "read_committed", 1) == {b"next": 1}
+
+
+def test_a_broker_that_says_nothing_to_who_connects_is_waited_for_until_max_block_ms(
+    start_kbroker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """The limit for connecting is ten seconds, and grows with each attempt."""
+    broker = start_kbroker()
+    settings = {"bootstrap_servers": broker.bootstrap, "transactional_id": topic,
+                "max_block_ms": BLOCK_MS}  # fmt: skip
+    with Producer(settings) as producer:
+        with silent(broker):
+            for _ in range(2):
+                with blocked():
+                    producer.init_transactions()
+        producer.init_transactions(60)
 
 
 def test_a_coordinator_that_is_nowhere_is_looked_for_until_max_block_ms(
