@@ -19,7 +19,7 @@ from kbroker.cli.connect import reach, settings_for
 from kbroker.cli.filters import filter_of
 from kbroker.cli.options import bootstrap_option, output_option
 from kbroker.cli.progress import Progress
-from kbroker.cli.render import Column, cut, print_rows
+from kbroker.cli.render import Column, cut, print_json, print_rows
 from kbroker.cli.scan import scan
 from kbroker.cli.sending import count_of
 from kbroker.cli.span import Partition, partitions_of
@@ -203,9 +203,7 @@ def _look(
 
 def _show(wanted: _Wanted, found: list[Record]) -> None:
     if wanted.output == "json":
-        text = json.dumps([_plain(record) for record in found], indent=2, ensure_ascii=False)
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        print_json([_plain(record) for record in found])
         return
     width = None
     if wanted.output == "table" and sys.stdout.isatty():

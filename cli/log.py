@@ -11,6 +11,7 @@ import click
 
 from kbroker.cli.options import data_dir_option
 from kbroker.cli.places import default_data_dir
+from kbroker.cli.render import json_text
 
 if TYPE_CHECKING:
     from kbroker.care.segments import SegmentFile
@@ -38,7 +39,7 @@ def dump(paths: tuple[str, ...], data_dir: Path | None, records: bool, as_json: 
             click.echo(f"{path}:")
         for line in _lines(path, records):
             damaged |= "damage" in line
-            click.echo(_json(line) if as_json else _text(line))
+            click.echo(json_text(line) if as_json else _text(line))
     return 1 if damaged else 0
 
 
@@ -153,9 +154,3 @@ def _cell(value: Any) -> str:
     if value is None:
         return "null"
     return repr(value) if isinstance(value, str) and not value.isprintable() else str(value)
-
-
-def _json(line: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(line, ensure_ascii=False)

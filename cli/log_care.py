@@ -13,7 +13,7 @@ import click
 from kbroker.cli.log import files_of
 from kbroker.cli.options import data_dir_option
 from kbroker.cli.places import default_data_dir
-from kbroker.cli.render import human_bytes
+from kbroker.cli.render import human_bytes, json_text
 
 if TYPE_CHECKING:
     from kbroker.care.faults import Checked, Fault
@@ -206,15 +206,13 @@ def _was_compacted(folder: Path) -> bool:
 
 
 def _json(fault: Fault) -> str:
-    import json
-
     told: dict[str, object] = {"file": str(fault.path), "kind": fault.kind.value}
     told["fault"] = fault.text
     if fault.position >= 0:
         told |= {"position": fault.position, "end": fault.end, "offset": fault.offset}
     if fault.lost:
         told["lost"] = fault.lost
-    return json.dumps(told, ensure_ascii=False)
+    return json_text(told)
 
 
 def _summary(checked: Checked) -> str:

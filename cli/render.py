@@ -4,7 +4,7 @@ On a terminal a table is drawn by rich, fitted to its width; into a pipe or file
 columns, which stay the same whatever the terminal. Names in it are of anybody's making (a client
 id, a group, a transactional id may hold what steers a terminal, or a line that looks like another
 row): a cell, and a line that `say` prints, holds what cannot be printed in an escaped form. A very
-long cell is cut, but for wide tables; JSON is exact.
+long cell is cut, but for wide tables; JSON is exact, as it has escapes of its own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any, Final
 
 import click
 
-from kbroker.printable import escaped
+from kbroker.printable import escaped, escaped_json
 
-__all__ = ["Column", "cut", "human_bytes", "human_time", "print_json", "print_rows", "say"]
+__all__ = [
+    "Column", "cut", "human_bytes", "human_time", "json_text", "print_json", "print_rows", "say",
+]  # fmt: skip
 
 _CELL_MOST_CHARS: Final = 500
 """Twice the longest topic name: group and transactional ids go up to 32,767."""
@@ -62,7 +64,12 @@ def cut(text: str, width: int) -> str:
 
 def print_json(value: Any) -> None:
     """Prints a value as indented JSON."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    click.echo(json_text(value, indent=2))
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """JSON that people can read; what cannot be printed is in its escaped form."""
+    return escaped_json(json.dumps(value, indent=indent, ensure_ascii=False, default=str))
 
 
 def _cell(value: Any) -> str:

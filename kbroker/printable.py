@@ -12,6 +12,20 @@ def escaped(text: str) -> str:
     )
 
 
+def escaped_json(text: str) -> str:
+    """JSON with the same values in which nothing but line ends cannot be printed."""
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_json_char, line)) for line in text.split("\n")
+    )
+
+
+def _json_char(char: str) -> str:
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 def one_line(text: str, most_chars: int) -> str:
     """What cannot be printed as Python escapes it; the end of a long text cut off."""
     if len(text) > most_chars:

@@ -244,6 +244,15 @@ def test_names_of_anybodys_making_neither_steer_a_terminal_nor_forge_rows(
     assert told.replace("\n", "").isprintable()
 
 
+def test_json_is_exact_and_does_not_steer_a_terminal(capsys: Captured) -> None:
+    rows = [{"a": f"{HOSTILE}\x7f\u2066\U000e0041é😀"}]
+    print_rows([Column("a", "A")], rows, "json")
+    told = capsys.readouterr().out
+    assert told.replace("\n", "").isprintable()
+    assert "é😀" in told
+    assert json.loads(told) == rows
+
+
 def test_a_line_with_a_name_stays_one_line(capsys: Captured) -> None:
     say(f"group {HOSTILE} deleted")
     say(HOSTILE, err=True)
