@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.options import bootstrap_option, open_cluster, output_option
+from kbroker.cli.options import bootstrap_option, one_of, open_cluster, output_option
 from kbroker.cli.render import Column, print_rows, say
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ _MS_PER_MINUTE = 60_000
 # The longest timeout that a broker grants unless told otherwise, and the broker's own grace.
 _HANGING_AFTER_MINUTES = 15
 
+_STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """A transaction that has ended keeps the time of its beginning until the next one."""
 
@@ -55,7 +59,8 @@ _HANGING = [
 @click.argument("pattern", required=False)
 @bootstrap_option
 @output_option
-@click.option("--state", "-s", "states", multiple=True, help="Those in this state alone.")
+@click.option("--state", "-s", "states", metavar="STATE", multiple=True, callback=one_of(_STATES),
+              help="Only those in it, as Ongoing, CompleteCommit.")  # fmt: skip
 @click.option("--producer", "producers", type=int, multiple=True, help="Of this producer id alone.")
 @click.option("--longer-than", "longer_ms", type=click.IntRange(0), metavar="MS",
               help="Open for longer than this alone.")  # fmt: skip

@@ -26,6 +26,7 @@ def test_a_transaction_is_seen_and_aborted(kbroker: KbrokerProcess, run: Run, to
         producer.begin()
         producer.send(topic, b"x", partition=0).result(60)
         assert [one["state"] for one in rows(run, "list", topic)] == ["Ongoing"]
+        assert len(rows(run, "list", topic, "--state", "ONGOING")) == 1
         assert rows(run, "list", topic, "--state", "Empty") == []
         assert len(rows(run, "list", topic, "--longer-than", "0")) == 1
         (told,) = rows(run, "describe", topic)
