@@ -74,6 +74,7 @@ class State(Enum):
     OPEN = "a transaction is open"
     ENDING = "a transaction is being committed: call commit() again, or abort()"
     LEFT = "its transaction was left open for another to end"
+    COMMITTED = "the transaction is committed, its next epoch has not come: call commit() again"
     FAILED = "the transaction has failed: call abort()"
     FENCED = "another producer has this transactional id"
 
@@ -106,6 +107,7 @@ class Transactions:
         self._producer = (-1, -1)
         self._batches = 0
         self._began = False
+        self._unsure = False
         self._fatal = 0
         self.state = State.NEW
         driver.set_transactional_id(name.encode())
@@ -214,8 +216,7 @@ class Transactions:
     def begin(self) -> None:
         """Records that are sent from now on are part of a transaction."""
         self._want(State.READY)
-        self._batches = self._driver.totals()["batches"]
-        self._began = False
+        self._has_begun_nothing()
         self._driver.begin()
         self.state = State.OPEN
 
@@ -272,12 +273,13 @@ class Transactions:
     ) -> None:
         """Commit or abort, when every record has its outcome."""
         if commit:
-            self._want(State.OPEN, State.ENDING)
+            self._want(State.OPEN, State.ENDING, State.COMMITTED)
         else:
             self._want(State.OPEN, State.FAILED, State.ENDING)
         limit = self._limit(limit_s)
         self._driver.close_transaction()
-        self.state = State.ENDING if commit else State.FAILED
+        if self.state is not State.COMMITTED:
+            self.state = State.ENDING if commit else State.FAILED
         if not commit:
             self._driver.purge(True, False)
         self._deliver(flush, limit.left_s)
@@ -288,9 +290,18 @@ class Transactions:
             body = self._ask(ApiKey.END_TXN, {**self._who(), "committed": commit}, limit)
             if self._driver.adds_partitions:
                 self._go_on_as(int(body.producer_id), int(body.producer_epoch))
+            self._has_begun_nothing()
+        self.state = State.COMMITTED if commit else State.FAILED
+        self._renew_epoch(limit)
         self.state = State.READY
-        if self._driver.take_unsure() and not self._driver.adds_partitions:
+
+    def _renew_epoch(self, limit: Limit) -> None:
+        """Where the transaction that has ended may have left gaps in the sequences; whoever did not
+        hear of the new epoch asks for it again, before anything is sent in the old one."""
+        self._unsure |= self._driver.take_unsure()
+        if self._unsure and not self._driver.adds_partitions:
             self._new_epoch(limit, *self._producer)
+        self._unsure = False
 
     def _deliver(self, flush: Callable[[float | None], None], limit_s: float | None) -> None:
         """Every record has its outcome. Raises TransactionTimeoutError where one has none at the
@@ -314,6 +325,11 @@ class Transactions:
         if not self._has_begun():
             return None
         return OpenTransaction(self._name, *self._producer, self._driver.adds_partitions)
+
+    def _has_begun_nothing(self) -> None:
+        """What comes from now on is of another transaction."""
+        self._batches = self._driver.totals()["batches"]
+        self._began = False
 
     def _has_begun(self) -> bool:
         """Whether the coordinator may know of the transaction."""

@@ -17,8 +17,10 @@ from kbroker.client.async_producer import AsyncProducer
 from kbroker.client.errors import KafkaError, NotCoordinatorError, TransactionTimeoutError
 from kbroker.client.producer import Producer
 from kbroker.errors import ErrorCode
+from kbroker.protocol import ApiKey
 from tests.client.transacting import producer_of, values_of
 from tests.support import wire
+from tests.support.middle import Middle
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
@@ -212,3 +214,101 @@ def test_a_coordinator_that_is_nowhere_is_looked_for_until_max_block_ms(
                 await producer.init_transactions()
 
     asyncio.run(go())
+
+
+# ---- answers that do not come
+
+
+class Between:
+    """A broker behind a middle that passes on no answer of one API while it is `held`."""
+
+    def __init__(self, api: ApiKey, start: Callable[..., BrokerProcess]) -> None:
+        self.held = self.cut = False
+        self.middle = Middle(int(api), self._answer, self._request)
+        there = f"PLAINTEXT://127.0.0.1:{self.middle.port}"
+        self.broker = start({"advertised.listeners": there})
+        self.middle.to = self.broker.port
+
+    def _answer(self, _: int, answer: bytes) -> bytes | None:
+        return None if self.held else answer
+
+    def _request(self, _: int, request: bytes) -> bytes:
+        if self.cut:
+            raise EOFError
+        return request
+
+
+@pytest.fixture
+def between(start_kbroker: Callable[..., BrokerProcess]) -> Iterator[Callable[..., Between]]:
+    """Starts brokers with a middle before them: between(api)."""
+    made: list[Between] = []
+
+    def start(api: ApiKey) -> Between:
+        made.append(Between(api, start_kbroker))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.middle.close()
+
+
+@pytest.fixture
+def version_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers speak the older protocol, in which an epoch outlives its transactions."""
+    monkeypatch.setattr(room, "_VERSION_2", 99)
+
+
+@pytest.mark.usefixtures("version_1")
+def test_a_new_epoch_that_was_not_told_is_asked_for_again(
+    between: Callable[..., Between], topic: str
+) -> None:
+    """A record that was given up leaves a gap in the sequences: nothing goes on in that epoch."""
+    way = between(ApiKey.INIT_PRODUCER_ID)
+    wire.create_topic(way.broker.port, topic, 1)
+    with producer_of(way.broker, topic, max_block_ms=BLOCK_MS) as producer:
+        first = epoch_of(producer)
+        producer.begin()
+        producer.send(topic, b"v").result(60)
+        with silent(way.broker):
+            send_in_vain(producer, topic)
+            producer.purge()
+        way.held = True
+        with blocked():
+            producer.abort()
+        with pytest.raises(KafkaError, match="call abort"):
+            producer.begin()
+        way.held = False
+        producer.abort(60)
+        assert epoch_of(producer) > first
+        with producer.transaction():
+            producer.send(topic, b"next")
+    assert values_of(way.broker, topic, "read_committed", 1) == {b"next": 1}
+
+
+@pytest.mark.usefixtures("version_1")
+def test_what_is_committed_is_not_aborted_for_want_of_an_epoch(
+    between: Callable[..., Between], topic: str
+) -> None:
+    way = between(ApiKey.INIT_PRODUCER_ID)
+    wire.create_topic(way.broker.port, topic, 1)
+    with producer_of(way.broker, topic, max_block_ms=BLOCK_MS) as producer:
+        first = epoch_of(producer)
+        producer.begin()
+        producer.send(topic, b"v").result(60)
+        assert producer._transactions is not None
+        producer._transactions._unsure = True
+        way.held = True
+        with blocked():
+            producer.commit()
+        for call in (producer.abort, producer.begin):
+            with pytest.raises(KafkaError, match="is committed"):
+                call()
+        way.held = False
+        producer.commit(60)
+        assert epoch_of(producer) > first
+    assert values_of(way.broker, topic, "read_committed", 1) == {b"v": 1}
+
+
+def epoch_of(producer: Producer) -> int:
+    assert producer._transactions is not None
+    return producer._transactions._producer[1]
