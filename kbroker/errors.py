@@ -8,10 +8,15 @@ may retry are those of Apache Kafka 4.3 (its protocol guide); the messages are o
 
 from __future__ import annotations
 
+import errno
 import os
 from enum import IntEnum
 
 RETRIABLE = True
+# After these the disk is as good as before: no room, no descriptor, a name that is not as expected.
+_DISK_HOLDS = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.EEXIST,
+})  # fmt: skip
 _MESSAGE_MAX_CHARS = 4_000
 
 
@@ -199,6 +204,11 @@ class DiskError(KbrokerError):
         self.errno = reason.errno if isinstance(reason, OSError) else None
         text = (reason.strerror or str(reason)) if isinstance(reason, OSError) else reason
         super().__init__(f"{self.path}: {text}")
+
+    @property
+    def final(self) -> bool:
+        """Whether the disk itself has failed, so that nothing on it is to be trusted any more."""
+        return self.errno is not None and self.errno not in _DISK_HOLDS
 
 
 class CorruptFileError(DiskError):

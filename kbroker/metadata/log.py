@@ -8,8 +8,9 @@ first batch that is not whole and sound. In any segment but the last that is dam
 There are no indexes: Apache Kafka rebuilds `.index`, `.timeindex` and `.snapshot` of this log
 whenever it opens it, so those that it left are removed rather than left behind the log.
 
-A write that fails (a full disk) is taken back and the log goes on; a sync that fails is final:
-nobody knows what is on the disk any more, and every later append is refused. Not thread-safe.
+A write for which there is no room is taken back and the log goes on. One that fails otherwise is
+final, as a sync that fails: nobody knows what is on the disk any more, and every later append is
+refused. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -129,8 +130,11 @@ class MetadataLog:
                 at += written
                 rest = rest[written:]
         except OSError as error:
+            failure = DiskError(path, error)
             self._take_back(path)
-            raise DiskError(path, error) from error
+            if failure.final:
+                self.failure = failure
+            raise failure from error
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:

@@ -1,9 +1,10 @@
 """The disk has failed: the log directory goes offline, whatever met the error first.
 
 A log takes itself offline where it meets an error (ext/log_state.pxd), the journal and the metadata
-log end. After a failed sync the kernel may have dropped what was written to any file, so no other
-log of that disk is trusted either, as Apache Kafka does it. There is no way back but a start, which
-reads again what is really there.
+log end, LogManager remembers what checkpoints, names of folders and new logs have met. After a
+failed sync the kernel may have dropped what was written to any file, so no other log of that disk
+is trusted either, as Apache Kafka does it. There is no way back but a start, which reads again what
+is really there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LOG: Final = logging.getLogger("kbroker.server")
 
 
 class DiskWatch:
-    """The control thread's, which looks before each request: a look costs three loads until the
+    """The control thread's, which looks before each request: a look costs four loads until the
     disk fails. Metadata and all else that asks LogManager is right from the first answer on."""
 
     def __init__(
@@ -45,6 +46,7 @@ class DiskWatch:
             gone == self._seen
             and not self._data_plane.journal_error()
             and self._store.failure is None
+            and self._logs.met is None
         ):
             return
         self._seen = gone
@@ -62,7 +64,8 @@ class DiskWatch:
         for (topic, partition), log in self._logs.snapshot():
             if log.offline_errno:
                 return f"partition {topic}-{partition}", log.offline_errno
-        return None
+        met = self._logs.met
+        return None if met is None else (met.path, met.errno or errno.EIO)
 
     def _take_offline(self, what: str, error: int) -> None:
         why = f"{what} cannot be written: {os.strerror(error)} (errno {error})"

@@ -208,6 +208,7 @@ class LogCleaner:
                 write_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS, kept)
             except DiskError as error:
                 _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
+                self._logs.note(error)
 
     # ---- which log is next
 

@@ -17,6 +17,7 @@ set. A log that was deleted in the meantime answers with an error, which is pass
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -33,18 +34,15 @@ from kbroker.files import (
     sync_directory,
     write_offset_checkpoint,
 )
-from kbroker.limits import FILE_NAME_LENGTH_MAX_BYTES
 from kbroker.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
-    read_topic_id,
     take_clean_shutdown,
     write_clean_shutdown,
 )
+from kbroker.storage.folders import aside_name, belongs, ensure_topic_id
 from kbroker.storage.progress import Progress
-from kbroker.uuids import random_uuid, uuid_text
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 
@@ -155,6 +153,8 @@ class LogManager:
         """Partitions that cannot be served, and why: logs that the disk denied when they were
         opened, all of them once it has failed."""
         self.failure: str | None = None  # why the whole directory is offline
+        self.met: DiskError | None = None
+        """The first error after which it has to be: see `note`."""
         self.started_clean = True
         self.expected = 0  # logs that `start` opens
         self.cleaner: CleanerPort | None = None
@@ -163,6 +163,7 @@ class LogManager:
         self._logs: dict[Key, LogPort] = {}
         self._dying: list[tuple[int, Path]] = []
         self._complained: set[Key] = set()
+        self._started = False
         self._written: dict[str, dict[Key, int]] = {}
         self._lock = threading.Lock()
         self._checkpointing = threading.Lock()
@@ -191,6 +192,7 @@ class LogManager:
             _LOG.info("recovering %d partitions after an unclean stop", len(openings))
         if openings:
             self._open_all(openings)
+        self._started = True
 
     def _offsets(self, name: str) -> dict[Key, int]:
         try:
@@ -212,8 +214,8 @@ class LogManager:
             if _SET_ASIDE.match(entry.name) or not _PARTITION_FOLDER.match(entry.name):
                 continue
             spec = wanted.get(entry.name)
-            if spec is None or not _belongs(path, spec):
-                target = self.directory / _aside_name(entry.name, STRAY_SUFFIX)
+            if spec is None or not belongs(path, spec.topic_id):
+                target = self.directory / aside_name(entry.name, STRAY_SUFFIX)
                 _LOG.warning("no topic owns %s: renamed to %s", path, target.name)
                 path.rename(target)
 
@@ -250,14 +252,16 @@ class LogManager:
         """Open or create one log; one that the disk denies is offline."""
         spec = opening.spec
         key = (spec.topic, spec.partition)
+        path = Path(opening.directory)
         try:
-            path = Path(opening.directory)
             path.mkdir(exist_ok=True)
-            _ensure_topic_id(path, spec.topic_id)
+            ensure_topic_id(path, spec.topic_id)
             log = self._open_log(opening)
         except (OSError, DiskError) as error:
             _LOG.error("partition %s is offline: %s", spec.folder, error)
             self.offline[key] = str(error)
+            if self._started:  # a start asks the disk for each of them anew
+                self.note(error if isinstance(error, DiskError) else DiskError(path, error))
             return None
         self.offline.pop(key, None)
         self._logs[key] = log
@@ -295,8 +299,12 @@ class LogManager:
             self._open(Opening(str(self.directory / spec.folder), spec, 0, 0, True))
             for spec in listed
         ]
-        sync_directory(self.directory)
+        self._sync_names()
         return logs
+
+    def _sync_names(self) -> None:
+        with self._noting():
+            sync_directory(self.directory)
 
     def _forget_namesakes(self, keys: Iterable[Key]) -> None:
         """Take offsets of deleted partitions out of the checkpoints before others have their names:
@@ -326,22 +334,37 @@ class LogManager:
                 log.mark_deleted()
                 taken.append(log)
             folder = self.directory / f"{topic}-{partition}"
-            target = self.directory / _aside_name(folder.name, DELETE_SUFFIX)
+            target = self.directory / aside_name(folder.name, DELETE_SUFFIX)
             try:
                 folder.rename(target)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 _LOG.error("cannot rename %s: %s", folder, error)
+                self.note(DiskError(folder, error))
                 continue
             with self._lock:
                 self._dying.append((due_ms, target))
-        sync_directory(self.directory)
+        self._sync_names()
         if self.cleaner is not None:
             self.cleaner.forget(keys)
         return taken
 
     # ---- any thread
+
+    def note(self, error: DiskError) -> None:
+        """An error that is passed over where it was met. The first that is final is remembered: it
+        takes the directory offline (DiskWatch), as one of a log itself does."""
+        if self.met is None and error.final:
+            self.met = error
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except DiskError as error:
+            self.note(error)
+            raise
 
     def snapshot(self) -> list[tuple[Key, LogPort]]:
         """All logs as they are now."""
@@ -407,7 +430,8 @@ class LogManager:
             offsets = {key: ask(log) for key, log in self.snapshot()}
             kept = {key: offset for key, offset in offsets.items() if offset is not None}
             if self._written.get(name) != kept:
-                write_offset_checkpoint(self.directory / name, kept)
+                with self._noting():
+                    write_offset_checkpoint(self.directory / name, kept)
                 self._written[name] = kept
 
     # ---- stop
@@ -464,34 +488,3 @@ def _flush(log: LogPort, now_ms: int, idle_ms: int) -> int:
         log.flush()
     log.let_go(now_ms, idle_ms)
     return int(due)
-
-
-def _aside_name(folder: str, suffix: str) -> str:
-    """A name that no partition has, cut so that the file system takes it."""
-    tail = f".{random_uuid().hex()}{suffix}"
-    return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
-
-
-def _belongs(path: Path, spec: PartitionSpec) -> bool:
-    """Whether the folder is of this topic and not of an earlier one of the same name."""
-    try:
-        found = read_topic_id(path)
-    except CorruptFileError as error:
-        _LOG.warning("%s; it is written anew", error)
-        return True
-    return found is None or found == spec.topic_id
-
-
-def _ensure_topic_id(path: Path, topic_id: bytes) -> None:
-    """Write partition.metadata where it is missing or broken.
-
-    It is not synced: the metadata log knows the id, and a file that a crash left empty is
-    written again here.
-    """
-    target = path / PARTITION_METADATA
-    try:
-        if target.exists() and read_topic_id(path) == topic_id:
-            return
-    except CorruptFileError:
-        pass
-    target.write_text(f"version: 0\ntopic_id: {uuid_text(topic_id)}")

@@ -211,6 +211,27 @@ def test_a_full_disk_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [batch.records for batch in opened(tmp_path)[1]] == [[(None, b"a")], [(None, b"c")]]
 
 
+def test_a_write_that_fails_for_no_lack_of_room_is_final(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though it can be taken back: what else is on such a disk?"""
+    log, _ = opened(tmp_path)
+    append(log, [b"a"])
+
+    def fail(descriptor: int, data: bytes, at: int) -> int:
+        raise OSError(errno.EIO, "gone")
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(DiskError, match="gone"):
+        append(log, [b"b"])
+    monkeypatch.undo()
+    assert log.failure is not None and log.failure.errno == errno.EIO
+    with pytest.raises(DiskError, match="gone"):
+        append(log, [b"c"])
+    log.close()
+    assert [batch.records for batch in opened(tmp_path)[1]] == [[(None, b"a")]]
+
+
 def test_a_failed_sync_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, _ = opened(tmp_path)
 

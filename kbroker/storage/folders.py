@@ -1,0 +1,45 @@
+"""Folders of partitions: names of those that are set aside, and which topic one is of."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from kbroker.errors import CorruptFileError
+from kbroker.limits import FILE_NAME_LENGTH_MAX_BYTES
+from kbroker.storage.checkpoints import PARTITION_METADATA, read_topic_id
+from kbroker.uuids import random_uuid, uuid_text
+
+_LOG: Final = logging.getLogger("kbroker.storage")
+
+
+def aside_name(folder: str, suffix: str) -> str:
+    """A name that no partition has, cut so that the file system takes it."""
+    tail = f".{random_uuid().hex()}{suffix}"
+    return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
+
+
+def belongs(path: Path, topic_id: bytes) -> bool:
+    """Whether the folder is of this topic and not of an earlier one of the same name."""
+    try:
+        found = read_topic_id(path)
+    except CorruptFileError as error:
+        _LOG.warning("%s; it is written anew", error)
+        return True
+    return found is None or found == topic_id
+
+
+def ensure_topic_id(path: Path, topic_id: bytes) -> None:
+    """Write partition.metadata where it is missing or broken.
+
+    It is not synced: the metadata log knows the id, and a file that a crash left empty is
+    written again here.
+    """
+    target = path / PARTITION_METADATA
+    try:
+        if target.exists() and read_topic_id(path) == topic_id:
+            return
+    except CorruptFileError:
+        pass
+    target.write_text(f"version: 0\ntopic_id: {uuid_text(topic_id)}")

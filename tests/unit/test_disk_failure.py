@@ -1,0 +1,111 @@
+"""What takes the log directory offline, beside the logs, the journal and the metadata log."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbroker.clock import FakeClock
+from kbroker.config import BrokerConfig
+from kbroker.errors import DiskError
+from kbroker.server.disk_failure import DiskWatch
+from kbroker.storage.cleaner import LogCleaner
+from kbroker.storage.manager import LogManager, PartitionSpec
+from tests.support.ports import FakeDataPlane, FakeLog
+
+
+class FakeStore:
+    """The metadata log."""
+
+    failure: DiskError | None = None
+
+    def fail(self, error: DiskError) -> None:
+        self.failure = error
+
+
+class Room:
+    """Logs on a disk where one kind of call fails once it is told to."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self._failing = ("", 0)
+        patch.setattr(os, "fsync", self._checked("fsync", os.fsync))
+        patch.setattr(Path, "rename", self._checked("rename", Path.rename))
+        self.logs = LogManager(folder, self._checked("open", FakeLog))
+        self.store = FakeStore()
+        store: Any = self.store
+        data_plane: Any = FakeDataPlane()
+        self.watch = DiskWatch(store, self.logs, data_plane)
+
+    def _checked(self, call: str, do: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(*arguments: Any) -> Any:
+            if self._failing[0] == call:
+                raise OSError(self._failing[1], os.strerror(self._failing[1]))
+            return do(*arguments)
+
+        return checked
+
+    def create(self, partition: int) -> None:
+        self.logs.create([PartitionSpec("a", b"a" * 16, partition, {})])
+
+    def clean(self) -> None:
+        config = BrokerConfig({"log.dirs": str(self.logs.directory)})
+        LogCleaner(config, self.logs, FakeClock())._write_checkpoint()
+
+    def fail(self, call: str, error: int, do: Callable[[Room], object]) -> None:
+        """What meets the error, and the look behind it."""
+        self._failing = call, error
+        with contextlib.suppress(DiskError):
+            do(self)
+        self._failing = "", 0
+        self.watch.look()
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
+    made = Room(tmp_path, monkeypatch)
+    made.logs.start([])
+    made.create(0)
+    made.watch.look()
+    assert made.logs.failure is None
+    return made
+
+
+MET: dict[str, tuple[str, Callable[[Room], object]]] = {
+    "the names of new folders": ("fsync", lambda room: room.create(1)),
+    "a new log": ("open", lambda room: room.create(1)),
+    "the names of deleted folders": ("fsync", lambda room: room.logs.delete("a", [0], 0)),
+    "the folder of a deleted topic": ("rename", lambda room: room.logs.delete("a", [0], 0)),
+    "a checkpoint": ("fsync", lambda room: room.logs.checkpoint_high_watermarks()),
+    "the cleaner's checkpoint": ("fsync", lambda room: room.clean()),
+}
+WITHOUT_FAILURE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE)
+
+
+@pytest.mark.parametrize("what", MET)
+def test_whatever_meets_the_error_first(room: Room, what: str) -> None:
+    room.fail(MET[what][0], errno.EIO, MET[what][1])
+    assert "Input/output error (errno 5)" in (room.logs.failure or "")
+    assert room.store.failure is not None
+    assert all(log.offline_errno == errno.EIO for _, log in room.logs.items())
+
+
+@pytest.mark.parametrize("error", WITHOUT_FAILURE)
+@pytest.mark.parametrize("what", MET)
+def test_a_lack_is_no_failure(room: Room, what: str, error: int) -> None:
+    room.fail(MET[what][0], error, MET[what][1])
+    assert room.logs.failure is None and room.store.failure is None
+
+
+def test_a_log_that_a_start_cannot_open_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are served: what a start reads, it has read from the disk."""
+    made = Room(tmp_path, monkeypatch)
+    made.fail("open", errno.EIO, lambda r: r.logs.start([PartitionSpec("a", b"a" * 16, 0, {})]))
+    assert made.logs.failure is None and set(made.logs.offline) == {("a", 0)}
