@@ -482,6 +482,7 @@ cdef struct Net:
     int64_t slow_ns                 # atomic: requests that take longer are told; 0: none
     Histogram gil                   # the control thread's waits for the GIL, for a request each
     int64_t connections             # atomic
+    int32_t shedding                # atomic: threads that close one that is too many
     int32_t listener_exempt         # atomic: max.connections and its rate are not its; -1: of all
     void* rate                      # Bucket* of new connections, all listeners
     int32_t quotas_on               # atomic: some client has a limit

@@ -9,10 +9,6 @@ from kbroker.ext.connections cimport connection_close
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.network cimport thread_wake
 
-# Threads that close one now, so that together they close no more than there are too many. All
-# engines of a process share it: another's is taken for one of ours for a moment.
-cdef int32_t _closing = 0
-
 
 cdef int64_t excess(Net* net) noexcept nogil:
     return (atomic_load_relaxed_i64(&net.connections)
@@ -47,10 +43,11 @@ cdef void thread_sheds(NetThread* thread) noexcept nogil:
     connection = quietest(thread)
     if connection == NULL:
         return
-    if atomic_add_i32(&_closing, 1) <= excess(net):
+    # Threads that do it at once close no more together than there are too many.
+    if atomic_add_i32(&net.shedding, 1) <= excess(net):
         connection_close(connection, LOG_WARNING,
                          "there are more than max.connections, and it was quiet for longest")
-    atomic_add_i32(&_closing, -1)
+    atomic_add_i32(&net.shedding, -1)
     if excess(net) > 0:
         look_again(thread)
 
