@@ -16,6 +16,7 @@ which is the connection's FIFO of Ops. With an empty FIFO an answer goes straigh
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from kbroker.ext.handshake_list cimport HandshakeList, Shake
 from kbroker.ext.memory cimport Pool
 from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t, pthread_t
 from kbroker.ext.timer cimport Timer, Wheel
@@ -315,6 +316,7 @@ cdef struct Connection:
     Connection* ready_next
     Connection* flush_next
     Connection* handshake_next
+    Shake shake                     # its place in `shaking` or `awaiting`
     Connection* stalled_next
     Connection* closed_next
     uint8_t address[16]             # of the peer, IPv4 mapped
@@ -375,6 +377,8 @@ cdef struct NetThread:
     Connection* stalled
     Connection* handshakes          # TLS that is to go on, oldest first
     Connection* handshakes_tail
+    HandshakeList shaking           # TLS handshakes under way
+    HandshakeList awaiting          # ... and those that have to wait until they may begin
     Op* free_ops
     int32_t free_ops_count
     Chunk* free_chunks

@@ -19,6 +19,7 @@ from kbroker.ext.connection cimport (
     SECURITY_SASL_PLAINTEXT, STAGE_OPEN, STAGE_SASL, STAGE_TLS,
 )
 from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
+from kbroker.ext.handshakes cimport handshake_leaves
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING, net_log_text
 from kbroker.ext.marks cimport marks_drop
 from kbroker.ext.memory cimport buffer_free, pool_release
@@ -313,6 +314,7 @@ cdef void connection_close(Connection* connection, int32_t level,
     if connection.auth != NULL and net.auth_free != NULL:
         net.auth_free(connection.auth)
     free(connection.state)
+    handshake_leaves(connection)
     tls_free(<Tls*> connection.tls)
     connection.tls = NULL
     close(connection.fd)

@@ -12,6 +12,9 @@ from kbroker.ext.connection cimport (
     STAGE_OPEN, STAGE_SASL, STAGE_TLS,
 )
 from kbroker.ext.connections cimport connection_close, connection_enter, connection_stall
+from kbroker.ext.handshakes cimport (
+    handshake_enters, handshake_leaves, handshake_next, handshake_overdue,
+)
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_INFO
 from kbroker.ext.marks cimport marks_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, pread, snprintf
@@ -51,10 +54,22 @@ cdef void handshake_later(Connection* connection) noexcept nogil:
     thread.handshakes_tail = connection
 
 
+cdef void let_in(NetThread* thread) noexcept nogil:
+    """Those that wait for a place, in the order in which they came."""
+    cdef Connection* connection = handshake_next(thread)
+    while connection != NULL:
+        handshake_later(connection)
+        connection = handshake_next(thread)
+    connection = handshake_overdue(thread)
+    if connection != NULL:
+        fail(connection, "it takes long, and others wait")
+
+
 cdef void thread_handshakes(NetThread* thread) noexcept nogil:
     """In the order in which they came; at least one."""
     cdef Connection* connection
     cdef int64_t until_ns
+    let_in(thread)
     if thread.handshakes == NULL:
         return
     until_ns = monotonic_ns() + HANDSHAKES_NS
@@ -110,7 +125,7 @@ cdef bint is_first_record_there(Connection* connection) noexcept nogil:
 cdef bint begin(Connection* connection) noexcept nogil:
     cdef void** at = &connection.net.listeners[connection.listener].tls
     cdef void* context
-    if not is_first_record_there(connection):
+    if not is_first_record_there(connection) or not handshake_enters(connection):
         return False
     context = atomic_load_ptr(at)
     if context != NULL:
@@ -144,6 +159,7 @@ cdef void finish(Connection* connection) noexcept nogil:
     """What follows the handshake may stand in OpenSSL's buffer: FLAG_READABLE stays."""
     cdef Tls* tls = <Tls*> connection.tls
     connection.thread.counters.handshakes += 1
+    handshake_leaves(connection)
     tls.kernel_sends = tls_kernel_sends(tls)
     if not tls.kernel_sends \
             and not records_attach(tls, connection.fd, &connection.thread.records_kept):

@@ -14,6 +14,7 @@ from kbroker.ext.connection cimport (
 )
 from kbroker.ext.connections cimport connection_close, connections_reap, connections_retry
 from kbroker.ext.encrypted cimport encrypted_is_sent, thread_handshakes
+from kbroker.ext.handshakes cimport handshakes_wait_ms
 from kbroker.ext.input cimport connection_progress
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, net_log
 from kbroker.ext.network cimport (
@@ -87,11 +88,15 @@ cdef void read_clocks(NetThread* thread) noexcept nogil:
 
 cdef int wait_for_events(NetThread* thread, epoll_event_t* events) noexcept nogil:
     cdef int64_t wait_ms = 0
+    cdef int64_t room_ms
     cdef int count
     turn_end(&thread.turns)
     if thread.ready == NULL and thread.handshakes == NULL and thread.closed == NULL \
             and thread_may_sleep(thread):
         wait_ms = wheel_wait_ms(&thread.wheel)
+        room_ms = handshakes_wait_ms(thread)
+        if room_ms >= 0 and (wait_ms < 0 or room_ms < wait_ms):
+            wait_ms = room_ms
     if wait_ms > 1000000000:
         wait_ms = 1000000000
     count = epoll_wait(thread.epoll_fd, events, EVENTS_MAX, <int> wait_ms)

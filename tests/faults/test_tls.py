@@ -31,6 +31,8 @@ from tests.wire.test_connections import produce_body
 LONG = pytest.mark.long
 StartBroker = Callable[..., KbrokerProcess]
 HELD_KB_MAX = 80
+HANDSHAKES_MAX = 512
+PLACES_WAITED_FOR = 100
 
 
 def trusting(authority: Authority, store: Path | None = None) -> ssl.SSLContext:
@@ -98,6 +100,43 @@ def test_half_open_handshakes(
             assert grown < HELD_KB_MAX, f"{grown:.0f} KiB for each half-open handshake"
             wait_for("all are closed", lambda: all(is_over(one) for one in held), 300, 0.5)
         served.call(PRODUCE, 9, body)
+
+
+def test_handshakes_beyond_the_limit_wait_for_a_place(
+    start_kbroker: StartBroker, authority: Authority
+) -> None:
+    """In order; those that have taken long make room, no more of them than are waited for."""
+    settings = {
+        "ssl.keystore.location": str(authority.issue("broker").pem),
+        "kbroker.handshake.timeout.ms": "120000",
+        "num.network.threads": "1",
+    }
+    broker = start_kbroker(settings, listeners=("SSL",))
+    context = trusting(authority)
+    first = hello(context)
+    with many_files(), WireConnection(broker.ports["SSL"], tls=context) as served:
+        with contextlib.ExitStack() as stack:
+            held = []
+            for _ in range(HANDSHAKES_MAX + PLACES_WAITED_FOR):
+                address = ("127.0.0.1", broker.ports["SSL"])
+                one = stack.enter_context(socket.create_connection(address, timeout=60))
+                one.sendall(first)
+                held.append(one)
+            served.call(API_VERSIONS, 0)
+            with WireConnection(broker.ports["SSL"], tls=context) as newcomer:
+                newcomer.call(API_VERSIONS, 0)
+            answered = sum(map(is_answered, held[HANDSHAKES_MAX:]))
+            ended = sum(map(is_over, held))
+        assert answered == PLACES_WAITED_FOR, "the newcomer was let in before them"
+        assert ended == PLACES_WAITED_FOR + 1, "one for each that waited, the newcomer too"
+
+
+def is_answered(connection: socket.socket) -> bool:
+    """The server's half of the handshake has come."""
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return False
 
 
 def is_over(connection: socket.socket) -> bool:
