@@ -42,7 +42,8 @@ def _loads(kind: str, topic: str, failed: str, damaged: str) -> tuple[Alert, ...
         Alert(f"{name}sFailed", f"{metric(f'kbroker_{kind}_partitions_failed')} > 0", "1m",
               _WARNING, f"{{{{ $value }}}} partitions of {topic} on {{{{ $labels.instance }}}} are"
               " not read.",
-              f"{failed}; the log names the error, and the broker goes on trying."),
+              f"{failed}; the log names the error, and the broker goes on trying, unless their"
+              " directory is offline."),
         Alert(f"{name}StateDamaged", f"{metric(f'kbroker_{kind}_state_passed_over')} > 0", "1m",
               _WARNING, f"{topic} of {{{{ $labels.instance }}}} is damaged in {{{{ $value }}}}"
               " places.",

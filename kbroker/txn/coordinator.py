@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from itertools import islice
 from typing import Final, Protocol
 
 from kbroker.clock import Clock
@@ -31,6 +30,7 @@ from kbroker.group.slot_loads import ACTIVE, FAILED, SlotLoads, check_all_served
 from kbroker.group.timers import Timers
 from kbroker.storage.manager import LogPort
 from kbroker.txn import records, steps
+from kbroker.txn.doubt import Doubt
 from kbroker.txn.durable import Durable
 from kbroker.txn.figures import Counts, Figures, figures_of
 from kbroker.txn.markers import ROOM_WAIT_MS, Groups, Marker, Markers, Partitions
@@ -50,7 +50,6 @@ _LOG: Final = logging.getLogger("kbroker.txn")
 
 _AGAIN_MS: Final = 100
 _RECORDS_PER_BATCH: Final = 1_000
-_IN_DOUBT_PER_BATCH: Final = 100
 _PASSED_OVER: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -99,7 +98,8 @@ class TransactionCoordinator:
         self._markers = Markers(host, host.groups)
         self._slots: list[Slot] = []
         self._timers = Timers()
-        self._loads = SlotLoads(_LOG, host, self._timers, self._take_over)
+        self._loads = SlotLoads(_LOG, host, self._timers, self._opened)
+        self._doubt = Doubt(self._markers.have_later_epoch, host.new_producer_id)
         self._stopped = False
         self.durable = Durable(host.tell)
         self.counts = Counts()
@@ -136,18 +136,20 @@ class TransactionCoordinator:
         self._loads.stop()
         self.close()
 
-    def _take_over(self, slot: Slot) -> None:
-        """A slot is loaded: what is in doubt is told by the log, what was prepared is finished.
-        Raises ClientError or DiskError where the log or the metadata take no record."""
-        in_doubt = slot.with_next_ids(self._host.new_producer_id)
-        while changes := list(islice(in_doubt, _IN_DOUBT_PER_BATCH)):
-            self._append(slot, changes)
-            for transactional_id, value in changes:
-                slot.replay(transactional_id, value)
-        for transactional_id, found in list(slot.transactions.items()):
-            if found.state in PREPARED:
-                _LOG.info("finishing transaction %s: %s", transactional_id, found.state.label)
-                self._write_markers(slot, transactional_id)
+    def _opened(self, slot: Slot) -> None:
+        """Settle what is in doubt, finish what else was prepared. Raises ClientError or DiskError
+        where that cannot be written; then the slot must not be served."""
+        sure = slot.transactions.keys() - slot.in_doubt
+        version, now_ms = self._host.settings().version, self._host.clock.wall_ms()
+        for name in sorted(slot.in_doubt):
+            now = slot.transactions[name]
+            self.put(slot, name, self._doubt.settle(name, now, version, now_ms))
+        slot.in_doubt.clear()
+        for name in sorted(sure):
+            state = slot.transactions[name].state
+            if state in PREPARED:
+                _LOG.info("finishing transaction %s: %s", name, state.label)
+                self._write_markers(slot, name)
 
     # ---- requests
 

@@ -5,7 +5,8 @@ the last one counts, and only those go to the control thread.
 
 A batch that is damaged is passed over, as one of `__consumer_offsets` is: each record has the whole
 state of its transactional id, so of most ids nothing is missed, and what was prepared elsewhere in
-the partition is finished. Whose last record stands before the damage is in doubt (`Slot.in_doubt`).
+the partition is finished. Whose last record stands before the damage is in doubt
+(kbroker.txn.doubt).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext.records import build
 from kbroker.storage.manager import LogPort
-from kbroker.txn.transaction import Partition
+from kbroker.txn.transaction import Partition, Transaction
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 _KEY: Final = struct.Struct(">hh")
@@ -91,6 +91,16 @@ class Markers:
             append(log)
         self._partitions.appended(log)
         return log, log.log_end_offset
+
+    def have_later_epoch(self, now: Transaction) -> bool:
+        """Whether a partition of the transaction has its producer in a later epoch."""
+        logs = [self._partitions.log(one) for one in now.partitions if self._partitions.knows(one)]
+        return any(
+            producer_id == now.producer_id and epoch > now.epoch
+            for log in logs
+            if log is not None
+            for producer_id, epoch, *_ in log.producers()
+        )
 
 
 def build_marker(marker: Marker, now_ms: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from kbroker.errors import ClientError, ErrorCode
@@ -10,7 +10,7 @@ from kbroker.group.loading import Piece
 from kbroker.group.slot_loads import FAILED, LOADING
 from kbroker.storage.manager import LogPort
 from kbroker.txn.records import Records
-from kbroker.txn.transaction import NO_PRODUCER_ID, Partition, State, Transaction
+from kbroker.txn.transaction import Partition, State, Transaction
 
 _RETRY_AFTER: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -39,7 +39,8 @@ class Slot:
         self.passed_over = 0
         """What of the log could not be read."""
         self.in_doubt: set[str] = set()
-        """Ids of which a later record may have been passed over when the slot was loaded."""
+        """Ids of which a later record may have been passed over; to be settled (kbroker.txn.doubt)
+        before the slot answers anybody."""
         self._offsets: dict[str, int] = {}
         self._problems: list[int] = []
         self._records = Records(self.partition)
@@ -91,17 +92,8 @@ class Slot:
         }
         self._offsets = {}
         return (
-            f"{len(self.in_doubt)} transactional ids may have been further than is known,"
-            f" {len(self.in_doubt & self.ongoing)} of them in a transaction, others may be missing"
-            " (kbroker txn find-hanging finds what they left open)"
+            f"{len(self.in_doubt)} transactional ids may have been further than is known: their"
+            f" producers have to begin anew, and {len(self.in_doubt & self.ongoing)} transactions"
+            " of them end without a commit; others may be missing (kbroker txn find-hanging finds"
+            " what they left open)"
         )
-
-    def with_next_ids(self, new_id: Callable[[], int]) -> Iterator[tuple[str, Transaction]]:
-        """Ids in doubt whose records do not say so yet, as they are to be written: with a next
-        producer id. Their epochs may be further than is known, and with one that was used a new
-        producer's records could pass for ones that are there already. It is in the log because the
-        damage may be gone by the next start: repaired, or compacted away."""
-        for name in sorted(self.in_doubt):
-            now = self.transactions[name]
-            if now.next_producer_id == NO_PRODUCER_ID:
-                yield name, now._replace(next_producer_id=new_id())

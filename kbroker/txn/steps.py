@@ -79,11 +79,9 @@ def init(
     if now.state is State.ONGOING:
         return now
     told = now.epoch if expected is None else expected.epoch
-    if now.is_in_doubt and told < now.epoch:
-        raise ClientError(ErrorCode.PRODUCER_FENCED)
-    if now.is_in_doubt or (now.is_exhausted and told == now.epoch):
-        producer_id, epoch = now.next_producer_id if now.is_in_doubt else new_id(), 0
-        last_epoch = NO_EPOCH if expected is None else told
+    if now.is_exhausted and told == now.epoch:
+        producer_id, epoch = new_id(), 0
+        last_epoch = NO_EPOCH if expected is None else now.epoch
     else:
         producer_id = now.producer_id
         epoch, last_epoch = _next_epoch(now, expected)
@@ -96,23 +94,16 @@ def init(
         timeout_ms=timeout_ms,
         partitions=frozenset(),
         started_ms=-1,
-        next_producer_id=NO_PRODUCER_ID,
     )
 
 
 def _may_go_on(now: Transaction, expected: Producer) -> bool:
-    """The id is the one of now, or the one before, whose epochs ran out or were in doubt: asked
-    again."""
+    """The id is the one of now, or the one before, whose epochs ran out: asked again."""
     return (
         now.epoch == NO_EPOCH
         or expected.id == now.producer_id
-        or (expected.id == now.previous_producer_id and _was_last(now, expected.epoch))
+        or (expected.id == now.previous_producer_id and is_exhausted(expected.epoch))
     )
-
-
-def _was_last(now: Transaction, epoch: int) -> bool:
-    """Whether the producer id before this one may have ended with this epoch."""
-    return is_exhausted(epoch) or epoch == now.last_epoch != NO_EPOCH
 
 
 def _next_epoch(now: Transaction, expected: Producer | None) -> tuple[int, int]:
@@ -137,6 +128,7 @@ def fence(now: Transaction, server_version: int, new_id: NewId, now_ms: int) -> 
             now_ms,
             epoch=epoch,
             last_epoch=NO_EPOCH,
+            next_producer_id=NO_PRODUCER_ID,
             version=0,
         )
     return now.becomes(
@@ -144,16 +136,9 @@ def fence(now: Transaction, server_version: int, new_id: NewId, now_ms: int) -> 
         now_ms,
         epoch=epoch,
         last_epoch=now.epoch,
-        next_producer_id=_next_producer_id(now, new_id),
+        next_producer_id=new_id() if now.is_exhausted else NO_PRODUCER_ID,
         version=BUMPS_EPOCHS,
     )
-
-
-def _next_producer_id(now: Transaction, new_id: NewId) -> int:
-    """Which the producer gets when the transaction is complete; none where it keeps its own."""
-    if now.is_in_doubt or not now.is_exhausted:
-        return now.next_producer_id
-    return new_id()
 
 
 def is_overdue(now: Transaction, now_ms: int) -> bool:
@@ -234,7 +219,9 @@ def _end_in_epoch(
     if now.epoch != producer.epoch:
         raise ClientError(ErrorCode.PRODUCER_FENCED)
     if now.state is State.ONGOING:
-        return now.becomes(_prepared(commit), now_ms, version=0)
+        return now.becomes(
+            _prepared(commit), now_ms, next_producer_id=NO_PRODUCER_ID, version=0
+        )
     if now.state is _completed(commit):
         return now  # asked again
     if now.state is _prepared(commit):
@@ -248,8 +235,8 @@ def _end_with_epoch(
     """Version 2: the epoch ends with the transaction, so an older one tells what is asked again. A
     producer that does not know whether it began one aborts to be sure, which is allowed at rest."""
     overflowed = (
-        now.producer_id != producer.id == now.previous_producer_id
-        and producer.epoch in (EPOCH_MAX - 1, now.last_epoch)
+        now.previous_producer_id == producer.id
+        and producer.epoch == EPOCH_MAX - 1
         and now.epoch == 0
     )
     bumped = now.epoch == producer.epoch + 1
@@ -273,7 +260,7 @@ def _end_with_epoch(
         now_ms,
         epoch=now.epoch if at_limit else now.epoch + 1,
         last_epoch=now.epoch,
-        next_producer_id=_next_producer_id(now, new_id),
+        next_producer_id=new_id() if now.is_exhausted else NO_PRODUCER_ID,
         started_ms=started_ms,
         version=BUMPS_EPOCHS,
     )
@@ -291,14 +278,14 @@ def _is_epoch_of(now: Transaction, producer: Producer, bumped: bool, overflowed:
 
 def complete(now: Transaction, now_ms: int) -> Transaction:
     """Every partition has its marker."""
-    producer_id, epoch, next_id = now.producer_id, now.epoch, now.next_producer_id
-    if now.version >= BUMPS_EPOCHS and next_id != NO_PRODUCER_ID:
-        producer_id, epoch, next_id = next_id, 0, NO_PRODUCER_ID
+    producer_id, epoch = now.producer_id, now.epoch
+    if now.version >= BUMPS_EPOCHS and now.next_producer_id != NO_PRODUCER_ID:
+        producer_id, epoch = now.next_producer_id, 0
     return now.becomes(
         _completed(now.state is State.PREPARE_COMMIT),
         now_ms,
         producer_id=producer_id,
         epoch=epoch,
-        next_producer_id=next_id,
+        next_producer_id=NO_PRODUCER_ID,
         partitions=frozenset(),
     )

@@ -46,11 +46,9 @@ class Transaction(NamedTuple):
     """Times are wall ms.
 
     previous_producer_id: before the last step. next_producer_id: which the producer gets when the
-    transaction is complete, because its epochs are used up; or, in any state, instead of its next
-    epoch, because that may have been given out by a step that was lost (kbroker.txn.slot).
-    last_epoch: before the current one, where the same producer went on; it is not in the log.
-    version: of the protocol (0 or 2) that the client of the last step spoke, which decides what its
-    marker must be like.
+    transaction is complete, because its epochs are used up. last_epoch: before the current one,
+    where the same producer went on; it is not in the log. version: of the protocol (0 or 2) that
+    the client of the last step spoke, which decides what its marker must be like.
     """
 
     producer_id: int
@@ -70,11 +68,6 @@ class Transaction(NamedTuple):
         return self._replace(
             state=state, updated_ms=now_ms, previous_producer_id=self.producer_id, **changes
         )
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether an epoch above this one may have been given out already."""
-        return self.state not in PREPARED and self.next_producer_id != NO_PRODUCER_ID
 
     @property
     def is_exhausted(self) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kbroker.errors import DiskError, ErrorCode
+from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext import records
 from kbroker.ext.offsets_rows import OffsetsFold
 from kbroker.txn.coordinator import TransactionCoordinator
 from kbroker.txn.loading import StateLoad
 from kbroker.txn.settings import TransactionSettings
-from kbroker.txn.steps import End, Producer
+from kbroker.txn.steps import Add, End, Producer
 from kbroker.txn.transaction import Partition
 from tests.support.waits import wait_for
 
@@ -48,6 +48,13 @@ class Log:
         """(place in the stream, log end offset) after each append."""
         self.batches: list[bytes] = []
         self.damaged: set[int] = set()
+        self._epochs: dict[int, int] = {}
+        self._open: set[int] = set()
+        """Producers with an open transaction."""
+
+    def producers(self) -> list[tuple[int, ...]]:
+        """Of which only id and epoch are true."""
+        return [(one, epoch, -1, -1, -1, -1) for one, epoch in self._epochs.items()]
 
     @property
     def log_end_offset(self) -> int:
@@ -58,7 +65,23 @@ class Log:
         told = self.stream.durable - self.late
         return next(end for at, end in reversed(self.ends) if at <= told)
 
-    def append(self, batch: bytes, **_: Any) -> None:
+    def _judge(self, batch: Any, version: int) -> None:
+        """Late markers are refused as by ext/producers.pyx."""
+        if batch.producer_id < 0:
+            return
+        before = self._epochs.get(batch.producer_id, -1)
+        if batch.control:
+            bumps = version >= 2 and batch.producer_id in self._open
+            if batch.producer_epoch < before + bumps:
+                raise ClientError(ErrorCode.INVALID_PRODUCER_EPOCH)
+            self._open.discard(batch.producer_id)
+        else:
+            self._open.add(batch.producer_id)
+        self._epochs[batch.producer_id] = max(before, batch.producer_epoch)
+
+    def append(self, batch: bytes, *, transaction_version: int = 0, **_: Any) -> None:
+        for one in records.batches(batch):
+            self._judge(one, transaction_version)
         count = sum(one.last_offset_delta + 1 for one in records.batches(batch))
         own = bytearray(batch)
         records.assign(own, self.log_end_offset, 0)
@@ -104,6 +127,8 @@ class World:
         self.posted: list[Callable[[], None]] = []
         self.loads: list[bool] = []
         """Each load that was begun, and whether it was to be strict."""
+        self.refuses_ids = False
+        """Whether the metadata take no record of an id that was given out."""
         self.refused = 0
         """How many of the loads to come the disk refuses."""
         self.damaged: dict[Any, set[int]] = {}
@@ -197,6 +222,8 @@ class World:
         return StateLoad(Reading(log))
 
     def new_producer_id(self) -> int:
+        if self.refuses_ids:
+            raise DiskError("metadata", "no room")
         self.ids += 1
         return self.ids
 
@@ -264,6 +291,25 @@ class Client:
             return False
         self.producer = found
         return True
+
+    def add(self, partitions: list[Partition]) -> Answer:
+        """AddPartitionsToTxn, as a producer of version 1 asks."""
+        asked = Add(self.producer, partitions, self.version)
+        return self._perform(
+            lambda slot, now_ms: self.world.coordinator.add(slot, self.name, asked, now_ms)
+        )
+
+    def write(self, *partitions: Partition) -> None:
+        """One record each, in either version of the protocol, when the disk has it."""
+        if self.version < 2:
+            answer = self.add([*partitions])
+            self.world.settle()
+            assert answer.came is None
+            for partition in partitions:
+                self._append(self.producer, partition)
+        else:
+            self.send([*partitions])
+        self.world.settle()
 
     def send(self, partitions: list[Partition]) -> dict[Partition, ErrorCode]:
         """Produces one record each, when the coordinator lets it; what was refused."""

@@ -17,7 +17,6 @@ from kbroker.group.partition import group_partition
 from kbroker.group.slot_loads import LoadFigures
 from kbroker.txn.coordinator import TransactionCoordinator
 from kbroker.txn.loading import StateLoad
-from kbroker.txn.settings import TransactionSettings
 from kbroker.txn.steps import Producer
 from kbroker.txn.transaction import State
 from tests.support.logs import open_log
@@ -40,15 +39,6 @@ def stop(world: World, *damaged: int) -> None:
     world.damaged = {STATE: set(damaged)}
     world.crash(len(world.stream.appends))
     world.settle()
-
-
-def offsets(world: World) -> list[int]:
-    """Where the state's batches begin."""
-    return [records.batches(one)[0].base_offset for one in world.logs[STATE].batches]
-
-
-def state_of(world: World, name: str) -> State:
-    return dict(world.coordinator.all_transactions())[name].state
 
 
 def test_a_damaged_batch_costs_only_what_was_in_it(world: World) -> None:
@@ -79,100 +69,13 @@ def test_who_stands_before_the_damage_gets_another_producer_id(world: World) -> 
     stop(world, 1)
     assert first.init()
     assert second.init()
-    assert first.producer == Producer(max(one.id for one in before) + 1, 0)
+    assert first.producer == Producer(max(one.id for one in before) + 1, 1)
     assert second.producer == Producer(before[1].id, before[1].epoch + 1)
     assert first.init()
-    assert first.producer.epoch == 1, "in doubt no more"
+    assert first.producer.epoch == 2, "in doubt no more"
 
 
-def in_doubt(world: World, version: int) -> Client:
-    """A producer whose last record stands before a damaged batch."""
-    first, second = Client(world, FIRST, version), Client(world, SECOND, version)
-    assert first.init()
-    assert second.init()
-    stop(world, 1)
-    assert dict(world.coordinator.all_transactions()).keys() == {FIRST}
-    return first
-
-
-def commit(world: World, client: Client) -> Producer:
-    """One transaction; the producer that goes on."""
-    assert not any(client.send(PARTITIONS).values())
-    world.settle()
-    answer = client.end(True)
-    world.settle()
-    assert state_of(world, client.name) is State.COMPLETE_COMMIT
-    found: Producer = answer.came
-    return found
-
-
-def repair(world: World) -> None:
-    """The next life has a log out of which the damaged batches were taken."""
-    world.coordinator.stop()
-    kept = world.kept(len(world.stream.appends))
-    gone = world.damaged.pop(STATE)
-    kept[STATE] = [one for one in kept[STATE] if records.batches(one)[0].base_offset not in gone]
-    world.start(kept)
-    assert world.coordinator.figures().loads.passed_over == 0
-
-
-def test_a_producer_in_doubt_goes_on_with_another_id(world: World) -> None:
-    """Most likely it was not hit; but if it was, the epoch that EndTxn would give it is used."""
-    first = in_doubt(world, 2)
-    after = commit(world, first)
-    assert after.id > 2, "an id that nobody had"
-    assert after.epoch == 0
-    assert first.end(True).came == after, "asked again"
-    first.producer = after
-    assert commit(world, first) == Producer(after.id, 1), "in doubt no more"
-
-
-def test_a_producer_in_doubt_of_an_older_client_keeps_its_id(world: World) -> None:
-    """It is given no epoch until it begins again."""
-    first = in_doubt(world, 0)
-    before = first.producer
-    commit(world, first)
-    commit(world, first)
-    assert first.init()
-    assert first.producer.id > max(before.id, 2)
-
-
-@pytest.mark.parametrize("transactions", [0, 1])
-def test_who_was_in_doubt_is_so_after_the_damage_was_taken_out(
-    world: World, transactions: int
-) -> None:
-    """No later start knows of it but from the log: its records stand behind the damage, or there is
-    none left."""
-    first = in_doubt(world, 0)
-    before = first.producer
-    for _ in range(transactions):
-        commit(world, first)
-    stop(world, 1)
-    repair(world)
-    stop(world)
-    assert first.init()
-    assert first.producer.id > max(before.id, 2)
-
-
-def test_an_older_transaction_that_is_fenced_in_doubt_stays_so(world: World) -> None:
-    world.given = TransactionSettings(version=1)
-    first, second = Client(world, FIRST, 0), Client(world, SECOND, 0)
-    assert first.init()
-    assert not any(first.send(PARTITIONS).values())
-    world.settle()
-    assert second.init()
-    stop(world, offsets(world)[-1])
-    assert not first.init()
-    world.settle()
-    repair(world)
-    before = first.producer
-    assert first.init()
-    assert first.producer.id > max(before.id, 2)
-
-
-def test_doubt_that_cannot_be_written_down_fails_the_load(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doubt_that_cannot_be_written_down_fails_the_load(world: World) -> None:
     """To serve the id would be to forget the doubt with the next start."""
     first, second = Client(world, FIRST, 2), Client(world, SECOND, 2)
     assert first.init()
@@ -180,53 +83,17 @@ def test_doubt_that_cannot_be_written_down_fails_the_load(
     world.coordinator.stop()
     world.damaged, world.loads = {STATE: {1}}, []
     kept = world.kept(len(world.stream.appends))
-    with monkeypatch.context() as full:
-        full.setattr(World, "new_producer_id", refuse)
-        world.open(kept)
-        until_loads(world, 1)
-        with pytest.raises(ClientError) as raised:
-            world.coordinator.slot(FIRST)
-        assert raised.value.code is ErrorCode.NOT_COORDINATOR
+    world.refuses_ids = True
+    world.open(kept)
+    until_loads(world, 1)
+    with pytest.raises(ClientError) as raised:
+        world.coordinator.slot(FIRST)
+    assert raised.value.code is ErrorCode.NOT_COORDINATOR
+    world.refuses_ids = False
     world.advance(1_000)
     until_loads(world, 2)
     assert first.init()
     assert first.producer.id > 2
-
-
-def refuse(world: World) -> int:
-    raise DiskError("metadata", "no room")
-
-
-def test_who_asks_again_in_doubt_gets_the_same_answer(world: World) -> None:
-    """InitProducerId of a producer that goes on after an error (KIP-360)."""
-    first = in_doubt(world, 2)
-    asked = first.producer
-    answers = []
-    for _ in range(2):
-        operation = world.coordinator.init(FIRST, 60_000, asked)
-        answers.append(first._perform(operation))
-        world.settle()
-    assert answers[0].came.id > 2
-    stale = world.coordinator.init(FIRST, 60_000, Producer(asked.id, asked.epoch + 5))
-    assert first._perform(stale).came is ErrorCode.PRODUCER_FENCED
-    assert answers[1].came.id == answers[0].came.id
-
-
-def test_an_open_transaction_in_doubt_is_aborted_before_another_begins(world: World) -> None:
-    first, second = Client(world, FIRST, 2), Client(world, SECOND, 2)
-    assert first.init()
-    first.send(PARTITIONS)
-    world.settle()
-    assert second.init()
-    stop(world, offsets(world)[-1])
-    assert state_of(world, FIRST) is State.ONGOING
-    id_before = first.producer.id
-    assert not first.init()
-    world.settle()
-    assert state_of(world, FIRST) is State.COMPLETE_ABORT
-    assert {end for one in outcomes(world).values() for end in one.values()} == {"abort"}
-    assert first.init()
-    assert first.producer.id != id_before
 
 
 def test_more_damage_than_is_kept_puts_everybody_in_doubt(world: World) -> None:
@@ -239,8 +106,7 @@ def test_more_damage_than_is_kept_puts_everybody_in_doubt(world: World) -> None:
         slot.take(Piece(load.step()))
     slot.take(Piece(problem_count=load.problem_count, problems=load.problems))
     slot.loaded()
-    ((name, found),) = slot.with_next_ids(lambda: 77)
-    assert (name, found.next_producer_id) == (FIRST, 77)
+    assert slot.in_doubt == {FIRST}
     assert slot.passed_over == 200
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.cli import root
 from tests.reference.crafted_batches import TRANSACTIONAL, Batch, Record, parse_batches
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
@@ -17,6 +18,8 @@ from tests.support.wire import FETCH, FIND_COORDINATOR, WireConnection
 
 END, LIST = 26, 66
 INVALID_TXN_STATE = 48
+FENCED = (49, 90)
+"""INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
 CONTROL = 0x20
 COMMITTED = 1
 
@@ -247,3 +250,71 @@ def test_a_flipped_byte_costs_no_more_than_its_batch(
     again.until_state("CompleteCommit")
     assert read(broker, 1) == [b"anew"]
     check_is_told(broker, capsys, "transaction", log)
+
+
+def damage(log: Path, count: int) -> None:
+    """Flip a bit in each of the last batches."""
+    data, places = log.read_bytes(), [0]
+    while length := int.from_bytes(data[places[-1] + 8 : places[-1] + 12]):
+        places.append(places[-1] + 12 + length)
+    for place in places[-1 - count : -1]:
+        flip(log, place + 70)
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_nothing_of_a_transaction_in_doubt_is_committed(
+    start: Callable[..., KbrokerProcess], protocol: int
+) -> None:
+    """The record that added its second partition is damaged, and dropped behind the next start:
+    its producer can neither go on nor commit, a new one is a new one."""
+    broker = start(transaction_state_log_num_partitions="1")
+    producer = WireProducer(broker, "id", protocol)
+    producer.init()
+    producer.send("t", 0, b"half")
+    producer.send("t", 1, b"other half")
+    assert broker.stop() == 0
+    (log,) = broker.data_dir.glob("__transaction_state-0/*.log")
+    damage(log, 1)
+    broker.start()
+    producer.until_state("CompleteAbort")
+    before = producer.id
+    version = 3 if protocol == 1 else 5
+    for committed in (True, False):
+        answer = wire.call_once(broker.port, END, version, producer.who | {"committed": committed})
+        assert answer["error_code"] in FENCED
+    assert broker.stop() == 0
+    assert root.run(["log", "repair", str(log), "--drop"]) == 0
+    broker.start()
+    producer.init()
+    assert producer.id != before
+    producer.send("t", 0, b"whole")
+    producer.end(True)
+    producer.until_state("CompleteCommit")
+    assert read(broker) == [b"whole"]
+    assert read(broker, 1) == []
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_a_decision_says_nothing_of_what_is_open_by_now(
+    start: Callable[..., KbrokerProcess], protocol: int
+) -> None:
+    """What stands behind the decision is damaged: that it was done, and the next transaction."""
+    broker = start(transaction_state_log_num_partitions="1")
+    producer = WireProducer(broker, "id", protocol)
+    producer.init()
+    producer.send("t", 0, b"first")
+    producer.end(True)
+    producer.until_state("CompleteCommit")
+    before = producer.id
+    producer.send("t", 0, b"second")
+    assert broker.stop() == 0
+    (log,) = broker.data_dir.glob("__transaction_state-0/*.log")
+    damage(log, 2)
+    broker.start()
+    producer.init()
+    assert producer.id != before
+    producer.send("t", 1, b"third")
+    producer.end(True)
+    producer.until_state("CompleteCommit")
+    assert read(broker) == [b"first"], "the second is open, and nobody committed it"
+    assert read(broker, 1) == [b"third"]
