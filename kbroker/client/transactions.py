@@ -106,6 +106,7 @@ class Transactions:
         self._nodes: dict[int, int] = {}
         self._producer = (-1, -1)
         self._batches = 0
+        self._asked = False
         self._began = False
         self._unsure = False
         self._fatal = 0
@@ -231,10 +232,8 @@ class Transactions:
         asked = [{"name": name, "partitions": indexes} for name, indexes in topics.items()]
         who = {f"v3_and_below_{key}": value for key, value in self._who().items()}
         values = {**who, "v3_and_below_topics": asked}
-        body = self._call(
-            TRANSACTION, self._name, ApiKey.ADD_PARTITIONS_TO_TXN, values,
-            Limit(self._cluster.settings.call_timeout_s),
-        )
+        limit = Limit(self._cluster.settings.call_timeout_s)
+        body = self._begin_by(ApiKey.ADD_PARTITIONS_TO_TXN, values, limit)
         failed = next((code for code in _codes(body) if code), 0)
         if failed:
             self._driver.fail_transaction(failed)
@@ -242,6 +241,16 @@ class Transactions:
         else:
             self._began = True
             self._driver.partitions_added(wanted)
+
+    def _begin_by(self, api: ApiKey, values: Mapping[str, Any], limit: Limit) -> Any:
+        """The answer to what begins the transaction at its coordinator, which may do so without our
+        hearing of it, and even later."""
+        self._asked = True
+        try:
+            return self._call(TRANSACTION, self._name, api, values, limit)
+        except BaseException:
+            self._unsure = True  # what is late is of an old epoch then
+            raise
 
     def send_offsets(
         self, offsets: Offsets, group: GroupMetadata, limit_s: float | None
@@ -252,9 +261,9 @@ class Transactions:
             return
         limit = self._limit(limit_s)
         if not self._driver.adds_partitions:
-            self._ask(
-                ApiKey.ADD_OFFSETS_TO_TXN, {**self._who(), "group_id": group.group_id}, limit
-            )
+            asked = {**self._who(), "group_id": group.group_id}
+            body = self._begin_by(ApiKey.ADD_OFFSETS_TO_TXN, asked, limit)
+            self._check(body.error_code)
         self._began = True
         values = {
             **self._who(),
@@ -287,13 +296,20 @@ class Transactions:
             self.state = State.FAILED
             self._raise_lost()
         if self._has_begun():
-            body = self._ask(ApiKey.END_TXN, {**self._who(), "committed": commit}, limit)
-            if self._driver.adds_partitions:
-                self._go_on_as(int(body.producer_id), int(body.producer_epoch))
+            self._end_begun(commit, limit)
             self._has_begun_nothing()
         self.state = State.COMMITTED if commit else State.FAILED
         self._renew_epoch(limit)
         self.state = State.READY
+
+    def _end_begun(self, commit: bool, limit: Limit) -> None:
+        values = {**self._who(), "committed": commit}
+        body = self._call(TRANSACTION, self._name, ApiKey.END_TXN, values, limit)
+        if body.error_code == ErrorCode.INVALID_TXN_STATE and not self._surely_begun():
+            return  # what would have begun it was refused, or never came there
+        self._check(body.error_code)
+        if self._driver.adds_partitions:
+            self._go_on_as(int(body.producer_id), int(body.producer_epoch))
 
     def _renew_epoch(self, limit: Limit) -> None:
         """Where the transaction that has ended may have left gaps in the sequences; whoever did not
@@ -329,10 +345,14 @@ class Transactions:
     def _has_begun_nothing(self) -> None:
         """What comes from now on is of another transaction."""
         self._batches = self._driver.totals()["batches"]
-        self._began = False
+        self._asked = self._began = False
 
     def _has_begun(self) -> bool:
         """Whether the coordinator may know of the transaction."""
+        return self._asked or self._surely_begun()
+
+    def _surely_begun(self) -> bool:
+        """Whether the coordinator has told of it, or is asked by brokers that got records."""
         return self._began or self._driver.totals()["batches"] > self._batches
 
     def _raise_lost(self) -> None:

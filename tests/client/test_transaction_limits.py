@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import kbroker.client.transactions as room
+from kbroker.client.admin_client import Admin
 from kbroker.client.async_producer import AsyncProducer
 from kbroker.client.errors import KafkaError, NotCoordinatorError, TransactionTimeoutError
 from kbroker.client.producer import Producer
@@ -224,6 +225,7 @@ class Between:
 
     def __init__(self, api: ApiKey, start: Callable[..., BrokerProcess]) -> None:
         self.held = self.cut = False
+        self.cuts = 0
         self.middle = Middle(int(api), self._answer, self._request)
         there = f"PLAINTEXT://127.0.0.1:{self.middle.port}"
         self.broker = start({"advertised.listeners": there})
@@ -234,6 +236,7 @@ class Between:
 
     def _request(self, _: int, request: bytes) -> bytes:
         if self.cut:
+            self.cuts += 1
             raise EOFError
         return request
 
@@ -307,6 +310,66 @@ def test_what_is_committed_is_not_aborted_for_want_of_an_epoch(
         producer.commit(60)
         assert epoch_of(producer) > first
     assert values_of(way.broker, topic, "read_committed", 1) == {b"v": 1}
+
+
+# What begins a transaction in the older protocol, and how the producer is brought to ask for it.
+BEGINNING = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda producer, topic: producer.send(topic, b"v", partition=0),
+    ApiKey.ADD_OFFSETS_TO_TXN: BLOCKING["offsets"],
+}
+
+
+def ask_in_vain(producer: Producer, topic: str, api: ApiKey) -> None:
+    producer.begin()
+    if api == ApiKey.ADD_OFFSETS_TO_TXN:
+        with blocked():
+            BEGINNING[api](producer, topic)
+    else:
+        BEGINNING[api](producer, topic)
+
+
+@pytest.mark.usefixtures("version_1")
+@pytest.mark.parametrize("api", BEGINNING)
+def test_what_began_without_our_hearing_of_it_is_aborted(
+    between: Callable[..., Between], topic: str, api: ApiKey
+) -> None:
+    way = between(api)
+    wire.create_topic(way.broker.port, topic, 1)
+    with (
+        producer_of(way.broker, topic, max_block_ms=BLOCK_MS) as producer,
+        Admin(bootstrap_servers=way.broker.bootstrap) as admin,
+    ):
+
+        def state() -> str:
+            return admin.describe_transactions([topic])[topic].state
+
+        way.held = True
+        ask_in_vain(producer, topic, api)
+        wait_for("the coordinator has begun it", lambda: state() == "Ongoing", 30)
+        producer.abort(60)
+        assert state() != "Ongoing"
+
+
+@pytest.mark.usefixtures("version_1")
+@pytest.mark.parametrize("api", BEGINNING)
+def test_what_never_began_is_aborted_as_well(
+    between: Callable[..., Between], topic: str, api: ApiKey
+) -> None:
+    """The coordinator knows of no transaction, and the next one is well."""
+    way = between(api)
+    wire.create_topic(way.broker.port, topic, 1)
+    with producer_of(way.broker, topic, max_block_ms=BLOCK_MS) as producer:
+        with producer.transaction():
+            producer.send(topic, b"kept", partition=0).result(60)
+        way.cut = True
+        ask_in_vain(producer, topic, api)
+        wait_for("it is asked", lambda: way.cuts > 0, 30)
+        producer.abort(60)
+        way.cut = False
+        producer.begin()
+        producer.send(topic, b"kept", partition=0).result(60)
+        producer.commit(60)
+    assert values_of(way.broker, topic, "read_committed", 1) == {b"kept": 2}
 
 
 def epoch_of(producer: Producer) -> int:
