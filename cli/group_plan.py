@@ -15,6 +15,8 @@ from pathlib import Path
 
 import click
 
+from kbroker.printable import escaped
+
 __all__ = ["Plan", "clamp", "read_plan", "write_plan"]
 
 Partition = tuple[str, int]
@@ -36,14 +38,16 @@ def clamp(
 
 
 def write_plan(path: Path, plan: Plan, *, with_group: bool) -> None:
-    """Writes a file of offsets; `-` is standard output."""
+    """Writes a file of offsets; `-` is standard output, where a terminal gets names escaped."""
     out = io.StringIO()
+    name = escaped if str(path) == "-" and sys.stdout.isatty() else str
     lines = csv.writer(out, lineterminator="\n")
     for group, offsets in plan.items():
         for (topic, index), offset in sorted(offsets.items()):
-            lines.writerow([*([group] if with_group else []), topic, index, offset])
+            lines.writerow([*([name(group)] if with_group else []), name(topic), index, offset])
     if str(path) == "-":
-        click.echo(out.getvalue(), nl=False)
+        # without color, click would take what looks like color out of names
+        click.echo(out.getvalue(), nl=False, color=True)
     else:
         path.write_text(out.getvalue())
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kbroker.cli.kafka.groups import named_groups
 from kbroker.cli.kafka.options import Given
-from kbroker.cli.kafka.tool import say, warn
+from kbroker.cli.kafka.tool import say, shown, warn
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -68,10 +69,11 @@ def check_consumes(group: GroupDescription) -> None:
 
 def _tell_state(group: GroupDescription, rows: int) -> bool:
     """Tells on standard error of a group that is not at work; True where there is more to show."""
+    name = shown(group.group_id, sys.stderr)
     if group.state == "Empty":
-        warn(f"\nConsumer group '{group.group_id}' has no active members.")
+        warn(f"\nConsumer group '{name}' has no active members.")
     elif group.state in _REBALANCING:
-        warn(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.")
+        warn(f"\nWarning: Consumer group '{name}' is rebalancing.")
     return rows > 0
 
 
@@ -148,7 +150,7 @@ def leader_problem(cluster: Cluster, keys: Iterable[Partition]) -> dict[Partitio
 def _print(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
     """Rows, each behind a line break; the last column is not filled up."""
     for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells = [shown(cell).ljust(width) for cell, width in zip(row, widths, strict=True)]
         say("\n" + " ".join(cells), end="")
     say()
 
@@ -204,7 +206,7 @@ def _members(group: GroupDescription, verbose: bool) -> None:
     wanted += [6, 7, 8, 9, *([10] if migrates else ())] if verbose else []
     say()
     for row in rows:
-        cells = [row[column].ljust(widths[column]) for column in wanted]
+        cells = [shown(row[column]).ljust(widths[column]) for column in wanted]
         say(" ".join(cells) + ("" if verbose else " "))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbroker.cli.kafka.groups import SCENARIOS, named_groups, print_error
 from kbroker.cli.kafka.options import Given, UsageError
-from kbroker.cli.kafka.tool import say, warn
+from kbroker.cli.kafka.tool import say, shown, warn
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -57,11 +57,11 @@ def reset(cluster: Cluster, given: Given) -> None:
 
 def _show(plan: Plan) -> None:
     rows = [
-        (name, topic, str(index), str(offset))
+        (shown(name), shown(topic), str(index), str(offset))
         for name, offsets in plan.items()
         for (topic, index), offset in sorted(offsets.items())
     ]
-    wide = max([15, *(len(name) for name in plan)])
+    wide = max([15, *(len(shown(name)) for name in plan)])
     topic_wide = max([15, *(len(row[1]) for row in rows)])
     heading = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if plan else []
     for name, topic, index, offset in heading + rows:
@@ -74,7 +74,7 @@ def _exported(plan: Plan, *, with_group: bool) -> str:
     lines = []
     for name, offsets in plan.items():
         for (topic, index), offset in sorted(offsets.items()):
-            words = [*([name] if with_group else ()), topic]
+            words = [*([shown(name)] if with_group else ()), shown(topic)]
             lines.append(",".join([*map(_quoted, words), str(index), str(offset)]) + "\n")
     return "".join(lines)
 

@@ -17,7 +17,7 @@ from kbroker.cli.kafka.options import (
     number,
     text,
 )
-from kbroker.cli.kafka.tool import Tool, open_cluster, say, start, warn
+from kbroker.cli.kafka.tool import Tool, open_cluster, say, shown, start, warn
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -190,7 +190,7 @@ def _list(cluster: Cluster, given: Given) -> None:
     if not shows_type and not shows_state:
         for group in groups:
             if group.consumes:
-                say(group.group_id)
+                say(shown(group.group_id))
         return
     # With a filter of its own the tool tells of all types; the protocol must be consumers' still.
     groups = [group for group in groups if group.protocol_type in ("", "consumer")]
@@ -201,7 +201,7 @@ def _list(cluster: Cluster, given: Given) -> None:
         for group in groups
     ]
     for name, kind, state in rows:
-        columns = [f"{name:<{width}}"]
+        columns = [f"{shown(name):<{width}}"]
         columns += [f"{kind:<20}"] if shows_type else []
         columns += [f"{state:<20}"] if shows_state else []
         say(" ".join(columns))
@@ -224,14 +224,14 @@ def _delete(cluster: Cluster, given: Given) -> None:
     from kbroker.client.groups import delete_groups
 
     told = delete_groups(cluster, named_groups(cluster, given))
-    gone = ", ".join(f"'{group}'" for group, error in sorted(told.items()) if error is None)
+    gone = ", ".join(f"'{shown(group)}'" for group, error in sorted(told.items()) if error is None)
     failed = {group: error for group, error in sorted(told.items()) if error is not None}
     if not failed:
         say(f"Deletion of requested consumer groups ({gone}) was successful.")
         return
     print_error("Deletion of some consumer groups failed:")
     for group, error in failed.items():
-        say(f"* Group '{group}' could not be deleted due to: {full_error_text(error)}")
+        say(f"* Group '{shown(group)}' could not be deleted due to: {full_error_text(error)}")
     if gone:
         say(f"\nThese consumer groups were deleted successfully: {gone}")
 

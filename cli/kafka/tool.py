@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from kbroker.cli.kafka.options import Given, Option, OptionError, UsageError, check_help, help_text
+from kbroker.printable import escaped
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -27,12 +29,15 @@ __all__ = [
     "open_cluster",
     "read_properties",
     "say",
+    "shown",
     "start",
     "warn",
 ]
 
 KAFKA_VERSION = "4.3.0"
 _INTERRUPTED = 130
+_LAYOUT: Final = ("\n", "\t")
+_PARTS: Final = re.compile("([\n\t])")
 
 
 class Tool(NamedTuple):
@@ -47,12 +52,25 @@ class Tool(NamedTuple):
 
 def say(line: str = "", end: str = "\n") -> None:
     """A line to standard output."""
-    sys.stdout.write(line + end)
+    sys.stdout.write(_tame(line, sys.stdout) + end)
 
 
 def warn(line: str) -> None:
     """A line to standard error."""
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(_tame(line, sys.stderr) + "\n")
+
+
+def shown(name: str, where: TextIO | None = None) -> str:
+    """A name of anybody's making in a line (to standard output unless told), which stays one line
+    on a terminal; a program that reads it gets what Kafka's tool would print."""
+    return escaped(name) if (where or sys.stdout).isatty() else name
+
+
+def _tame(text: str, where: TextIO) -> str:
+    """On a terminal, what steers it is escaped; the tool's own line ends and tabs stay."""
+    if not where.isatty():
+        return text
+    return "".join(part if part in _LAYOUT else escaped(part) for part in _PARTS.split(text))
 
 
 def start(tool: Tool, words: Sequence[str] | None = None) -> int:

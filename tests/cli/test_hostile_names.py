@@ -7,6 +7,8 @@ import uuid
 
 import pytest
 
+from kbroker.cli.kafka import groups
+from kbroker.cli.kafka.tool import start
 from kbroker.client import Consumer, Producer
 from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import commit_offsets
@@ -38,6 +40,32 @@ def test_group_tables(kbroker: KbrokerProcess, run: Run, topic: str, hostile: st
                   ["offset-delete", hostile, "--topic", f"{topic}:7"],
                   ["delete", hostile]):  # fmt: skip
         assert is_tame(run("group", *words).out, hostile), words
+
+
+@pytest.mark.parametrize("tty", [True, False])
+def test_the_script_of_kafkas_name(  # noqa: PLR0917
+    kbroker: KbrokerProcess,
+    topic: str,
+    hostile: str,
+    tty: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a program reads, a name is what it is."""
+    wire.create_topic(kbroker.port, topic, 1)
+    with Cluster(kbroker.bootstrap) as cluster:
+        commit_offsets(cluster, hostile, {(topic, 0): 0})
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: tty, raising=False)
+    by_name = ["--group", hostile]
+    reset = ["--reset-offsets", "--topic", topic, "--to-latest", "--dry-run"]
+    for words in (["--list"], ["--list", "--state"], ["--describe", *by_name],
+                  ["--describe", "--state", *by_name], ["--describe", "--members", *by_name],
+                  [*reset, *by_name], [*reset, "--export", "--all-groups"],
+                  ["--delete", *by_name]):  # fmt: skip
+        assert start(groups.TOOL, ["--bootstrap-server", kbroker.bootstrap, *words]) == 0
+        said = "".join(capsys.readouterr())
+        assert (hostile in said, is_tame(said.encode(), hostile)) == (not tty, tty), words
 
 
 def test_members(kbroker: KbrokerProcess, run: Run, topic: str, hostile: str) -> None:

@@ -58,6 +58,17 @@ def test_a_file_of_several_groups_has_four(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("tty", "told"), [(True, "x\\x1b[2J\\n,t,0,5\n"), (False, '"x\x1b[2J\n",t,0,5\n')]
+)
+def test_a_file_on_a_terminal_does_not_steer_it(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch, tty: bool, told: str
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: tty, raising=False)
+    write_plan(Path("-"), {"x\x1b[2J\n": {("t", 0): 5}}, with_group=True)
+    assert capsys.readouterr().out == told
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("t,0,5\nt,0\n", "line 2: write topic,partition,offset or group,topic"),

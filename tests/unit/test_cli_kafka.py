@@ -14,6 +14,7 @@ from kbroker.cli.kafka.java import (
 )
 from kbroker.cli.kafka.lines import LineReader
 from kbroker.cli.kafka.options import Given, OptionError, flag, number, text
+from kbroker.cli.kafka.tool import say, warn
 
 TABLE = (
     flag("list", "."),
@@ -101,3 +102,17 @@ def test_lines() -> None:
             reader.parse(line, 1)
     with pytest.raises(ValueError, match="may not be equal"):
         LineReader({"headers.separator": ":"})
+
+
+@pytest.mark.parametrize(
+    ("tty", "told"),
+    [(False, "\n\ta\x1b[2J\x9b\n"), (True, "\n\ta\\x1b[2J\\x9b\n")],
+)
+def test_lines_are_exact_but_steer_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tty: bool, told: str
+) -> None:
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: tty, raising=False)
+    say("\n\ta\x1b[2J\x9b")
+    warn("\n\ta\x1b[2J\x9b")
+    assert capsys.readouterr() == (told, told)
