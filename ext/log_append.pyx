@@ -59,6 +59,7 @@ from kbroker.ext.producers cimport (
     Terms,
 )
 from kbroker.ext.segment cimport (
+    TIMES_UNKNOWN,
     IndexLimits,
     segment_append,
     segment_discard,
@@ -152,20 +153,36 @@ cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
     return LOG_OK
 
 
+cdef int64_t age_of(Segment* s, int64_t now_ms) noexcept nogil:
+    """By the clock. When an earlier start made the file nobody wrote down, but its first batch
+    tells, unless it is of the future: to count from this start would begin anew with each."""
+    if s.created_ms == TIMES_UNKNOWN:
+        segment_load_first(s)
+        s.created_ms = min(s.first_timestamp, now_ms) if s.first_timestamp >= 0 else now_ms
+    return now_ms - s.created_ms
+
+
+cdef bint is_aged(const Log* log, Segment* s, int64_t now_ms) noexcept nogil:
+    """What adapts is short beside a jitter that is meant for segment.ms: half of it is the most
+    that is taken off."""
+    cdef int64_t most = log.cfg.segment_age_ms
+    return most >= 0 and age_of(s, now_ms) > most - s.jitter_ms % (most // 2 + 1)
+
+
 cdef bint is_old(const Log* log, Segment* s, const BatchInfo* info, int64_t now_ms) noexcept nogil:
     """segment.ms counts from the first batch's timestamp, or from the file when it has none. What
-    adapts to retention counts from the file: records of long ago that are written now one after the
-    other, days apart, must not get a segment each."""
+    adapts to retention counts from the file (see age_of): records of long ago that are written now
+    one after the other, days apart, must not get a segment each."""
     cdef int64_t waited
     if s.size == 0:
         return False
-    if 0 <= log.cfg.segment_age_ms < now_ms - s.created_ms:
+    if is_aged(log, s, now_ms):
         return True
     segment_load_first(s)
     if s.first_timestamp >= 0:
         waited = info.max_timestamp - s.first_timestamp
     else:
-        waited = now_ms - s.created_ms
+        waited = age_of(s, now_ms)
     return waited > log.cfg.segment_ms - s.jitter_ms
 
 

@@ -91,7 +91,7 @@ cdef int add_segment(Opening* o, const FileSet* files) noexcept nogil:
     if stat(s.path, &status) != 0:
         return log_disk_error(o.log, errno)
     s.size = status.st_size
-    s.created_ms = o.args.now_ms
+    s.created_ms = o.args.now_ms if s.size == 0 else TIMES_UNKNOWN
     s.sealed = 1
     s.has_aborted = (files.kinds & FILE_ABORTED) != 0
     if s.size == 0:

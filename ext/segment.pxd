@@ -19,7 +19,7 @@ from kbroker.ext.batch cimport BatchInfo
 from kbroker.ext.index cimport Index
 
 cdef enum:
-    TIMES_UNKNOWN = -2                  # largest_timestamp, first_timestamp: not read yet
+    TIMES_UNKNOWN = -2                  # largest_timestamp, first_timestamp, created_ms
     SEGMENT_PATH_BYTES = 4096
 
 cdef enum:
@@ -46,7 +46,7 @@ ctypedef struct Segment:
     int64_t largest_timestamp           # ms; -1: none; TIMES_UNKNOWN
     int64_t offset_of_largest_timestamp
     int64_t first_timestamp             # largest of the first batch, ms; -1: none; TIMES_UNKNOWN
-    int64_t created_ms
+    int64_t created_ms                  # TIMES_UNKNOWN: by an earlier start, see age_of
     int64_t jitter_ms                   # taken off segment.ms: partitions must not roll at once
     int64_t bytes_since_index           # since the last index entry
     int64_t last_used_ms                # as far as idle maintenance saw

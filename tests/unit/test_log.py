@@ -175,6 +175,33 @@ class TestSegments:
         log.append(batch(timestamp=1000), leader_epoch=0)
         assert len(log.segments()) == count
 
+    @pytest.mark.parametrize("clean", [True, False])
+    @pytest.mark.parametrize(("age_ms", "segments"), [(120_000, 2), (10_000, 1), (-120_000, 1)])
+    def test_the_age_of_the_file_does_not_begin_anew_with_a_start(
+        self, folder, clean, age_ms, segments
+    ):
+        """Else a broker that is often started would close none."""
+        log = open_log(folder, segment_age_ms=60_000)
+        log.append(batch(timestamp=time.time_ns() // 10**6 - age_ms), leader_epoch=0)
+        log.close(clean)
+        log = open_log(folder, clean=clean, segment_age_ms=60_000)
+        for _ in range(3):
+            log.append(batch(timestamp=1000), leader_epoch=0)
+        assert len(log.segments()) == segments
+
+    def test_partitions_do_not_roll_for_their_age_at_once(self, folder):
+        """Those that a start finds old enough would, at their first append."""
+        jitter = {"segment_age_ms": 1_000_000, "segment_jitter_ms": 400_000}
+        log = open_log(folder, **jitter)
+        log.append(batch(timestamp=time.time_ns() // 10**6 - 800_000), leader_epoch=0)
+        for _ in range(60):
+            log.close()
+            log = open_log(folder, **jitter)
+            log.append(batch(timestamp=1000), leader_epoch=0)
+            if len(log.segments()) > 1:
+                break
+        assert len(log.segments()) == 2
+
     def test_jitter_is_taken_off(self, folder):
         log = open_log(folder, segment_ms=1_000_000, segment_jitter_ms=900_000)
         for _ in range(40):
