@@ -96,8 +96,9 @@ TEST_PROCESSES ?= 2
 TEST_CACHE := build/test-cache
 
 test: build test-venv
-	@rm -rf $(TEST_CACHE)
-	$(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) \
+	@rm -rf $(TEST_CACHE) && mkdir -p $(TEST_CACHE)
+	KBROKER_TEST_CRASHES=$(CURDIR)/$(TEST_CACHE)/crashes \
+	    $(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) \
 	    || $(BIN)/python -m tests.again $(TEST_CACHE) $$?
 
 test-long: build test-venv

@@ -11,6 +11,13 @@ from pathlib import Path
 
 from tests.support.waits import answers, wait_for
 
+#: A test run that is to know of brokers that crashed names the file for it here (tests.again).
+CRASHES = "KBROKER_TEST_CRASHES"
+#: What no test sends to a BrokerProcess: faulty compiled code ends so.
+_FAULTS = frozenset(
+    {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+)
+
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
@@ -18,6 +25,14 @@ _PR_SET_PDEATHSIG = 1
 def _die_with_parent() -> None:
     """Runs in the child: a test run that is itself killed leaves no broker behind."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def note_crash(name: str, status: int | None) -> None:
+    """Of a process that has ended: where a fault of its own ended it, the run's file says so."""
+    path = os.environ.get(CRASHES)
+    if path and status is not None and -status in _FAULTS:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{name} ended with {signal.Signals(-status).name}\n")
 
 
 class BrokerProcess(ABC):
@@ -88,6 +103,7 @@ class BrokerProcess(ABC):
         assert self.process is not None
         if self.process.poll() is not None:
             status, self.process = self.process.returncode, None
+            note_crash(self.name, status)
             if self.port and "Address already in use" in self.log_text()[self._log_start :]:
                 # Somebody's outgoing connection has the port for the moment that it lives.
                 self.launch()
@@ -121,6 +137,7 @@ class BrokerProcess(ABC):
                 f"{self.log_tail()}"
             ) from None
         finally:
+            note_crash(self.name, process.returncode)
             self.process = None
 
     def restart(self) -> None:
