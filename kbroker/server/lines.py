@@ -108,7 +108,7 @@ class TurnedOver(logging.StreamHandler[TextIO]):
 
     def _name_of_ours(self) -> str | None:
         """What the file that is written to is called: NAME.1 where only the first half of a turn
-        was done. Raises OSError where NAME is gone and that is another file, or none."""
+        was done, None where neither is it. Raises OSError where there is neither."""
         ours = os.fstat(2)
         try:
             return self._path if os.path.samestat(ours, os.stat(self._path)) else None
