@@ -202,7 +202,8 @@ cdef int hold(Log* log, int64_t first_dirty, int64_t end, LogConfig* cfg,
 
 
 cdef int open_at(Log* log, Segment* s, int64_t offset, int64_t* position) noexcept nogil:
-    """Have the file open, and know where to begin so as not to miss an offset."""
+    """Have the file open, and know where to begin so as not to miss an offset. Retention may have
+    taken the segment: then its file has another name."""
     cdef Hint hint
     cdef int code
     cdef int error = 0
@@ -210,6 +211,8 @@ cdef int open_at(Log* log, Segment* s, int64_t offset, int64_t* position) noexce
     hint.entry_offset = -1
     pthread_mutex_lock(&log.lock)
     code = log_usable(log)
+    if code == LOG_OK and s.deleted:
+        code = PASS_REPLACED
     if code == LOG_OK:
         error = segment_open(s, False)
         if error:

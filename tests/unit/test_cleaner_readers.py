@@ -270,3 +270,30 @@ def test_a_failure_to_ask_for_room_ends_the_cleaning(folder):
     assert not list(folder.glob("*.cleaned"))
     assert clean(log).segments_before == 1
     log.close()
+
+
+def test_segments_that_retention_takes_meanwhile_are_no_disk_error(folder):
+    """compact,delete: the cleaner holds them, their files closed, as after a start."""
+    settings = SETTINGS | {"cleanup_delete": 1}
+    log = open_log(folder, **settings)
+    for i in range(12):
+        log.append(keyed(*[(b"%d" % j, b"%d" % i) for j in range(5)]), leader_epoch=0)
+        log.roll()
+    log.close()
+    log = open_log(folder, **settings)
+
+    def retain(size):
+        log.set_log_start_offset(30)
+        log.delete_old_segments(START_MS)
+
+    cleanable = survey(log, 30, START_MS)
+    hands = Cleaner(
+        Throttle(UNLIMITED), map_bytes=1 << 20, load_factor=0.9, io_bytes=4096, room=retain
+    )
+    with pytest.raises(CleaningInterruptedError):
+        hands.clean(log, cleanable, START_MS)
+    assert log.offline is None
+    assert not list(folder.glob("*.cleaned"))
+    assert clean(log).segments_before == 6
+    assert [one.value for one in records.read(read_all(log))] == [b"11"] * 5
+    log.close()

@@ -330,7 +330,7 @@ class TestFailing:
             log.append(batch(), leader_epoch=0)
             hold(1)
             fail(FDATASYNC, 0 if {code} else -1, {code})
-            syncing = Thread(target=flush)
+            syncing = Thread(target=flush, daemon=True)
             syncing.start()
             wait_for("the segment is being synced", held, 30)
             log.mark_deleted()
