@@ -112,7 +112,7 @@ cdef void connection_flush(Connection* connection) noexcept nogil:
     cdef bint going = not connection.flags & FLAG_UNWRITABLE
     cdef bint encrypts = connection.tls != NULL and not (<Tls*> connection.tls).kernel_sends
     marks_flush(connection)
-    while going and not encrypted_is_sent(connection):
+    while going and (out.unsent > 0 or encrypts and not encrypted_is_sent(connection)):
         if encrypts:
             going = encrypted_send(connection)
         elif out.regions != NULL and out.regions.at == out.sent:
