@@ -24,18 +24,22 @@ class LineBound:
         self._at_ms = clock.monotonic_ms()
         self._left_out = 0
 
-    def take(self) -> int | None:
-        """How many lines were left out before this one; None: this one is left out."""
+    def take(self) -> bool:
+        """Whether there is room for a line; where there is none it counts as left out."""
         now_ms = self._clock.monotonic_ms()
         gained = (now_ms - self._at_ms) / 1000 * LINES_PER_S
         self._left = min(self._left + gained, LINES_BURST)
         self._at_ms = now_ms
         if self._left < 1:
             self._left_out += 1
-            return None
+            return False
         self._left -= 1
-        before, self._left_out = self._left_out, 0
-        return before
+        return True
+
+    def left_out(self) -> int:
+        """How many lines since the last call."""
+        count, self._left_out = self._left_out, 0
+        return count
 
 
 class BoundedLog:
@@ -45,20 +49,17 @@ class BoundedLog:
     def __init__(self, log: logging.Logger, clock: Clock) -> None:
         self._log = log
         self._bound = LineBound(clock)
-        self._dropped = 0
 
     def tell(self, level: int, text: str, *arguments: object) -> None:
         """As Logger.log, or counted."""
         if not self._log.isEnabledFor(level):
             return
-        if logging.DEBUG < level < logging.ERROR and self._bound.take() is None:
-            self._dropped += 1
-        else:
+        if not logging.DEBUG < level < logging.ERROR or self._bound.take():
             self._log.log(level, text, *arguments)
 
     def tell_dropped(self, others: int = 0) -> None:
         """One line with how many there were since the last call, and `others` that were lost on
         their way here; to be called about once a second."""
-        dropped, self._dropped = self._dropped + others, 0
+        dropped = self._bound.left_out() + others
         if dropped:
             self._log.warning("%d lines dropped: clients cause more than the log takes", dropped)

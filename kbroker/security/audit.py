@@ -59,9 +59,9 @@ class Audit:
 def _tell(bound: LineBound, what: str, fields: dict[str, object]) -> None:
     if not _LOG.isEnabledFor(logging.INFO):
         return
-    left_out = bound.take()
-    if left_out is None:
+    if not bound.take():
         return
+    left_out = bound.left_out()
     told = {name: one_line(str(value), _VALUE_MAX_CHARS) for name, value in fields.items()}
     if left_out:
         told["left_out"] = str(left_out)

@@ -73,8 +73,7 @@ def main(arguments: list[str]) -> int:
     watchdog = Watchdog(notifier, started.watchdog_s, broker.fault, broker.doing)
     watchdog.start()
     for address in broker.addresses:
-        sys.stdout.write(f"listening on {address}\n")
-    sys.stdout.flush()
+        _say(f"listening on {address}")
     while (number := signal.sigwait(taken)) not in stopping:
         if number == signal.SIGHUP:
             _reload(broker, notifier, options)
