@@ -84,8 +84,9 @@ def repair(
     Without PATH, every partition of the data directory that needs it. Without --truncate, --drop or
     --rebuild it shows what there is to be mended. Refused while a broker holds the directory. A
     torn tail after a crash needs no repair: the next start cuts it off, and brings back what its
-    journal has. `kbroker backup create` before is a way back. What root writes belongs to the
-    user of the data directory.
+    journal has. Of `__transaction_state` a start is to meet the damage before it is dropped: it
+    settles which transactions may have been further. `kbroker backup create` before is a way
+    back. What root writes belongs to the user of the data directory.
     """
     from kbroker.care.repair import Cure
 
@@ -137,12 +138,11 @@ def _broken(files: Sequence[Path]) -> Iterator[list[Checked]]:
 
 
 def _tell(checked: list[Checked]) -> None:
-    from kbroker.care.repair import BATCHES
+    from kbroker.care.repair import cures
 
     for one in checked:
         for fault in one.faults:
-            cure = "--truncate or --drop" if fault.kind in BATCHES else "--rebuild"
-            click.echo(f"{fault} [{cure}]")
+            click.echo(f"{fault} [{cures(fault)}]")
 
 
 def _mend(checked: list[Checked], cure: Cure | None, *, rebuild: bool, dry_run: bool) -> int:

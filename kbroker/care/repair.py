@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from kbroker.care.faults import Checked, Fault, Kind
+from kbroker.care.repair_txn import check_droppable, is_state, refuse_cut
 from kbroker.care.segments import SegmentFile, base_offset_of
 from kbroker.config import load_config
 from kbroker.config.topic import log_config
@@ -32,9 +33,9 @@ from kbroker.storage.checkpoints import read_topic_id
 from kbroker.storage.manager import METADATA_FOLDER
 from kbroker.uuids import ZERO_UUID
 
-__all__ = ["BATCHES", "Cure", "Plan", "plan", "repair"]
+__all__ = ["Cure", "Plan", "cures", "plan", "repair"]
 
-BATCHES: Final = frozenset({Kind.TAIL, Kind.DAMAGE, Kind.ORDER})
+_BATCHES: Final = frozenset({Kind.TAIL, Kind.DAMAGE, Kind.ORDER})
 """Faults of the batches themselves."""
 _DERIVED: Final = (".index", ".timeindex", ".txnindex")
 _COPY_BYTES: Final = 1 << 20
@@ -69,12 +70,19 @@ class Plan:
         return bool(self.cut or self.drop or self.rebuild)
 
 
+def cures(fault: Fault) -> str:
+    """What may be asked for to be done about it, as `kbroker log repair` spells it."""
+    if fault.kind not in _BATCHES:
+        return "--rebuild"
+    return "--drop" if is_state(fault.path.parent) else "--truncate or --drop"
+
+
 def plan(checked: Sequence[Checked], cure: Cure | None, *, rebuild: bool) -> Plan:
     """What to do about the faults of one folder, its segments in order. Raises OperatorError for
     faults that stand in the way of what was asked."""
     folder = checked[0].path.parent
     faults = [fault for one in checked for fault in one.faults]
-    broken = [fault for fault in faults if fault.kind in BATCHES]
+    broken = [fault for fault in faults if fault.kind in _BATCHES]
     made = Plan(folder, checked[-1].next_offset)
     if not faults or (cure is None and not rebuild):
         return made
@@ -89,12 +97,16 @@ def plan(checked: Sequence[Checked], cure: Cure | None, *, rebuild: bool) -> Pla
             " before --truncate or --drop has dealt with that"
         )
     if broken and cure is Cure.CUT:
+        if is_state(folder):
+            raise refuse_cut(folder)
         _plan_cut(made, broken[0], checked)
     elif broken:
+        if is_state(folder):
+            check_droppable(checked, broken)
         _plan_drop(made, broken)
     if rebuild:
         gone = {*made.behind}
-        _plan_rebuild(made, [fault for fault in faults if fault.kind not in BATCHES], gone)
+        _plan_rebuild(made, [fault for fault in faults if fault.kind not in _BATCHES], gone)
     return made
 
 

@@ -275,6 +275,7 @@ def test_nothing_of_a_transaction_in_doubt_is_committed(
     assert broker.stop() == 0
     (log,) = broker.data_dir.glob("__transaction_state-0/*.log")
     damage(log, 1)
+    assert root.run(["log", "repair", str(log), "--drop"]) == 1, "a start is to meet it first"
     broker.start()
     producer.until_state("CompleteAbort")
     before = producer.id
