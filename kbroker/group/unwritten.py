@@ -1,8 +1,9 @@
 """What classic members hold in memory that no record of `__consumer_offsets` holds.
 
 A generation is written once its leader has given the assignments. Until then, and as long as
-members like, their metadata is in memory only; so it is bounded over all groups of the broker.
-Apache Kafka has no such bound. What is written is bounded by the log.
+members like, their metadata is in memory only; so it is bounded over all groups of the broker, and
+so are the ids that were given out to who has not joined yet. Apache Kafka has no such bound. What
+is written is bounded by the log.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ MEMBER_BYTES: Final = 1_024
 def bytes_of(protocols: Iterable[tuple[str, bytes]], ids: Iterable[str | None] = ()) -> int:
     """The memory of a member with this metadata and these ids, which may be long as well."""
     return MEMBER_BYTES + metadata_bytes(protocols) + sum(map(getsizeof, ids))
+
+
+def id_bytes(member_id: str) -> int:
+    """The memory of an id that was given out, with its timer, until its member joins (KIP-394)."""
+    return bytes_of((), (member_id,))
 
 
 def metadata_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:

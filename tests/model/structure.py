@@ -89,6 +89,7 @@ def check_replay(world: World) -> None:
     live = dump(world.shard, world.rooms[0], world.unsure)
     groups = [g for g in world.shard.groups.values() if isinstance(g, ClassicGroup)]
     held = sum(member.held for group in groups for member in group.members.values())
+    held += sum(sum(group.pending.values()) for group in groups)
     counted = world.shard.unwritten.bytes
     check(held == counted, "members hold", held, "unwritten bytes, counted are", counted)
     settings = GroupSettings()  # a group that is too large would rebalance at once

@@ -15,9 +15,9 @@ from kbroker.errors import ErrorCode
 from kbroker.group import unwritten
 from kbroker.group.classic.group import ClassicGroup
 from kbroker.group.classic.member import Identity
-from kbroker.group.unwritten import bytes_of
+from kbroker.group.unwritten import bytes_of, id_bytes
 from kbroker.protocol import ApiKey
-from tests.support.classic import RANGE, Classic
+from tests.support.classic import RANGE, SESSION_MS, Classic
 from tests.support.control import ControlPlane
 
 METADATA_BYTES = 100_000
@@ -201,7 +201,32 @@ def test_members_that_never_sync_hold_so_much_and_no_more(two_fit: Classic) -> N
     c.leave(second)
     assert c.shard.unwritten.bytes == ONE
     assert c.join(group_id="other").error == ErrorCode.MEMBER_ID_REQUIRED
+    assert c.shard.unwritten.bytes > ONE
     c.leave(first)
+    c.pass_ms(SESSION_MS)
+    assert c.shard.unwritten.bytes == 0
+
+
+def test_ids_that_were_given_out_hold_so_much_and_no_more(two_fit: Classic) -> None:
+    """Whoever asks for ids in many groups and never joins with them is refused until their
+    sessions are over; who joins with one needs room for the rest of itself only (KIP-394)."""
+    c = two_fit
+    answers = [c.join(group_id=f"g{number}") for number in range(10)]
+    required, refused = ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert [answer.error for answer in answers] == [required] * 2 + [refused] * 8
+    assert ONE < c.shard.unwritten.bytes < 2 * ONE
+    assert len(c.shard.groups) == 2
+    assert not c.join(answers[0]["member_id"], group_id="g0").came
+    c.pass_ms(SESSION_MS)
+    assert c.shard.unwritten.bytes == ONE
+    assert c.join(group_id="g2").error == required
+
+
+def test_an_id_that_is_given_back_holds_nothing(two_fit: Classic) -> None:
+    c = two_fit
+    name = c.id_of()
+    assert c.shard.unwritten.bytes == id_bytes(name)
+    c.leave(name)
     assert c.shard.unwritten.bytes == 0
 
 
@@ -210,10 +235,11 @@ def test_members_whose_generation_is_written_hold_nothing(two_fit: Classic) -> N
     names = c.stable(2)
     assert c.shard.unwritten.bytes == 0
     assert c.join(group_id="other").error == ErrorCode.MEMBER_ID_REQUIRED
+    pending = c.shard.unwritten.bytes
     c.rejoin_all(names)
-    assert c.shard.unwritten.bytes == 2 * ONE
+    assert c.shard.unwritten.bytes == pending + 2 * ONE
     c.sync_all(names)
-    assert c.shard.unwritten.bytes == 0
+    assert c.shard.unwritten.bytes == pending
 
 
 def test_a_member_that_joins_again_with_no_more_is_let_in(two_fit: Classic) -> None:
@@ -258,15 +284,17 @@ def test_a_static_member_that_comes_back_is_counted_once(refused: ErrorCode) -> 
     assert (c.state, c.shard.unwritten.bytes) == ("Stable", 0)
 
 
-def test_a_group_that_could_not_be_founded_holds_nothing() -> None:
+@pytest.mark.parametrize("instance_id", ["i", None])
+def test_a_group_that_could_not_be_founded_holds_nothing(instance_id: str | None) -> None:
     c = Classic()
     c.append_error = ErrorCode.INVALID_REQUEST
-    assert c.join(instance_id="i").error == ErrorCode.INVALID_REQUEST
+    assert c.join(instance_id=instance_id).error == ErrorCode.INVALID_REQUEST
     assert c.shard.unwritten.bytes == 0
 
 
 def test_a_partition_that_is_given_up_holds_nothing() -> None:
     c = Classic()
     c.completing(2)
+    c.id_of()
     c.room.unload()
     assert c.shard.unwritten.bytes == 0

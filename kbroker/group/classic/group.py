@@ -15,7 +15,7 @@ from kbroker.group.group import SINCE_COMMIT, OffsetExpiry
 from kbroker.group.order import most_voted
 from kbroker.group.outcome import CoordinatorRecord, Now, Reply
 from kbroker.group.timers import Timers
-from kbroker.group.unwritten import Unwritten
+from kbroker.group.unwritten import Unwritten, id_bytes
 from kbroker.metadata.records.classic_group import GroupMetadataKey
 
 CONSUMER: Final = "consumer"
@@ -64,8 +64,9 @@ class ClassicGroup:
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}
         """Member id of each instance id."""
-        self.pending: dict[str, None] = {}
-        """Member ids that were given out and have not joined yet, oldest first (KIP-394)."""
+        self.pending: dict[str, int] = {}
+        """Member ids that were given out and have not joined yet, oldest first (KIP-394), and what
+        each of them holds; `group.max.size` does not count them, as in Apache Kafka."""
         self.unsynced: set[str] = set()
         """Members that have not sent their SyncGroup of this generation."""
         self.joined = 0
@@ -156,7 +157,7 @@ class ClassicGroup:
             self.leader = member.member_id
         self._count(member, 1)
         self.hold(member, member.all_bytes())
-        self.pending.pop(member.member_id, None)
+        self.forget_pending(member.member_id)
 
     def remove(self, member: Member) -> None:
         """A member is gone; what it waits for must have been answered."""
@@ -184,6 +185,15 @@ class ClassicGroup:
         if old.member_id in self.unsynced:
             self.unsynced.remove(old.member_id)
             self.unsynced.add(new.member_id)
+
+    def expect(self, member_id: str) -> None:
+        """The id was given out."""
+        self.pending[member_id] = id_bytes(member_id)
+        self._unwritten.bytes += self.pending[member_id]
+
+    def forget_pending(self, member_id: str) -> None:
+        """It is no longer pending, if it ever was."""
+        self._unwritten.bytes -= self.pending.pop(member_id, 0)
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
         """A member supports other protocols than before."""

@@ -71,7 +71,8 @@ class Joins:
         known = None if group is None else group.find(request.member_id, request.instance_id)
         if known is None:
             ids = _identity(request, request.member_id or _stem(request))
-            more = bytes_of(request.protocols, ids)
+            held = 0 if group is None else group.pending.get(request.member_id, 0)
+            more = bytes_of(request.protocols, ids) - held
         else:
             more = metadata_bytes(request.protocols) - metadata_bytes(known.protocols)
         if not unwritten.has_room_for(more):

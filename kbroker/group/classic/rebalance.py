@@ -46,18 +46,19 @@ class Rebalance:
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Now) -> None:
         """A member id was given out; whoever asked for it is to join with it in time.
 
-        A client that floods the group with such requests drives out its own earlier ones.
+        A client that floods the group with such requests drives out its own earlier ones; of who
+        floods many groups `unwritten` bounds what all ids hold.
         """
         most = min(PENDING_MEMBERS_MAX_COUNT, PENDING_MEMBERS_MAX_CHARS // len(member_id))
         while len(group.pending) >= most:
             self.forget_pending(group, next(iter(group.pending)))
-        group.pending[member_id] = None
+        group.expect(member_id)
         over = functools.partial(self._pending_over, group, member_id)
         self._timers.schedule(_pending(group, member_id), now.monotonic_ms + timeout_ms, over)
 
     def forget_pending(self, group: ClassicGroup, member_id: str) -> None:
         """Nobody is waited for under this id any more."""
-        group.pending.pop(member_id, None)
+        group.forget_pending(member_id)
         self._timers.cancel(_pending(group, member_id))
 
     def admit(self, group: ClassicGroup, member: Member, protocol_type: str, now: Now) -> None:
@@ -208,7 +209,7 @@ class Rebalance:
         return self.prepare(group, f"no sync from {', '.join(late)}", now) if late else NOTHING
 
     def _pending_over(self, group: ClassicGroup, member_id: str, now: Now) -> Outcome:
-        group.pending.pop(member_id, None)
+        group.forget_pending(member_id)
         return self._after_removal(group, now)
 
     def _session_over(self, group: ClassicGroup, member: Member, now: Now) -> Outcome:
