@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import shutil
 from collections.abc import Iterator
 
@@ -66,6 +67,20 @@ def _no_object_left() -> Iterator[None]:
     after = live_objects()
     left = {kind: after[kind] - before[kind] for kind in after if after[kind] != before[kind]}
     assert not left, f"objects left behind: {left}"
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_was() -> Iterator[None]:
+    """A test that changes how all of the process logs puts it back: others read lines."""
+    before = _log_form()
+    yield
+    assert _log_form() == before, "left behind: levels or formatters of the root logger"
+
+
+def _log_form() -> tuple[object, ...]:
+    root = logging.root
+    handlers = [(handler, handler.formatter) for handler in root.handlers]
+    return root.level, root.manager.disable, handlers
 
 
 _crashed: list[str] = []

@@ -80,10 +80,14 @@ def test_a_level_goes_with_its_setting() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _levels_stay() -> Iterator[None]:
-    before = logging.root.level
+def _log_stays() -> Iterator[None]:
+    """Levels and, of the handlers that pytest keeps for all tests, the form of a line."""
+    level = logging.root.level
+    formatters = [(handler, handler.formatter) for handler in logging.root.handlers]
     yield
-    logging.root.setLevel(before)
+    logging.root.setLevel(level)
+    for handler, formatter in formatters:
+        handler.setFormatter(formatter)
 
 
 _TALKS = """
