@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterator
 
 from kbroker.ext import records
-from kbroker.ext.log import Log
 from kbroker.ext.offsets_build import commit_key, commit_value
 from kbroker.group.partition import group_partition
 from perf import admin
 from perf import group_wire as wire
-from tests.support.logs import CONFIG
+from perf.filling import Filling
 from tests.support.processes import BrokerProcess
 
 OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 50
@@ -53,26 +52,12 @@ def batches(name: str, now_ms: int) -> Iterator[bytes]:
 def fill(process: BrokerProcess) -> None:
     """Write the commits into the directory of a broker that was stopped."""
     now_ms = int(time.time() * 1000)
-    logs: dict[int, Log] = {}
+    filling = Filling(process, OFFSETS_TOPIC)
     for number in range(GROUPS):
         partition = group_partition(group(number), OFFSETS_PARTITIONS)
-        if partition not in logs:
-            folder = str(process.partition_dir(OFFSETS_TOPIC, partition))
-            config = {**CONFIG, "segment_bytes": 100 << 20}
-            logs[partition] = Log(
-                folder, OFFSETS_TOPIC, bytes(16), partition, config, clean=True, durable=False
-            )
         for batch in batches(group(number), now_ms):
-            logs[partition].append(batch, leader_epoch=0)
-    path = process.data_dir / "recovery-point-offset-checkpoint"
-    lines = path.read_text().splitlines()
-    for at, line in enumerate(lines[2:], 2):
-        name, index, _ = line.split()
-        if name == OFFSETS_TOPIC and int(index) in logs:
-            lines[at] = f"{name} {index} {logs[int(index)].log_end_offset}"
-    path.write_text("\n".join(lines) + "\n")
-    for log in logs.values():
-        log.close()
+            filling.append(partition, batch)
+    filling.close()
 
 
 def loaded_after(process: BrokerProcess, timeout_s: float) -> float:

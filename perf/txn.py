@@ -8,10 +8,12 @@
            for which Kafka flushes every message, and in the page cache
     read   a log of which 1% of the transactions were aborted: CPU for a GB that a reader of what is
            committed costs, beside a reader of everything
+    load   a start with 1,000,000 records of 10,000 transactional ids: until each partition is
+           answered for, and how a record goes through another topic meanwhile, beside as long after
 
 The producer speaks version 2 of the protocol (KIP-890) and costs next to nothing itself. All four
-brokers run all the time, one of them is measured at a time, all in turn. A sitting takes four
-minutes; nothing else may run meanwhile.
+brokers run all the time, one of them is measured at a time, all in turn; each of `load` runs alone.
+A sitting takes five minutes; nothing else may run meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from perf import admin, lifecycle
+from perf import admin, lifecycle, txn_load
 from perf.native import is_sound, load, program
 from perf.report import machine, replace_in_readme
 from perf.series import say
@@ -47,7 +49,8 @@ READ_TRANSACTIONS, READ_RECORDS, ABORTED_OF = 20_000, 10, 100
 FILL_S, READ_S = 20.0, 1.5
 READ_BYTES = 1 << 20
 
-CPU_AT_MOST, READ_AT_MOST = 1 / 3, 1.1
+CPU_AT_MOST, READ_AT_MOST, LOAD_AT_MOST_S = 1 / 3, 1.1, 3
+LOAD_TIMEOUT_S = 180.0
 
 Key = tuple[str, int]
 
@@ -218,26 +221,67 @@ def fetch(process: BrokerProcess, isolation: str) -> float:
     return figures["cpu_s_gb"]
 
 
+def load_states(names: Sequence[str]) -> list[str]:
+    """Each broker alone, in the page cache, from its first answer on."""
+    lines = [
+        f"| {txn_load.RECORDS:,} records of {txn_load.IDS:,} transactional ids loaded | until the"
+        f" last partition is answered for, at most {LOAD_AT_MOST_S} s | records through another"
+        " topic meanwhile, the longest | as long afterwards |",
+        "|---|---|---|---|",
+    ]
+    for name in PAIRS["page-cache"]:
+        if name in names:
+            try:
+                lines.append(load_row(name))
+            except Unavailable as reason:
+                say(str(reason))
+    return lines
+
+
+def load_row(name: str) -> str:
+    with lifecycle.running(SYSTEMS[name], "txn-load") as process:
+        txn_load.prepare(process, LOAD_TIMEOUT_S)
+        process.start()
+        with txn_load.Through(process.port) as through:
+            begun = time.perf_counter()
+            seconds = txn_load.loaded_after(process, LOAD_TIMEOUT_S)
+            loaded = time.perf_counter()
+            time.sleep(seconds)
+            meanwhile = through.rounds(begun, loaded)
+            after = through.rounds(loaded, loaded + seconds)
+    took = f"{seconds:.2f} s"
+    if name.startswith("kbroker") and seconds > LOAD_AT_MOST_S:
+        took = f"**{took}: missed**"
+    cells = [f"{one.count:,}; {one.longest_ms:.1f} ms" for one in (meanwhile, after)]
+    row = f"| {SYSTEMS[name].title} | {took} | {cells[0]} | {cells[1]} |"
+    say(row)
+    return row
+
+
 FIGURES: dict[str, Callable[[Mapping[str, Bench], int, float], list[str]]] = {
     "write": write,
     "read": read,
 }
+ALONE: dict[str, Callable[[Sequence[str]], list[str]]] = {"load": load_states}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.txn")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each cell of a round")
-    parser.add_argument("--figure", action="append", choices=list(FIGURES))
+    parser.add_argument("--figure", action="append", choices=[*FIGURES, *ALONE])
     parser.add_argument("--system", action="append", choices=list(WARM_S))
     parser.add_argument("--readme", action="store_true", help="put the tables into README.md")
     told = parser.parse_args()
     before = os.getloadavg()[0]
-    with running(told.system or list(WARM_S)) as benches:
-        tables = [
-            "\n".join(FIGURES[figure](benches, told.rounds, told.seconds))
-            for figure in told.figure or list(FIGURES)
-        ]
+    asked, names = told.figure or [*FIGURES, *ALONE], told.system or list(WARM_S)
+    tables = ["\n".join(ALONE[figure](names)) for figure in asked if figure in ALONE]
+    if beside := [figure for figure in asked if figure in FIGURES]:
+        with running(names) as benches:
+            tables = [
+                *("\n".join(FIGURES[one](benches, told.rounds, told.seconds)) for one in beside),
+                *tables,
+            ]
     command = "`python -m perf.txn --readme`"
     where = (
         f"{command} on {machine()}, at nice {os.nice(0)}, load average before: {before:.1f};"
