@@ -24,7 +24,7 @@ from kbroker.cli.scan import scan
 from kbroker.cli.sending import count_of
 from kbroker.cli.span import Partition, partitions_of
 from kbroker.cli.stopping import Stop, StoppedError
-from kbroker.cli.when import parse_time_ms
+from kbroker.cli.when import TIME_FORMS, parse_time_ms
 
 if TYPE_CHECKING:
     from kbroker.client import Record
@@ -85,9 +85,7 @@ class _Wanted:
 @click.option("--partition", "-p", "partitions", type=click.IntRange(0), multiple=True)
 @click.option("--from-offset", type=click.IntRange(0), metavar="N", help="From this offset on.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="Up to this offset.")
-@click.option(
-    "--since", metavar="TIME", help="Not before TIME: ms since 1970, ISO 8601, or 10m ago."
-)
+@click.option("--since", metavar="TIME", help=f"Not before TIME: {TIME_FORMS}.")
 @click.option("--until", metavar="TIME", help="Before TIME.")
 @click.option("--contains", multiple=True, metavar="TEXT", help="TEXT is in the value or the key.")
 @click.option("--regex", metavar="REGEX", help="The value has a match of a regular expression.")

@@ -19,6 +19,7 @@ from kbroker.cli.span import Span, find_bounds, parse_offsets, partitions_of
 from kbroker.cli.stopping import Stop
 from kbroker.cli.talking import start_log, talk_options
 from kbroker.cli.unpack import unpackers
+from kbroker.cli.when import TIME_FORMS
 
 if TYPE_CHECKING:
     from kbroker.client import Consumer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _OFFSET_HELP = (
     "Where to begin: beginning, end, stored (what group.id has committed), an offset N, -N (the"
     " last N), +N (behind the first N), s@TIME (the first at or after TIME), and with a second -o"
-    " e@TIME where to end. TIME: ms since 1970, ISO 8601, or 10m ago."
+    f" e@TIME where to end. TIME: {TIME_FORMS}."
 )
 _FORMAT_HELP = (
     "As kcat's: %s value, %k key, %h headers, %T timestamp, %t topic, %p partition, %o offset,"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +21,8 @@ __all__ = ["Plan", "clamp", "read_plan", "write_plan"]
 
 Partition = tuple[str, int]
 Plan = dict[str, dict[Partition, int]]
+
+_DIGITS_MAX = 19  # of an int64
 
 
 def clamp(
@@ -53,12 +55,12 @@ def write_plan(path: Path, plan: Plan, *, with_group: bool) -> None:
 
 
 def read_plan(path: Path, groups: Sequence[str]) -> Plan:
-    """The offsets of a file for these groups, or for those it names where none are given."""
-    text = sys.stdin.read() if str(path) == "-" else path.read_text()
+    """The offsets of a file for these groups, or for those it names where none are given.
+
+    Raises click.ClickException for what is no such file, or has no offsets.
+    """
     plan: Plan = {}
-    for number, line in enumerate(csv.reader(io.StringIO(text)), 1):
-        if not line:
-            continue
+    for number, line in _lines(path):
         where = f"{path}, line {number}"
         if len(line) not in (3, 4):
             raise click.ClickException(
@@ -72,11 +74,28 @@ def read_plan(path: Path, groups: Sequence[str]) -> Plan:
     for group in groups:
         if group not in plan:
             raise click.ClickException(f"{path} has no offsets for group {group!r}")
+    if not plan:
+        raise click.ClickException(f"{path} has no offsets")
     return {group: plan[group] for group in groups or plan}
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The lines that are not empty, in their parts, with their numbers."""
+    data = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    try:
+        for number, line in enumerate(csv.reader(io.StringIO(data.decode(), newline="")), 1):
+            if line:
+                yield number, line
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path} is not UTF-8: {error.reason}") from None
+    except csv.Error as error:
+        raise click.ClickException(f"{path} is not CSV: {error}") from None
 
 
 def _number(text: str, where: str) -> int:
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()):
         raise click.ClickException(f"{where}: {text!r} is not a number")
+    if len(digits.lstrip("0")) > _DIGITS_MAX:
+        raise click.ClickException(f"{where}: {text!r} is larger than any offset")
     return int(digits)

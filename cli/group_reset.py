@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from kbroker.cli.group_plan import Plan, clamp, read_plan, write_plan
 from kbroker.cli.group_scope import Partition, active, consumer_groups, expand, parse_topics
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
 from kbroker.cli.render import Column, print_rows, say
-from kbroker.cli.when import parse_duration_ms, parse_time_ms
+from kbroker.cli.when import TIME_FORMS, parse_time_ms
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -41,7 +40,11 @@ _MODES = (
 @click.option("--to-earliest", is_flag=True, help="To the first record there is.")
 @click.option("--to-latest", is_flag=True, help="To the end.")
 @click.option("--to-current", is_flag=True, help="To what is committed; where nothing is, the end.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record at or after TIME.")
+@click.option(
+    "--to-datetime",
+    metavar="TIME",
+    help=f"To the first record at or after TIME: {TIME_FORMS}.",
+)
 @click.option("--by-duration", metavar="SPAN", help="To where time was SPAN ago: 2h, P1DT12H.")
 @click.option("--shift-by", type=int, metavar="N", help="N records on, or with a minus back.")
 @click.option("--to-offset", type=int, metavar="N", help="To this offset.")
@@ -90,7 +93,7 @@ def reset(
             plan[group] = _inside(cluster, plan[group])
         plan = {group: plan[group] for group in usable}
         if to_file is not None:
-            write_plan(to_file, plan, with_group=len(wanted) > 1)
+            write_plan(to_file, plan, with_group=len(names) != 1)
         if execute:
             from kbroker.client.group_offsets import commit_offsets
 
@@ -136,10 +139,7 @@ def _parsed(mode: str, value: Any) -> Any:
     if mode == "to_datetime":
         return parse_time_ms(value, "--to-datetime")
     if mode == "by_duration":
-        at_ms = int(time.time() * 1000) - parse_duration_ms(value, "--by-duration")
-        if at_ms < 0:
-            raise click.BadParameter(f"{value!r} ago is before 1970", param_hint="--by-duration")
-        return at_ms
+        return parse_time_ms(f"{value} ago", "--by-duration")
     return value
 
 

@@ -26,6 +26,7 @@ __all__ = [
 Partition = tuple[str, int]
 TopicScope = list[tuple[str, tuple[int, ...]]]
 
+_INDEX_DIGITS_MAX = 10  # of an int32
 _INACTIVE = frozenset({"Empty", "Dead"})
 
 
@@ -71,12 +72,16 @@ def parse_topics(texts: Iterable[str]) -> TopicScope:
             found.append((text, ()))
             continue
         parts = [part.strip() for part in listed.split(",")]
-        if not topic or not all(part.isascii() and part.isdigit() for part in parts):
+        if not topic or not all(_is_index(part) for part in parts):
             raise click.BadParameter(
                 f"{text!r}: write TOPIC or TOPIC:PARTITION[,PARTITION...]", param_hint="--topic"
             )
         found.append((topic, tuple(int(part) for part in parts)))
     return found
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _INDEX_DIGITS_MAX
 
 
 def expand(cluster: Cluster, scope: TopicScope) -> list[Partition]:

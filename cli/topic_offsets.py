@@ -6,7 +6,7 @@ import click
 
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
 from kbroker.cli.render import Column, print_rows, say
-from kbroker.cli.when import parse_time_ms
+from kbroker.cli.when import TIME_FORMS, parse_time_ms
 
 _COLUMNS = [
     Column("topic", "TOPIC"),
@@ -15,6 +15,7 @@ _COLUMNS = [
     Column("log_end_offset", "NEXT", number=True),
     Column("records", "RECORDS", number=True),
 ]
+_OFFSET_DIGITS_MAX = 19  # of an int64
 _AT_TIME = [
     Column("topic", "TOPIC"),
     Column("partition", "PARTITION", number=True),
@@ -28,9 +29,7 @@ _AT_TIME = [
 @bootstrap_option
 @output_option
 @click.option("--partition", "-p", type=click.IntRange(0), help="This partition alone.")
-@click.option(
-    "--at", metavar="TIME", help="First offset at or after TIME (ms since 1970, or ISO 8601)."
-)
+@click.option("--at", metavar="TIME", help=f"First offset at or after TIME: {TIME_FORMS}.")
 def offsets(
     names: tuple[str, ...],
     bootstrap: str | None,
@@ -95,7 +94,8 @@ def offsets(
     "-o",
     required=True,
     metavar="N|end|@TIME",
-    help="First offset to keep: a number, `end` (keep nothing), or the first at or after TIME.",
+    help="First offset to keep: a number, `end` (keep nothing), or the first at or after TIME:"
+    f" {TIME_FORMS}.",
 )
 @click.option(
     "--partition", "-p", "partitions", type=click.IntRange(0), multiple=True, help="These alone."
@@ -106,7 +106,8 @@ def trim(
 ) -> None:
     """Delete the oldest records of a topic, in all its partitions or those given."""
     at_ms = parse_time_ms(offset[1:], "--offset") if offset.startswith("@") else None
-    if at_ms is None and offset != "end" and not (offset.isascii() and offset.isdigit()):
+    number = offset.isascii() and offset.isdigit() and len(offset) <= _OFFSET_DIGITS_MAX
+    if at_ms is None and offset != "end" and not number:
         raise click.BadParameter(
             f"{offset!r}: write a number, end, or @TIME", param_hint="--offset"
         )

@@ -126,7 +126,8 @@ class ForkError(KafkaError, RuntimeError):
 
 
 class SerializationError(KafkaError, ValueError):
-    """A serializer failed, or a value that is not bytes was given without one."""
+    """A serializer failed, a value that is not bytes was given without one, or a name is not UTF-8
+    or longer than a string of the protocol."""
 
 
 class DeserializationError(KafkaError, ValueError):

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kbroker.client.errors import CorruptDataError
+from kbroker.client.errors import CorruptDataError, SerializationError
+from kbroker.limits import STRING_LENGTH_MAX_BYTES
 from kbroker.protocol import ApiKey, request_header_version
 from kbroker.protocol.decode import decode_answer
 from kbroker.protocol.encode import struct_writer
@@ -86,6 +87,9 @@ VERSIONS: dict[ApiKey, tuple[int, int]] = {
 }
 
 
+_QUOTED_CHARS = 20  # of a string that cannot be sent
+
+
 # From here on topics go by their ids alone (KIP-848): for callers that know these.
 _BY_NAME = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
 
@@ -99,10 +103,15 @@ def versions_of(api: ApiKey, *, by_id: bool) -> tuple[int, int]:
 def encode_request(
     key: ApiKey, version: int, correlation_id: int, values: Mapping[str, Any], client_id: str
 ) -> bytes:
-    """A whole request, header and body, without the length in front of it."""
+    """A whole request, header and body, without the length in front of it.
+
+    Raises SerializationError for a string that the protocol cannot hold.
+    """
     unknown = values.keys() - _names(key)
     if unknown:
         raise KeyError(f"{key.name} has no field {', '.join(sorted(unknown))}")
+    _check_strings("client_id", client_id)
+    _check_strings(key.name, values)
     name = client_id.encode()
     out = bytearray(struct.pack(">hhih", key, version, correlation_id, len(name)) + name)
     if request_header_version(key, version) > 1:
@@ -126,10 +135,11 @@ def decode_response(key: ApiKey, version: int, frame: bytes) -> tuple[int, Any]:
 
 
 def encode_body(key: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
-    """A request without its header, which a loop writes by itself."""
+    """A request without its header, which a loop writes by itself. Raises SerializationError."""
     unknown = values.keys() - _names(key)
     if unknown:
         raise KeyError(f"{key.name} has no field {', '.join(sorted(unknown))}")
+    _check_strings(key.name, values)
     out = bytearray()
     struct_writer(request_schema(key, version))(out, values)
     return bytes(out)
@@ -145,6 +155,31 @@ def decode_body(key: ApiKey, version: int, body: bytes) -> Any:
         left = len(body) - used
         raise CorruptDataError(f"{key.name} v{version} answer has {left} bytes too many")
     return answer
+
+
+def _check_strings(name: str, value: Any) -> None:
+    """Refuses a string that is too long here, where its field is known: a broker that reads it can
+    only close the connection, and does not say why."""
+    if isinstance(value, str):
+        _check_string(name, value)
+    elif isinstance(value, Mapping):
+        for part, inner in value.items():
+            _check_strings(part, inner)
+    elif isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
+        for inner in value:
+            _check_strings(name, inner)
+
+
+def _check_string(name: str, value: str) -> None:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise SerializationError(f"{name} {value[:_QUOTED_CHARS]!r} is not UTF-8") from None
+    if size > STRING_LENGTH_MAX_BYTES:
+        raise SerializationError(
+            f"{name} {value[:_QUOTED_CHARS]!r}... has {size:,} bytes;"
+            f" a string of Kafka's protocol holds {STRING_LENGTH_MAX_BYTES:,} at most"
+        )
 
 
 @functools.cache

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from kbroker import runfile
@@ -17,6 +21,7 @@ from kbroker.cli.launch import Wish, listener_settings, plain_wish, prepare
 from kbroker.cli.options import key_values, reachable
 from kbroker.cli.places import default_data_dir, stop_command
 from kbroker.cli.render import Column, human_bytes, human_time, print_rows, say
+from kbroker.cli.span import parse_offsets
 from kbroker.cli.when import parse_time_ms
 from tests.support.waits import free_ports
 
@@ -289,3 +294,56 @@ def test_sizes_and_times_for_people() -> None:
     assert [human_time(s) for s in (0, 61, 3600, 90000)] == ["0s", "1m 1s", "1h", "1d 1h"]
     assert parse_time_ms("2026-01-31T12:00:00Z", "-o") == 1769860800000
     assert parse_time_ms("17", "-o") == 17
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the local time zone."""
+
+    def zone(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield zone
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_time_without_a_zone_is_local_and_exact_to_the_millisecond(
+    zone: Callable[[str], None],
+) -> None:
+    zone("EST5")
+    assert parse_time_ms("1970-01-01T00:00:01.001Z", "-o") == 1001
+    assert parse_time_ms("1970-01-01T00:00:01.001", "-o") == 1001 + 5 * 3_600_000
+    assert parse_time_ms("1970-01-01T02:00:00+02:00", "-o") == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.9999Z", "0001-01-01T00:00:00",
+        "0001-01-01T00:00:00+14:00", "999999d ago", "-999999d",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["UTC", "EST5", "XYZ-14"])
+def test_a_time_before_1970_is_refused(zone: Callable[[str], None], name: str, text: str) -> None:
+    """-1 and -2 stand for the ends of the log: `topic trim -o @...` would delete all of it."""
+    zone(name)
+    with pytest.raises(click.BadParameter, match="before 1970"):
+        parse_time_ms(text, "-o")
+    with pytest.raises(click.BadParameter, match="before 1970"):
+        parse_offsets((f"s@{text}",))
+
+
+@pytest.mark.parametrize("name", ["UTC", "EST5", "XYZ-14"])
+def test_times_go_as_far_as_the_protocol(zone: Callable[[str], None], name: str) -> None:
+    zone(name)
+    assert parse_time_ms(str(2**63 - 1), "-o") == 2**63 - 1
+    assert parse_time_ms("0" * 30 + "5", "-o") == 5
+    for text in (str(2**63), "9" * 5000):
+        with pytest.raises(click.BadParameter, match="later than times go"):
+            parse_time_ms(text, "-o")
+    with pytest.raises(click.BadParameter, match="longer than times go"):
+        parse_time_ms("9" * 400 + "w ago", "-o")
+    with contextlib.suppress(click.BadParameter):  # as far as the zone lets the calendar go
+        assert parse_time_ms("9999-12-31T23:59:59", "-o") > 0

@@ -74,16 +74,28 @@ def test_a_file_on_a_terminal_does_not_steer_it(
         ("t,0,5\nt,0\n", "line 2: write topic,partition,offset or group,topic"),
         ("t,zero,5\n", "line 1: 'zero' is not a number"),
         ("t,0,-5\n", "line 1: '-5' is not a number"),
+        (f"t,0,{'9' * 5000}\n", "9' is larger than any offset"),
+        ("", "has no offsets for group 'g'"),
+        ("t,0,5\ncaf\udce9,0,5\n", "is not UTF-8"),
+        (f"{'t' * 200_000},0,5\n", "is not CSV: field larger than"),
     ],
 )
 def test_a_file_that_is_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, told: str
 ) -> None:
-    (tmp_path / "f").write_text(text)
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    data = text.encode(errors="surrogateescape")
+    (tmp_path / "f").write_bytes(data)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
     for path in (tmp_path / "f", Path("-")):
         with pytest.raises(click.ClickException, match=told):
             read_plan(path, ["g"])
+
+
+def test_an_empty_file_is_about_no_group(tmp_path: Path) -> None:
+    """It is not about all of them: with --all-groups none is named."""
+    (tmp_path / "f").touch()
+    with pytest.raises(click.ClickException, match="f has no offsets"):
+        read_plan(tmp_path / "f", [])
 
 
 def test_a_plan_goes_to_standard_output(capsys: Captured) -> None:
@@ -115,6 +127,10 @@ def test_spans_of_time() -> None:
         (["reset", "g", "-t", "t:x", "--to-latest"], "'t:x': write TOPIC or TOPIC:PARTITION"),
         (["reset", "g", "-t", "t", "--to-datetime", "noon"], "'noon': write ms since 1970"),
         (["reset", "g", "-t", "t", "--by-duration", "noon"], "'noon': write a span"),
+        (["reset", "g", "-t", "t", "--to-datetime", "0001-01-01T00:00:00"], "is before 1970"),
+        (["reset", "g", "-t", "t", "--to-datetime", "9" * 23], "is later than times go"),
+        (["reset", "g", "-t", "t", "--by-duration", "9" * 400 + "d"], "is longer than times go"),
+        (["reset", "g", "-t", f"t:{'9' * 5000}", "--to-latest"], "write TOPIC or TOPIC:PARTITION"),
         (["reset", "g", "-t", "t", "--to-latest", "-x", "--dry-run"], "only one of --execute"),
         (["reset", "g", "--from-file", "pyproject.toml", "-t", "t"], "the file says which"),
         (["seek", "g", "--from-file", "/no/such"], "does not exist"),

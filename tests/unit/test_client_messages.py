@@ -14,8 +14,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from kbroker.client.errors import CorruptDataError
-from kbroker.client.messages import VERSIONS, decode_response, encode_request
+from kbroker.client.errors import CorruptDataError, SerializationError
+from kbroker.client.messages import VERSIONS, decode_response, encode_body, encode_request
 from kbroker.protocol import ApiKey
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import fields_of
@@ -50,6 +50,25 @@ def test_nested_values_arrive() -> None:
     assert (topic.name, int(topic.num_partitions), topic.configs[0].value) == ("t", 3, None)
     assert body.timeout.total_seconds() == 1.5
     assert body.validate_only
+
+
+def test_a_string_is_as_long_as_the_protocol_lets_it() -> None:
+    """The field and its length are told before anything is sent, at whatever depth."""
+    values = {"topics": [{"name": "é" * 16_383 + "x"}]}
+    _, body = read_request(
+        ApiKey.CREATE_TOPICS, 7, encode_request(ApiKey.CREATE_TOPICS, 7, 1, values, "x" * 32_767)
+    )
+    assert len(body.topics[0].name.encode()) == 32_767
+    with pytest.raises(SerializationError, match=r"^client_id 'x{20}'\.\.\. has 32,768 bytes"):
+        encode_request(ApiKey.CREATE_TOPICS, 7, 1, values, "x" * 32_768)
+    for name, told in (("é" * 16_384, "has 32,768 bytes;"), ("caf\udce9", "is not UTF-8")):
+        values["topics"][0]["name"] = name
+        with pytest.raises(SerializationError, match=f"^name .* {told}"):
+            encode_request(ApiKey.CREATE_TOPICS, 7, 1, values, "me")
+        with pytest.raises(SerializationError, match=f"^name .* {told}"):
+            encode_body(ApiKey.CREATE_TOPICS, 7, values)
+        with pytest.raises(SerializationError, match=f"^groups .* {told}"):
+            encode_body(ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g", name]})
 
 
 def test_null_array_and_uuid() -> None:
