@@ -74,6 +74,8 @@ def cures(fault: Fault) -> str:
     """What may be asked for to be done about it, as `kbroker log repair` spells it."""
     if fault.kind not in _BATCHES:
         return "--rebuild"
+    if fault.path.parent.name == METADATA_FOLDER:
+        return "--truncate"
     return "--drop" if is_state(fault.path.parent) else "--truncate or --drop"
 
 
@@ -86,10 +88,10 @@ def plan(checked: Sequence[Checked], cure: Cure | None, *, rebuild: bool) -> Pla
     made = Plan(folder, checked[-1].next_offset)
     if not faults or (cure is None and not rebuild):
         return made
-    if folder.name == METADATA_FOLDER:
+    if folder.name == METADATA_FOLDER and (not broken or cure is not Cure.CUT):
         raise OperatorError(
-            f"{folder}: the metadata log is not repaired: a start cuts off a torn tail, for"
-            " anything else restore a backup"
+            f"{folder}: the metadata log is repaired by --truncate alone, which gives up the topics"
+            " and settings behind the damage; restoring a backup brings them back"
         )
     if broken and cure is None:
         raise OperatorError(
@@ -100,6 +102,11 @@ def plan(checked: Sequence[Checked], cure: Cure | None, *, rebuild: bool) -> Pla
         if is_state(folder):
             raise refuse_cut(folder)
         _plan_cut(made, broken[0], checked)
+        if folder.name == METADATA_FOLDER:
+            made.steps.append(
+                f"{folder.parent}: topics and settings that stand only there go; the next start"
+                " sets the folders of such topics aside as -stray"
+            )
     elif broken:
         if is_state(folder):
             check_droppable(checked, broken)
@@ -159,6 +166,8 @@ def repair(made: Plan, overrides: Mapping[str, str], topic_id: bytes | None = No
             remove_file(path)
     except OSError as error:
         raise DiskError(error.filename or made.folder, error) from error
+    if made.folder.name == METADATA_FOLDER:  # it has no indexes, and its own recovery
+        return made.next_offset
     return _reopen(made, overrides, topic_id, walk_all)
 
 

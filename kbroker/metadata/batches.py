@@ -20,6 +20,8 @@ BATCH_MAX_BYTES: Final = 8 << 20
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT: Final = 8
+_MAGIC_AT: Final = 16
+_MAGIC: Final = b"\x02"
 
 Pair = tuple[bytes | None, bytes | None]
 """Key and value of a record."""
@@ -83,3 +85,22 @@ def read_batch(data: bytes, position: int) -> Batch:
         head.base_offset, head.base_offset + head.last_offset_delta, head.leader_epoch,
         head.max_timestamp, head.control, records, head.length,
     )  # fmt: skip
+
+
+def find_batch(data: bytes, position: int) -> int | None:
+    """Where, from `position` on, the first batch begins that is whole and sound, whatever the
+    bytes before it are; None where there is none."""
+    magic = data.find(_MAGIC, position + _MAGIC_AT)
+    while magic >= 0:
+        if _is_batch(data, magic - _MAGIC_AT):
+            return magic - _MAGIC_AT
+        magic = data.find(_MAGIC, magic + 1)
+    return None
+
+
+def _is_batch(data: bytes, position: int) -> bool:
+    try:
+        read_batch(data, position)
+    except BatchError:
+        return False
+    return True

@@ -1,9 +1,11 @@
 """The files of the metadata log `__cluster_metadata-0`: segments of batches, appended durably.
 
 A segment is `<20 digits of its first offset>.log`; offsets run through all segments without a
-gap. There is one writer, this node, and every append is synced before it is told, so after a
-crash only the last append, which nobody was told of, can be torn: `open` cuts the log at the
-first batch that is not whole and sound. In any segment but the last that is damage, and refused.
+gap. There is one writer, this node, and every batch is synced before the next is written or
+anybody is told, so after a crash only the last batch, which nobody was told of, can be torn:
+`open` cuts the log at the first batch that is not whole and sound. Where a sound one follows,
+in that segment or the next, or stands in the wrong place, it is no torn tail but damage, and
+refused: what stands there was acknowledged.
 
 There are no indexes: Apache Kafka rebuilds `.index`, `.timeindex` and `.snapshot` of this log
 whenever it opens it, so those that it left are removed rather than left behind the log.
@@ -18,13 +20,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kbroker.errors import BugError, CorruptFileError, DiskError
 from kbroker.files import sync_directory
 
-from .batches import Batch, BatchError, read_batch
+from .batches import Batch, BatchError, find_batch, read_batch
 
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _DERIVED = re.compile(r"\d{20}\.(index|timeindex|txnindex|snapshot|\w+\.deleted)")
@@ -103,28 +105,55 @@ class MetadataLog:
                 if batch.epoch < self.last_epoch:
                     raise BatchError(f"epoch {batch.epoch} behind {self.last_epoch}")
             except BatchError as error:
-                if path != self._path(self._bases[-1]):
-                    raise CorruptFileError(path, f"byte {position}: {error}") from error
+                self._refuse_damage(path, data, position, error)
                 _log.warning("%s: cut at byte %d of %d: %s", path, position, len(data), error)
                 return
             yield batch
             position += batch.size
+
+    def _refuse_damage(self, path: Path, data: bytes, position: int, error: BatchError) -> None:
+        """An error where a sound batch stands at `position` or behind: a torn tail has none."""
+        what = f"byte {position}: {error}"
+        if path != self._path(self._bases[-1]):
+            raise CorruptFileError(path, what) from error
+        sound = find_batch(data, position)
+        if sound is not None:
+            raise CorruptFileError(
+                path,
+                f"{what}; a sound batch stands at byte {sound}, so this is damage and no torn"
+                f" tail: bring the file back from a backup, or give up all from byte {position} on"
+                f" with `kbroker log repair --truncate {path}`",
+            ) from error
 
     def _take(self, batch: Batch) -> None:
         self.end_offset = batch.last_offset + 1
         self.last_epoch = batch.epoch
         self.last_timestamp = max(self.last_timestamp, batch.timestamp)
 
-    def append(self, data: bytes, next_offset: int, epoch: int, timestamp: int) -> None:
-        """Write whole batches behind the log and sync; `next_offset` is the end they make."""
+    def append(
+        self, batches: Sequence[bytes], next_offset: int, epoch: int, timestamp: int
+    ) -> None:
+        """Add batches behind the log, each synced before the next; `next_offset` is the end they
+        make. All of them or, where one cannot be written, none."""
         if self.failure is not None:
             raise self.failure
         if self._descriptor < 0:
             raise BugError("the metadata log is not open")
+        end = self._position
+        for data in batches:
+            self._write(data, end)
+            end += len(data)
+        self.size_bytes += end - self._position
+        self._position = end
+        self.end_offset = next_offset
+        self.last_epoch = epoch
+        self.last_timestamp = max(self.last_timestamp, timestamp)
+
+    def _write(self, data: bytes, at: int) -> None:
+        """One batch, durable when this returns."""
         path = self._path(self._bases[-1])
         try:
             rest = memoryview(data)
-            at = self._position
             while rest:
                 written = os.pwrite(self._descriptor, rest, at)
                 at += written
@@ -140,11 +169,6 @@ class MetadataLog:
         except OSError as error:
             self.failure = DiskError(path, error)
             raise self.failure from error
-        self._position += len(data)
-        self.size_bytes += len(data)
-        self.end_offset = next_offset
-        self.last_epoch = epoch
-        self.last_timestamp = max(self.last_timestamp, timestamp)
 
     def _take_back(self, path: Path) -> None:
         """Cut what a failed write left; where that fails too, the log is done."""

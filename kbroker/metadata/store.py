@@ -346,16 +346,16 @@ class MetadataStore:
         self.image.replay_all(records)
 
     def _append_transaction(self, pairs: list[Pair]) -> None:
-        """Several batches that a reader takes in together, in one write and one sync."""
+        """Several batches that a reader takes in together."""
         begin = encode_metadata(cluster.BeginTransactionRecord("a large change"), 0)
         end = encode_metadata(cluster.EndTransactionRecord(), 0)
-        data = bytearray()
+        batches = []
         offset, now = self.next_offset, self._clock.wall_ms()
         for chunk in _chunks([(None, begin), *pairs, (None, end)]):
-            data += build_batch(offset, self.epoch, now, chunk)
+            batches.append(build_batch(offset, self.epoch, now, chunk))
             offset += len(chunk)
-        self._log.append(bytes(data), offset, self.epoch, now)
-        self._since_snapshot += len(data)
+        self._log.append(batches, offset, self.epoch, now)
+        self._since_snapshot += sum(map(len, batches))
 
     def _append_batch(self, pairs: list[Pair], *, control: bool = False) -> None:
         if not pairs:
@@ -363,7 +363,7 @@ class MetadataStore:
         now = self._clock.wall_ms()
         offset = self.next_offset
         data = build_batch(offset, self.epoch, now, pairs, control=control)
-        self._log.append(data, offset + len(pairs), self.epoch, now)
+        self._log.append([data], offset + len(pairs), self.epoch, now)
         self._since_snapshot += len(data)
 
     # ---- snapshots

@@ -12,6 +12,7 @@ import pytest
 
 from kbroker.cli import root
 from kbroker.clock import SystemClock
+from kbroker.errors import CorruptFileError
 from kbroker.ext.records import batches, build
 from kbroker.files import DirectoryLock
 from kbroker.metadata.store import MetadataStore
@@ -320,16 +321,27 @@ def test_repair_is_refused_while_a_broker_holds_the_directory(
     assert run(capsys, "repair", "--drop", str(place))[0] == 0
 
 
-def test_the_metadata_log_is_checked_and_not_repaired(capsys: Captured, tmp_path: Path) -> None:
-    MetadataStore(tmp_path, SystemClock()).open()
+def test_the_metadata_log_is_cut_and_nothing_else(capsys: Captured, tmp_path: Path) -> None:
+    """A start refuses the damage; cut as asked, it opens again."""
+    store = MetadataStore(tmp_path, SystemClock())
+    store.open()
+    store.close()
     assert run(capsys, "verify", "-D", str(tmp_path))[0] == 0
     log = tmp_path / "__cluster_metadata-0" / f"{0:020}.log"
     data = bytearray(log.read_bytes())
     data[70] ^= 1
     log.write_bytes(data)
     assert run(capsys, "verify", "-D", str(tmp_path))[0] == 1
-    status, _, err = run(capsys, "repair", "--drop", "-D", str(tmp_path))
-    assert (status, "the metadata log is not repaired" in err) == (1, True)
+    for asked in ("--drop", "--rebuild"):
+        status, _, err = run(capsys, "repair", asked, "-D", str(tmp_path))
+        assert (status, "repaired by --truncate alone" in err) == (1, True)
+    with pytest.raises(CorruptFileError, match=f"log repair --truncate {log}"):
+        MetadataStore(tmp_path, SystemClock()).open()
+    assert "[--truncate]" in run(capsys, "repair", str(log))[1]
+    assert "aside as -stray" in run(capsys, "repair", "--truncate", str(log))[1]
+    store = MetadataStore(tmp_path, SystemClock())
+    store.open()
+    store.close()
     (tmp_path / "cleaner-offset-checkpoint").write_text("x")
     out = run(capsys, "verify", "-D", str(tmp_path))[1]
     assert "cleaner-offset-checkpoint: not a checkpoint" in out

@@ -81,7 +81,7 @@ def opened(folder: Path, from_offset: int = 0) -> tuple[MetadataLog, list[Batch]
 def append(log: MetadataLog, values: list[bytes], epoch: int = 1) -> None:
     offset = log.end_offset
     data = build_batch(offset, epoch, 1000 + offset, [(None, value) for value in values])
-    log.append(data, offset + len(values), epoch, 1000 + offset)
+    log.append([data], offset + len(values), epoch, 1000 + offset)
 
 
 def test_what_is_appended_is_read_by_the_next(tmp_path: Path) -> None:
@@ -160,7 +160,70 @@ def test_a_gap_or_damage_before_the_last_segment_is_refused(tmp_path: Path) -> N
         opened(tmp_path)
 
 
-def test_a_batch_of_the_wrong_place_is_no_tail(tmp_path: Path) -> None:
+def test_damage_before_a_sound_batch_is_no_torn_tail(tmp_path: Path) -> None:
+    """Invariant tested: nothing that was acknowledged is cut, whichever bit before it flips."""
+    log, _ = opened(tmp_path)
+    append(log, [b"first"])
+    whole = log.size_bytes
+    append(log, [b"second", b"\2" * 40])
+    last = log.size_bytes
+    append(log, [b"third"])
+    log.close()
+    path = tmp_path / f"{0:020}.log"
+    data = path.read_bytes()
+    for at in range(whole, last):
+        spoilt = bytearray(data)
+        spoilt[at] ^= 1 << at % 8
+        path.write_bytes(spoilt)
+        with pytest.raises(CorruptFileError, match="a sound batch stands at byte"):
+            opened(tmp_path)
+        assert path.read_bytes() == spoilt
+
+
+def test_a_change_of_several_batches_is_synced_batch_by_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Invariant tested: a crash leaves at most one batch torn, and it is the last."""
+    log, _ = opened(tmp_path)
+    path = tmp_path / f"{0:020}.log"
+    synced: list[int] = []
+    sync = os.fdatasync
+
+    def counted(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(path.stat().st_size)
+
+    monkeypatch.setattr(os, "fdatasync", counted)
+    batches = [build_batch(offset, 1, 0, [(None, b"x" * 50)]) for offset in range(3)]
+    log.append(batches, 3, 1, 0)
+    log.close()
+    size = len(batches[0])
+    assert synced == [size, 2 * size, 3 * size] and log.size_bytes == 3 * size
+    assert len(opened(tmp_path)[1]) == 3
+
+
+def test_of_several_batches_all_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = opened(tmp_path)
+    append(log, [b"first"])
+    write = os.pwrite
+
+    def full(descriptor: int, data: bytes, at: int) -> int:
+        if at > log.size_bytes:
+            raise OSError(errno.ENOSPC, "no room")
+        return write(descriptor, data, at)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    batches = [build_batch(offset, 1, 0, [(None, b"x")]) for offset in (1, 2)]
+    with pytest.raises(DiskError):
+        log.append(batches, 3, 1, 0)
+    monkeypatch.undo()
+    assert (tmp_path / f"{0:020}.log").stat().st_size == log.size_bytes
+    append(log, [b"second"])
+    log.close()
+    assert [batch.base_offset for batch in opened(tmp_path)[1]] == [0, 1]
+
+
+def test_a_sound_batch_in_the_wrong_place_is_damage(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
     append(log, [b"a"], epoch=5)
     log.close()
@@ -168,9 +231,8 @@ def test_a_batch_of_the_wrong_place_is_no_tail(tmp_path: Path) -> None:
     data = path.read_bytes()
     for offset, epoch in ((7, 5), (1, 4)):
         path.write_bytes(data + build_batch(offset, epoch, 0, [(None, b"x")]))
-        log, batches = opened(tmp_path)
-        assert len(batches) == 1 and log.end_offset == 1
-        log.close()
+        with pytest.raises(CorruptFileError, match=f"sound batch stands at byte {len(data)}"):
+            opened(tmp_path)
 
 
 def test_a_log_behind_its_snapshot_begins_anew(tmp_path: Path) -> None:
