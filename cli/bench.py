@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from kbroker.cli.options import (
+    SECONDS,
     bootstrap_option,
     client_settings,
     open_cluster,
@@ -66,7 +67,7 @@ _common = _options(
                  help="Of its own topic."),
     click.option("--replicas", "-r", type=click.IntRange(1), help="Of its own topic."),
     click.option("--records", "-n", type=click.IntRange(1), help="End after so many."),
-    click.option("--duration", "-d", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+    click.option("--duration", "-d", type=SECONDS, metavar="SECONDS",
                  help="End after so long."),
     settings_option,
     output_option,

@@ -261,9 +261,16 @@ def listener_settings(
     if advertise:
         told = zip(advertise, names or [plain], strict=False)
         settings["advertised.listeners"] = ",".join(
-            _with_name(text.rpartition("://")[2], name, "--advertise") for text, name in told
+            _with_name(text.rpartition("://")[2], _told_name(text, name), "--advertise")
+            for text, name in told
         )
     return settings
+
+
+def _told_name(text: str, name: str) -> str:
+    """The name that an --advertise gives, else that of the --listen in its place."""
+    given, found, _ = text.partition("://")
+    return given.upper() if found else name
 
 
 def _unreachable(wish: Wish) -> str:

@@ -8,6 +8,7 @@ its address was taken; -X wins over them.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
 
 __all__ = [
+    "SECONDS",
     "address_option",
     "bootstrap_option",
     "broker_options",
@@ -38,6 +40,19 @@ __all__ = [
     "settings_option",
 ]
 
+class _Seconds(click.FloatRange):
+    """A time to wait: a number that clocks and poll(2) can take, so neither nan nor inf."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail("nan is no time.", param, ctx)
+        return float(found)
+
+
+SECONDS = _Seconds(0, 1_000_000, min_open=True)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _DEFAULT_ADDRESS = "127.0.0.1:9092"

@@ -12,7 +12,7 @@ import click
 
 from kbroker import __version__, runfile
 from kbroker.cli import space
-from kbroker.cli.options import data_dir_option, output_option, reachable
+from kbroker.cli.options import SECONDS, data_dir_option, output_option, reachable
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes, human_time, print_json
 from kbroker.cli.scrape import state_troubles
@@ -25,7 +25,7 @@ _ANSWER_TIMEOUT_S = 5.0
 @data_dir_option
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=SECONDS,
     default=60.0,
     show_default=True,
     metavar="SECONDS",

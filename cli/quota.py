@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -120,9 +121,12 @@ def set_values(
     values: dict[str, float | None] = {}
     for name, text in key_values(pairs, "QUOTA=VALUE").items():
         try:
-            values[_quota(name)] = float(text)
+            value = float(text)
         except ValueError:
-            raise click.UsageError(f"{name}: {text!r} is no number") from None
+            value = math.nan
+        if not math.isfinite(value):
+            raise click.UsageError(f"{name}: {text!r} is no number")
+        values[_quota(name)] = value
     _alter(bootstrap, _entity(options), values, dry_run)
 
 

@@ -11,7 +11,7 @@ import click
 
 from kbroker import runfile
 from kbroker.cli.launch import FIRST_PORT, Ready, UsageError, Wish, prepare, serve, server_command
-from kbroker.cli.options import broker_options, data_dir_option
+from kbroker.cli.options import SECONDS, broker_options, data_dir_option
 from kbroker.cli.places import stop_command
 from kbroker.environment import LOG_FILE
 
@@ -68,7 +68,7 @@ _LOG_LINES_SHOWN = 5
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=SECONDS,
     default=60.0,
     show_default=True,
     metavar="SECONDS",

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from kbroker.cli.options import SECONDS
+
 __all__ = ["start_log", "talk_options"]
 
 Decorated = TypeVar("Decorated", bound=Any)
@@ -49,7 +51,7 @@ def talk_options(command: Decorated) -> Decorated:
             "--timeout",
             "-m",
             "limit_s",
-            type=click.FloatRange(0, min_open=True),
+            type=SECONDS,
             metavar="SECONDS",
             help="Wait no longer for the cluster to tell of topics, and for transactions to begin"
             " and end. Default: 60.",

@@ -126,8 +126,8 @@ class ForkError(KafkaError, RuntimeError):
 
 
 class SerializationError(KafkaError, ValueError):
-    """A serializer failed, a value that is not bytes was given without one, or a name is not UTF-8
-    or longer than a string of the protocol."""
+    """A serializer failed, a value that is not bytes was given without one, a name is not UTF-8 or
+    longer than a string of the protocol, or a number does not fit its field."""
 
 
 class DeserializationError(KafkaError, ValueError):

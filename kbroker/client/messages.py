@@ -105,18 +105,14 @@ def encode_request(
 ) -> bytes:
     """A whole request, header and body, without the length in front of it.
 
-    Raises SerializationError for a string that the protocol cannot hold.
+    Raises SerializationError for a string or a number that the protocol cannot hold.
     """
-    unknown = values.keys() - _names(key)
-    if unknown:
-        raise KeyError(f"{key.name} has no field {', '.join(sorted(unknown))}")
     _check_strings("client_id", client_id)
-    _check_strings(key.name, values)
     name = client_id.encode()
     out = bytearray(struct.pack(">hhih", key, version, correlation_id, len(name)) + name)
     if request_header_version(key, version) > 1:
         out.append(0)  # no tagged fields
-    struct_writer(request_schema(key, version))(out, values)
+    _write_body(out, key, version, values)
     return bytes(out)
 
 
@@ -136,13 +132,20 @@ def decode_response(key: ApiKey, version: int, frame: bytes) -> tuple[int, Any]:
 
 def encode_body(key: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
     """A request without its header, which a loop writes by itself. Raises SerializationError."""
+    out = bytearray()
+    _write_body(out, key, version, values)
+    return bytes(out)
+
+
+def _write_body(out: bytearray, key: ApiKey, version: int, values: Mapping[str, Any]) -> None:
     unknown = values.keys() - _names(key)
     if unknown:
         raise KeyError(f"{key.name} has no field {', '.join(sorted(unknown))}")
     _check_strings(key.name, values)
-    out = bytearray()
-    struct_writer(request_schema(key, version))(out, values)
-    return bytes(out)
+    try:
+        struct_writer(request_schema(key, version))(out, values)
+    except OverflowError as error:
+        raise SerializationError(str(error)) from None
 
 
 def decode_body(key: ApiKey, version: int, body: bytes) -> Any:

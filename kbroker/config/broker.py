@@ -124,12 +124,16 @@ class BrokerConfig:
             )
         self.check_values()
         http_endpoints(self.words(HTTP_LISTENERS))
-        return resolve_listeners(
+        listeners = resolve_listeners(
             self.words("listeners"),
             self.words("advertised.listeners") or None,
             self.string("listener.security.protocol.map"),
             self.words("controller.listener.names"),
         )
+        between = self.string("inter.broker.listener.name")
+        if between and between.upper() not in {one.name for one in listeners}:
+            raise ConfigError(f"inter.broker.listener.name: {between} is not a name in listeners")
+        return listeners
 
     def check_values(self) -> None:
         """Rules over several keys or units, which dynamic settings must keep too."""

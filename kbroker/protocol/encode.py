@@ -46,7 +46,7 @@ def encode_response(key: ApiKey, version: int, response: Mapping[str, Any]) -> b
 
 @functools.cache
 def struct_writer(schema: Any) -> Writer:
-    """The writer of one struct."""
+    """The writer of one struct. It raises OverflowError for a number that its field cannot hold."""
     flexible: bool = schema.__flexible__
     fields = fields_of(schema)
     plain = [(f.name, _field_writer(f, flexible), f.default) for f in fields if f.tag is None]
@@ -107,7 +107,10 @@ def _value_writer(field: Field, flexible: bool) -> Writer:
         pack = struct.Struct(_FORMATS[field.kind]).pack
 
         def write_number(out: bytearray, value: Any) -> None:
-            out += pack(value)
+            try:
+                out += pack(value)
+            except struct.error:
+                raise OverflowError(f"{field.name} {value!r} is no {field.kind}") from None
 
         return write_number
     if field.kind == "uuid":

@@ -88,6 +88,10 @@ def test_every_command_has_help(capsys: Captured, words: tuple[str, ...]) -> Non
             "cannot connect to ::",
         ),
         (["config", "validate", "/no/such/file"], "does not exist"),
+        (["stop", "--timeout", "nan"], "nan is no time"),
+        (["consume", "t", "-m", "inf"], "inf is not in the range"),
+        (["quota", "set", "--user", "a", "produce=nan"], "produce: 'nan' is no number"),
+        (["quota", "set", "--user", "a", "fetch=inf"], "fetch: 'inf' is no number"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(capsys: Captured, words: list[str], told: str) -> None:
@@ -149,6 +153,9 @@ def test_listener_options_become_kafkas_settings() -> None:
         "listeners": "PLAINTEXT://0.0.0.0:9092",
         "advertised.listeners": "PLAINTEXT://broker.example:9092",
     }
+    # A name that is given stays, and is checked with all settings.
+    told = listener_settings(("own://h:1", "h:2"), ("own://a:3", "other://b:4"))
+    assert told["advertised.listeners"] == "OWN://a:3,OTHER://b:4"
     assert listener_settings(("127.0.0.1:0", "INTERNAL://[::1]:7", "h"), ()) == {
         "listeners": "PLAINTEXT://127.0.0.1:0,INTERNAL://[::1]:7,PLAINTEXT_3://h:9092",
         "listener.security.protocol.map": (

@@ -71,6 +71,14 @@ def test_a_string_is_as_long_as_the_protocol_lets_it() -> None:
             encode_body(ApiKey.DESCRIBE_GROUPS, 5, {"groups": ["g", name]})
 
 
+def test_a_number_fits_its_field() -> None:
+    values = {"topics": [{"name": "t", "num_partitions": 2**31, "replication_factor": 1}]}
+    with pytest.raises(SerializationError, match=r"^num_partitions 2147483648 is no int32$"):
+        encode_request(ApiKey.CREATE_TOPICS, 7, 1, values, "me")
+    with pytest.raises(SerializationError, match=r"^num_partitions 2147483648 is no int32$"):
+        encode_body(ApiKey.CREATE_TOPICS, 7, values)
+
+
 def test_null_array_and_uuid() -> None:
     topic_id = uuid.uuid4()
     for topics in (None, [{"topic_id": topic_id, "name": None}]):

@@ -251,6 +251,15 @@ def test_a_file_of_kafka_is_read_as_it_is(tmp_path: Path):
     assert "controller.quorum.bootstrap.servers" in (ignored_line(config) or "")
 
 
+def test_brokers_among_themselves_need_a_listener_that_is_there() -> None:
+    """As Apache Kafka: one that is told must be among the listeners; by any case."""
+    listeners = "listeners=PLAINTEXT://127.0.0.1:1,OWN://127.0.0.1:2"
+    mapped = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OWN:PLAINTEXT"
+    load_config(None, [listeners, mapped, "inter.broker.listener.name=own"])
+    with pytest.raises(ConfigError, match=r"inter\.broker\.listener\.name: OTHER is not a name"):
+        load_config(None, [listeners, mapped, "inter.broker.listener.name=OTHER"])
+
+
 def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
     path = tmp_path / "server.properties"
     path.write_text("node.id=1\nnum.partitons=3\n")
