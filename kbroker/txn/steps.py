@@ -1,9 +1,11 @@
 """What a request makes of a transaction: a function of its value, which changes nothing.
 
 Answers the next value, the same object where there is nothing to write, or raises ClientError.
-Checks and their order are Apache Kafka's. Where Kafka has a transition pending in memory, which
-makes it answer CONCURRENT_TRANSACTIONS, there is none here: a step is taken when it is appended,
-and its answer waits for the disk.
+Checks and their order are Apache Kafka's. While it has a transition pending in memory, it answers
+CONCURRENT_TRANSACTIONS. Here a step is taken when it is appended, and its answer waits for the disk;
+only from the prepared end of a transaction to its completion is a transition pending. Most requests
+look at that before all else: at the end of its epochs a producer of version 2 is told its new id
+when the old one's transaction is prepared, and may use it before the transaction is complete.
 """
 
 from __future__ import annotations
@@ -58,6 +60,20 @@ class Ended(NamedTuple):
     producer: Producer = Producer(NO_PRODUCER_ID, NO_EPOCH)
 
 
+def _check_not_ending(now: Transaction | None) -> None:
+    if now is not None and now.state in PREPARED:
+        raise ClientError(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _known(now: Transaction | None, producer: Producer) -> Transaction:
+    """The transaction of exactly this producer."""
+    if now is None or now.producer_id != producer.id:
+        raise ClientError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if now.epoch != producer.epoch:
+        raise ClientError(ErrorCode.PRODUCER_FENCED)
+    return now
+
+
 # ---- InitProducerId
 
 
@@ -72,10 +88,9 @@ def init(
     ONGOING comes back as it is: its transaction is to be aborted first."""
     if now is None:
         now = Transaction(new_id(), timeout_ms, now_ms)
+    _check_not_ending(now)
     if expected is not None and not _may_go_on(now, expected):
         raise ClientError(ErrorCode.PRODUCER_FENCED)
-    if now.state in PREPARED:
-        raise ClientError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if now.state is State.ONGOING:
         return now
     told = now.epoch if expected is None else expected.epoch
@@ -153,18 +168,9 @@ def is_overdue(now: Transaction, now_ms: int) -> bool:
 # ---- partitions
 
 
-def _known(now: Transaction | None, producer: Producer) -> Transaction:
-    if now is None or now.producer_id != producer.id:
-        raise ClientError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if now.epoch != producer.epoch:
-        raise ClientError(ErrorCode.PRODUCER_FENCED)
-    if now.state in PREPARED:
-        raise ClientError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    return now
-
-
 def add(now: Transaction | None, asked: Add, now_ms: int) -> Transaction:
     """Partitions become part of the transaction, the first of which begins it."""
+    _check_not_ending(now)
     known = _known(now, asked.producer)
     if known.state is State.ONGOING and known.partitions.issuperset(asked.partitions):
         return known
@@ -181,8 +187,10 @@ def add(now: Transaction | None, asked: Add, now_ms: int) -> Transaction:
 def verify(
     now: Transaction | None, producer: Producer, partitions: Collection[Partition]
 ) -> Mapping[Partition, ErrorCode]:
-    """Which partitions are part of the transaction: NONE, else TRANSACTION_ABORTABLE."""
+    """Which partitions are part of the transaction: NONE, else TRANSACTION_ABORTABLE. Who adds them
+    by itself does so in the id and epoch that it has: these are looked at first."""
     known = _known(now, producer)
+    _check_not_ending(known)
     return {
         one: ErrorCode.NONE if one in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for one in partitions
@@ -213,19 +221,14 @@ def _completed(commit: bool) -> State:
 def _end_in_epoch(
     now: Transaction, producer: Producer, commit: bool, now_ms: int
 ) -> Transaction:
-    """Version 0 and 1: the producer goes on in its epoch."""
-    if now.producer_id != producer.id:
-        raise ClientError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if now.epoch != producer.epoch:
-        raise ClientError(ErrorCode.PRODUCER_FENCED)
+    """Version 0 and 1: the producer goes on in its epoch, which is looked at first."""
+    _check_not_ending(_known(now, producer))
     if now.state is State.ONGOING:
         return now.becomes(
             _prepared(commit), now_ms, next_producer_id=NO_PRODUCER_ID, version=0
         )
     if now.state is _completed(commit):
         return now  # asked again
-    if now.state is _prepared(commit):
-        raise ClientError(ErrorCode.CONCURRENT_TRANSACTIONS)
     raise ClientError(ErrorCode.INVALID_TXN_STATE)
 
 
@@ -234,6 +237,7 @@ def _end_with_epoch(
 ) -> Ended:
     """Version 2: the epoch ends with the transaction, so an older one tells what is asked again. A
     producer that does not know whether it began one aborts to be sure, which is allowed at rest."""
+    _check_not_ending(now)
     overflowed = (
         now.previous_producer_id == producer.id
         and producer.epoch == EPOCH_MAX - 1
@@ -244,13 +248,11 @@ def _end_with_epoch(
         raise ClientError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not _is_epoch_of(now, producer, bumped, overflowed):
         raise ClientError(ErrorCode.PRODUCER_FENCED)
-    if now.state is _prepared(commit):
-        raise ClientError(ErrorCode.CONCURRENT_TRANSACTIONS)
     if bumped or overflowed:
         if now.state is _completed(commit):
             return Ended(now, Producer(now.producer_id, now.epoch))
         raise ClientError(ErrorCode.INVALID_TXN_STATE)
-    if now.state in PREPARED or (commit and now.state is not State.ONGOING):
+    if commit and now.state is not State.ONGOING:
         raise ClientError(ErrorCode.INVALID_TXN_STATE)
     started_ms = now.started_ms if now.state is State.ONGOING else now_ms
     # At the limit there is no epoch above; an abort goes through all the same.
@@ -269,8 +271,6 @@ def _end_with_epoch(
 
 
 def _is_epoch_of(now: Transaction, producer: Producer, bumped: bool, overflowed: bool) -> bool:
-    if now.state in PREPARED:
-        return bumped
     if now.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
         return bumped or overflowed or producer.epoch == now.epoch
     return producer.epoch == now.epoch

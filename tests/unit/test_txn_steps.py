@@ -76,8 +76,9 @@ class TestInit:
         assert (again.producer_id, again.epoch) == (101, 0)
 
     @pytest.mark.parametrize("state", [State.PREPARE_ABORT, State.PREPARE_COMMIT])
-    def test_an_end_is_waited_for(self, new_id, state):
-        call = lambda: steps.init(known(state), 9, None, new_id, NOW)  # noqa: E731
+    @pytest.mark.parametrize("expected", [None, Producer(7, 5), Producer(7, 3), Producer(8, 0)])
+    def test_an_end_is_waited_for(self, new_id, state, expected):
+        call = lambda: steps.init(known(state), 9, expected, new_id, NOW)  # noqa: E731
         assert code_of(call) is ErrorCode.CONCURRENT_TRANSACTIONS
 
     def test_an_open_one_is_left_to_be_aborted(self, new_id):
@@ -127,12 +128,26 @@ class TestAdd:
             (known(), Producer(8, 5), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
             (known(), Producer(7, 4), ErrorCode.PRODUCER_FENCED),
             (known(), Producer(7, 6), ErrorCode.PRODUCER_FENCED),
-            (known(State.PREPARE_COMMIT), Producer(7, 5), ErrorCode.CONCURRENT_TRANSACTIONS),
         ],
     )
     def test_refusals(self, now, producer, code):
         assert code_of(lambda: steps.add(now, Add(producer, [TOPIC], 2), NOW)) is code
         assert code_of(lambda: steps.verify(now, producer, [TOPIC])) is code
+
+    @pytest.mark.parametrize("state", [State.PREPARE_ABORT, State.PREPARE_COMMIT])
+    @pytest.mark.parametrize(
+        ("producer", "verified"),
+        [
+            (Producer(8, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+            (Producer(7, 4), ErrorCode.PRODUCER_FENCED),
+            (Producer(7, 5), ErrorCode.CONCURRENT_TRANSACTIONS),
+        ],
+    )
+    def test_an_end_is_waited_for(self, state, producer, verified):
+        """Whoever asks: an id that is not known yet may be the one that comes with the end."""
+        call = lambda: steps.add(known(state), Add(producer, [TOPIC], 2), NOW)  # noqa: E731
+        assert code_of(call) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert code_of(lambda: steps.verify(known(state), producer, [TOPIC])) is verified
 
     def test_verify(self):
         found = steps.verify(known(State.ONGOING), Producer(7, 5), [TOPIC, ("u", 0)])
@@ -153,8 +168,8 @@ class TestEndVersion1:
             (State.ONGOING, True, PREPARES),
             (State.ONGOING, False, PREPARES),
             (State.PREPARE_COMMIT, True, CONCURRENT),
-            (State.PREPARE_COMMIT, False, INVALID),
-            (State.PREPARE_ABORT, True, INVALID),
+            (State.PREPARE_COMMIT, False, CONCURRENT),
+            (State.PREPARE_ABORT, True, CONCURRENT),
             (State.PREPARE_ABORT, False, CONCURRENT),
             (State.COMPLETE_COMMIT, True, SAME),
             (State.COMPLETE_COMMIT, False, INVALID),
@@ -179,9 +194,10 @@ class TestEndVersion1:
             assert ended.transaction.epoch == 5
 
     @pytest.mark.parametrize("epoch", [4, 6])
-    def test_epochs(self, new_id, epoch):
+    @pytest.mark.parametrize("state", [State.ONGOING, State.PREPARE_COMMIT, State.COMPLETE_COMMIT])
+    def test_epochs(self, new_id, state, epoch):
         call = lambda: steps.end(  # noqa: E731
-            known(State.ONGOING), End(Producer(7, epoch), True, 0), new_id, NOW
+            known(state), End(Producer(7, epoch), True, 0), new_id, NOW
         )
         assert code_of(call) is FENCED
 
@@ -212,10 +228,12 @@ class TestEndVersion2:
             (State.ONGOING, RETRY, True, FENCED),
             (State.ONGOING, FUTURE, True, FENCED),
             (State.PREPARE_COMMIT, RETRY, True, CONCURRENT),
-            (State.PREPARE_COMMIT, RETRY, False, INVALID),
-            (State.PREPARE_COMMIT, CURRENT, True, FENCED),
+            (State.PREPARE_COMMIT, RETRY, False, CONCURRENT),
+            (State.PREPARE_COMMIT, CURRENT, True, CONCURRENT),
+            (State.PREPARE_COMMIT, FUTURE, True, CONCURRENT),
             (State.PREPARE_ABORT, RETRY, False, CONCURRENT),
-            (State.PREPARE_ABORT, RETRY, True, INVALID),
+            (State.PREPARE_ABORT, RETRY, True, CONCURRENT),
+            (State.PREPARE_ABORT, CURRENT, False, CONCURRENT),
             (State.COMPLETE_COMMIT, FUTURE, True, FENCED),
         ],
     )
@@ -239,6 +257,12 @@ class TestEndVersion2:
         ended = steps.end(now, End(Producer(7, EPOCH_MAX - 1), True, 2), new_id, NOW)
         assert ended.transaction.epoch == EPOCH_MAX
         assert ended.producer == Producer(100, 0)
+        for early in (ended.producer, Producer(7, EPOCH_MAX - 1)):
+            for commit in (True, False):
+                call = lambda early=early, commit=commit: steps.end(  # noqa: E731
+                    ended.transaction, End(early, commit, 2), new_id, NOW
+                )
+                assert code_of(call) is CONCURRENT
         done = steps.complete(ended.transaction, NOW)
         assert (done.producer_id, done.epoch, done.previous_producer_id) == (100, 0, 7)
         again = steps.end(done, End(Producer(7, EPOCH_MAX - 1), True, 2), new_id, NOW)
