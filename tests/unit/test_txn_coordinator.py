@@ -14,7 +14,7 @@ import pytest
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.txn.steps import Producer
-from kbroker.txn.transaction import State
+from kbroker.txn.transaction import EPOCH_MAX, State
 from tests.support.txn_world import (
     PARTITIONS,
     TIMEOUT_MS,
@@ -97,6 +97,33 @@ class TestSteps:
         assert client.send([("a", 1)]) == {}
         world.settle()
         assert len(world.logs["a", 1].batches) == 1
+
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_the_next_one_may_come_under_the_next_id(self, world, commit):
+        """Told with the end, before the markers are on disk: at the end of its epochs."""
+        client = Client(world, "id", 2)
+        client.init()
+        slot = world.coordinator.slot("id")
+        aged = slot.transactions["id"]._replace(epoch=EPOCH_MAX - 1)
+        world.coordinator.put(slot, "id", aged)
+        client.producer = Producer(aged.producer_id, aged.epoch)
+        client.send([("a", 0)])
+        world.settle()
+        answer = client.end(commit)
+        world.sync(1)
+        assert state_of(world) is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT)
+        assert answer.came == Producer(aged.producer_id + 1, 0)
+        client.producer = answer.came
+        assert client.send([("a", 1)]) == {}
+        added = client.add([("b", 0)])
+        assert not world.logs["a", 1].batches
+        assert added.after is None
+        world.settle()
+        assert added.after is not None
+        client.end(True)
+        world.settle()
+        assert set(outcomes(world)["a", 0].values()) == {"commit" if commit else "abort"}
+        assert outcomes(world)["a", 1] == {f"id/{aged.producer_id + 1}/0".encode(): "commit"}
 
     def test_but_not_for_ever(self, world):
         client = Client(world, "id", 2)
