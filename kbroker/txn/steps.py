@@ -1,11 +1,11 @@
 """What a request makes of a transaction: a function of its value, which changes nothing.
 
 Answers the next value, the same object where there is nothing to write, or raises ClientError.
-Checks and their order are Apache Kafka's. While it has a transition pending in memory, it answers
-CONCURRENT_TRANSACTIONS. Here a step is taken when it is appended, and its answer waits for the disk;
-only from the prepared end of a transaction to its completion is a transition pending. Most requests
-look at that before all else: at the end of its epochs a producer of version 2 is told its new id
-when the old one's transaction is prepared, and may use it before the transaction is complete.
+Checks and their order are Apache Kafka's, which answers CONCURRENT_TRANSACTIONS while it has a
+transition pending in memory. Here a step is taken when it is appended, and its answer waits for the
+disk; a transition is pending only from the prepared end of a transaction to its completion. Most
+requests look at that before all else: at the end of its epochs a producer of version 2 is told its
+new id when the old one's transaction is prepared, and may use it before that is complete.
 """
 
 from __future__ import annotations

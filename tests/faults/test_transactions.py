@@ -24,7 +24,7 @@ TOPIC, GROUP = "t", "g"
 TRANSACTIONS = 6
 Frame = tuple[int, int, dict[str, Any]]
 #: Answers to a frame that comes too late: it changed nothing. 0: it was an end told once more.
-REFUSED = (0, 22, 45, 47, 48, 49, 51, 90, 120)
+REFUSED = (0, 22, 45, 47, 48, 51, 90, 120)
 
 
 @pytest.fixture
