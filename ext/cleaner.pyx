@@ -25,12 +25,12 @@ from kbroker.ext.cleaner_pass cimport (
     pass_free,
     pass_survey,
     throttle_init,
+    throttle_set_rate,
 )
 from kbroker.ext.cleaner_pass cimport Throttle as ThrottleStruct
 from kbroker.ext.endian cimport load_le64
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_state cimport LOG_CLOSED, LOG_CORRUPT, LOG_NO_MEMORY, LOG_OK
-from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 
 IO_BYTES_MIN = 4096
 
@@ -130,9 +130,8 @@ cdef class Throttle:
         self.core.bytes_per_second = bytes_per_second
 
     def set_rate(self, double bytes_per_second):
-        pthread_mutex_lock(&self.core.lock)
-        self.core.bytes_per_second = bytes_per_second
-        pthread_mutex_unlock(&self.core.lock)
+        """It holds at once; what was taken at another rate is forgiven."""
+        throttle_set_rate(&self.core, bytes_per_second)
 
 
 cdef int ask_for_room(void* asker, int64_t bytes) noexcept with gil:

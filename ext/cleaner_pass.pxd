@@ -21,7 +21,7 @@ passed over: the active segment is on disk since step 1, and recovery does not e
 Concurrency. One thread cleans a log at a time. Segments are held by reference while they are read;
 lock order as in log_state: flush_lock (no flush may sync files by names that change), then lock.
 Readers of an old segment keep its descriptor (see log_read for where they go on). Retention, a
-deletion or a truncation meanwhile makes step 4 stand back: LOG_REPLACED, nothing has changed.
+deletion or a truncation meanwhile makes step 4 stand back: PASS_REPLACED, nothing has changed.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -39,6 +39,7 @@ ctypedef struct Throttle:               # shared by the threads
     pthread_mutex_t lock
     double bytes_per_second
     int64_t free_ns                     # when what was granted so far is used up
+    int32_t rates                       # atomic: how many there were; another one ends all naps
 
 ctypedef struct Survey:
     int64_t first_dirty
@@ -69,6 +70,8 @@ ctypedef struct Pass:
     int error                           # errno behind LOG_STORAGE_ERROR
 
 cdef void throttle_init(Throttle* t) noexcept nogil
+# From now on, for who waits, too: what was taken at another rate is forgiven.
+cdef void throttle_set_rate(Throttle* t, double bytes_per_second) noexcept nogil
 # What of a log could be cleaned. checkpoint: first offset that no cleaning has seen, -1 for none.
 # LOG_OK or an error of the log.
 cdef int pass_survey(Log* log, int64_t checkpoint, int64_t now_ms, Survey* out) noexcept nogil

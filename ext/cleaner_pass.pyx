@@ -3,7 +3,7 @@ from libc.stdint cimport INT32_MAX, INT64_MAX
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from kbroker.ext.atomics cimport atomic_load_i32
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
 from kbroker.ext.cleaner_filter cimport (
     FILTER_NO_ROOM,
     filter_batch,
@@ -85,6 +85,16 @@ cdef void throttle_init(Throttle* t) noexcept nogil:
     pthread_mutex_init(&t.lock, NULL)
     t.bytes_per_second = 0
     t.free_ns = 0
+    t.rates = 0
+
+
+cdef void throttle_set_rate(Throttle* t, double bytes_per_second) noexcept nogil:
+    pthread_mutex_lock(&t.lock)
+    if t.bytes_per_second != bytes_per_second:
+        t.bytes_per_second = bytes_per_second
+        t.free_ns = 0
+        atomic_store_i32(&t.rates, t.rates + 1)
+    pthread_mutex_unlock(&t.lock)
 
 
 cdef void take(Throttle* t, int64_t bytes, const int32_t* stop) noexcept nogil:
@@ -92,13 +102,15 @@ cdef void take(Throttle* t, int64_t bytes, const int32_t* stop) noexcept nogil:
     cdef timespec_t nap
     cdef int64_t now_ns = monotonic_ns()
     cdef int64_t until_ns
+    cdef int32_t rate
     cdef double cost_ns
     pthread_mutex_lock(&t.lock)
+    rate = t.rates
     cost_ns = bytes * 1e9 / t.bytes_per_second if t.bytes_per_second > 0 else 0
     t.free_ns = max(t.free_ns, now_ns - BURST_NS) + <int64_t> min(cost_ns, 1e15)
     until_ns = t.free_ns
     pthread_mutex_unlock(&t.lock)
-    while until_ns > now_ns and not atomic_load_i32(stop):
+    while until_ns > now_ns and atomic_load_i32(&t.rates) == rate and not atomic_load_i32(stop):
         nap.tv_sec = 0
         nap.tv_nsec = min(<int64_t> NAP_NS, until_ns - now_ns)
         nanosleep(&nap, NULL)
@@ -229,7 +241,8 @@ cdef int walk_segment(Pass* c, Segment* s, int64_t size, int64_t position, Visit
     """Each batch, whole, to `visit`."""
     cdef Walk w
     cdef const uint8_t* p
-    cdef int64_t told = position
+    cdef int64_t taken = position + c.output.size
+    cdef int64_t moved = taken          # of this segment, and written
     cdef int step
     cdef int code = LOG_OK
     done[0] = False
@@ -246,11 +259,12 @@ cdef int walk_segment(Pass* c, Segment* s, int64_t size, int64_t position, Visit
             code = log_disk_error(c.log, w.error) if w.error else LOG_NO_MEMORY
             break
         code = visit(c, p, &w, done)
-        if code == LOG_OK and w.next - told >= c.io_bytes:
-            take(c.throttle, w.next - told, c.stop)
-            told = w.next
+        moved = w.next + c.output.size
+        if code == LOG_OK and moved - taken >= c.io_bytes:
+            take(c.throttle, moved - taken, c.stop)
+            taken = moved
             code = go_on(c)
-    take(c.throttle, w.next - told, c.stop)
+    take(c.throttle, moved - taken, c.stop)
     walk_free(&w)
     return code
 
@@ -330,17 +344,14 @@ cdef int visit_clean(Pass* c, const uint8_t* p, Walk* w, bint* done) noexcept no
 
 cdef int fill_output(Pass* c, const Held* held, int32_t first, int32_t n) noexcept nogil:
     cdef int64_t position
-    cdef int64_t written
     cdef bint ignored
     cdef int32_t i
     cdef int code = LOG_OK
     for i in range(first, first + n):
-        written = c.output.size
         code = open_at(c.log, held.segments[i], -1, &position)
         if code == LOG_OK:
             code = walk_segment(c, held.segments[i], held.sizes[i], 0, visit_clean, &ignored)
         if code == LOG_OK:
-            take(c.throttle, c.output.size - written, c.stop)
             code = go_on(c)
         if code != LOG_OK:
             return code

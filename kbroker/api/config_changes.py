@@ -71,9 +71,10 @@ _OF_LISTENER: Final = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<base
 _LISTENERS: Final = frozenset({"listeners", "listener.security.protocol.map"})
 _POSITIVE: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 _NETWORK_THREADS: Final = "num.network.threads"
+_CLEANER_THREADS: Final = "log.cleaner.threads"
 _THREADS: Final = (
     "background.threads",
-    "log.cleaner.threads",
+    _CLEANER_THREADS,
     "num.io.threads",
     _NETWORK_THREADS,
     "num.recovery.threads.per.data.dir",
@@ -247,7 +248,8 @@ def _check_value(
 
 
 def _check_threads(name: str, before: int, after: int) -> None:
-    if not before // 2 <= after <= before * 2:
+    """None at all, as earlier versions let it become, may become any number."""
+    if before and not before // 2 <= after <= before * 2:
         raise ConfigError(
             f"{name} can change from {before} to no less than half and no more than double."
         )
@@ -262,6 +264,7 @@ def _check_effect(context: Context, resource: Resource, settings: Mapping[str, s
     else:
         wanted = config.preview(config.dynamic_broker, settings)
     wanted.check_values()
+    _check_cleaner(config, wanted)
     for name in _THREADS:
         _check_threads(name, config.integer(name), wanted.integer(name))
     if context.services.tls is not None:
@@ -269,6 +272,14 @@ def _check_effect(context: Context, resource: Resource, settings: Mapping[str, s
     for listener in config.listeners:
         if listener.protocol.startswith("SASL"):
             _check_logins(wanted, listener.name)
+
+
+def _check_cleaner(config: BrokerConfig, wanted: BrokerConfig) -> None:
+    """Without a thread nothing is compacted any more. A 0 that is there already refuses no other
+    change: the cleaner takes it as 1."""
+    before, after = config.integer(_CLEANER_THREADS), wanted.integer(_CLEANER_THREADS)
+    if config.flag("log.cleaner.enable") and after < min(before, 1):
+        raise ConfigError("Log cleaner threads should be at least 1")
 
 
 def _check_logins(wanted: BrokerConfig, listener: str) -> None:

@@ -122,6 +122,10 @@ class BrokerConfig:
             raise ConfigError(
                 "queued.max.request.bytes: must be at least socket.request.max.bytes, or -1"
             )
+        if self.flag("log.cleaner.enable") and self.integer("log.cleaner.threads") < 1:
+            raise ConfigError(
+                "log.cleaner.threads: must be at least 1 while log.cleaner.enable is true"
+            )
         self.check_values()
         http_endpoints(self.words(HTTP_LISTENERS))
         listeners = resolve_listeners(
@@ -148,7 +152,7 @@ class BrokerConfig:
         if self.retention_ms() == 0:
             raise ConfigError("log.retention.ms: must be -1 for no limit, or at least 1")
         buffer_bytes = self.integer("log.cleaner.dedupe.buffer.size")
-        if buffer_bytes <= self.integer("log.cleaner.threads") << 20:
+        if buffer_bytes <= max(self.integer("log.cleaner.threads"), 1) << 20:
             raise ConfigError(
                 "log.cleaner.dedupe.buffer.size: must be more than 1 MiB for each cleaner thread"
             )

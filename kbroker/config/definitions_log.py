@@ -125,7 +125,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "log.cleaner.threads", INT, "1", at_least(0), MEDIUM, CLUSTER_WIDE,
-        "Threads that clean compacted topics.",
+        "Threads that clean compacted topics; at least 1 unless log.cleaner.enable is false.",
     ),
     ConfigKey(
         "log.cleanup.policy", LIST, "delete", list_of("compact", "delete"), MEDIUM, CLUSTER_WIDE,

@@ -65,7 +65,7 @@ class CleanerSettings(NamedTuple):
     def of(cls, config: BrokerConfig) -> CleanerSettings:
         """What the configuration says."""
         return cls(
-            config.integer("log.cleaner.threads"),
+            max(config.integer("log.cleaner.threads"), 1),
             config.integer("log.cleaner.dedupe.buffer.size"),
             float(str(config.value("log.cleaner.io.buffer.load.factor"))),
             config.integer("log.cleaner.io.buffer.size"),
@@ -144,6 +144,11 @@ class LogCleaner:
         self._start_workers()
 
     def _start_workers(self) -> None:
+        if self._config.integer("log.cleaner.threads") < 1:
+            _LOG.warning(
+                "log.cleaner.threads=0, which an earlier version stored, is taken as 1; set it to "
+                "1 or delete it"
+            )
         try:
             hands = [self.new_cleaner() for _ in range(self._settings.threads)]
         except ValueError as error:
@@ -157,12 +162,11 @@ class LogCleaner:
     def new_cleaner(self) -> Cleaner:
         """The hands of one thread, with its share of the memory."""
         settings = self._settings
-        share = max(settings.threads, 1)
         return Cleaner(
             self._throttle,
-            map_bytes=min(settings.map_bytes // share, _MAP_BYTES_MAX),
+            map_bytes=min(settings.map_bytes // settings.threads, _MAP_BYTES_MAX),
             load_factor=settings.load_factor,
-            io_bytes=settings.io_bytes // share // 2,
+            io_bytes=settings.io_bytes // settings.threads // 2,
             room=self._room,
         )
 

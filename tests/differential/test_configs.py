@@ -348,6 +348,7 @@ def test_change_loggers(s: Script, version: int) -> None:
         [("log.roll.jitter.ms", SET, "-1")],
         [("log.segment.bytes", SET, "13")],
         [("log.cleaner.threads", SET, "3")],
+        [("log.cleaner.threads", SET, "0")],
         [("log.cleaner.dedupe.buffer.size", SET, "1000000")],
         [("log.cleaner.io.buffer.load.factor", SET, "x")],
         [("max.connections", SET, "-1")],

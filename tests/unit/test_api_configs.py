@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from kbroker.metadata.builders import alter_configs
 from kbroker.protocol import ApiKey
 from tests.support.waits import wait_for
 
@@ -307,6 +308,33 @@ def test_names_that_nobody_answers_for_hold_up_nothing(control, monkeypatch):
     wait_for("an answer", lambda: control.posted, 10)
     control.run_posted()
     assert control.data_plane.limits[2] == [(two, 7), (one, 7)]
+
+
+def test_the_last_cleaner_thread_stays(control):
+    threads = "log.cleaner.threads"
+    configs = [{"name": threads, "config_operation": SET, "value": "0"}]
+    for name in ("1", ""):
+        resource = {"resource_type": BROKER, "resource_name": name, "configs": configs}
+        (refused,) = control.call(CHANGE, 1, resources=[resource])["responses"]
+        assert refused["error_code"] == 42
+        assert refused["error_message"] == "Log cleaner threads should be at least 1"
+    assert settings(control, BROKER, "1")[threads]["value"] == "1"
+
+
+def test_a_directory_without_cleaner_threads_finds_its_way_back(control):
+    """Stored by an earlier version, which took a 0 and then nothing else."""
+    threads = "log.cleaner.threads"
+    control.store.append(alter_configs(("broker", "1"), {threads: "0"}))
+    control.services.config.set_dynamic({threads: "0"}, {})
+    assert change(control, BROKER, "1", ("log.retention.ms", SET, "50")) == 0
+    assert change(control, BROKER, "1", ("log.cleaner.dedupe.buffer.size", SET, "10")) == 42
+    assert change(control, BROKER, "1", (threads, SET, "2")) == 0
+    assert settings(control, BROKER, "1")[threads]["value"] == "2"
+
+
+def test_no_threads_are_taken_where_nothing_is_cleaned(control_with):
+    control = control_with(log_cleaner_enable="false")
+    assert change(control, BROKER, "1", ("log.cleaner.threads", SET, "0")) == 0
 
 
 def test_min_insync_replicas_of_the_cluster_cannot_be_removed(control):

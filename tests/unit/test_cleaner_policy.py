@@ -7,6 +7,7 @@ import os
 import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,12 @@ class Room:
 
     def checkpoint(self):
         return read_offset_checkpoint(self.directory / CLEANER_OFFSETS)
+
+
+def times_waited(thread):
+    """How often it gave its processor up by itself."""
+    lines = Path(f"/proc/self/task/{thread.native_id}/status").read_text().splitlines()
+    return next(int(one.split()[1]) for one in lines if one.startswith("voluntary_"))
 
 
 def open_one(opening):
@@ -250,6 +257,41 @@ class TestThreads:
             wait_for("the log cleaned", lambda: room.checkpoint() == {("a", 0): 4}, 10)
         finally:
             room.cleaner.stop()
+
+    def test_a_stored_zero_is_told_and_taken_as_one(self, room, caplog):
+        """As an earlier version let it become."""
+        room.config.set_dynamic({"log.cleaner.threads": "0"}, {})
+        room.cleaner = LogCleaner(room.config, room.logs, room.clock)
+        room.cleaner.start()
+        room.add("a")
+        wait_for("the log cleaned", lambda: room.checkpoint() == {("a", 0): 4}, 10)
+        assert "log.cleaner.threads=0" in caplog.text and len(room.cleaner._workers) == 1
+
+    def test_a_rate_that_is_raised_holds_for_a_cleaning_that_waits(self, room):
+        """It would wait for hours at the old rate, and the next one for what it has taken."""
+        writes = threading.Event()
+        rate = "log.cleaner.io.max.bytes.per.second"
+
+        def slow_down(_):
+            if writes.is_set():
+                return
+            room.config.set_dynamic({}, {rate: "10"})
+            room.cleaner.reconfigure()
+            writes.set()
+
+        room.cleaner = LogCleaner(room.config, room.logs, room.clock, slow_down)
+        room.add("a", 500)
+        room.cleaner.start()
+        assert writes.wait(10)
+        (worker,) = room.cleaner._workers
+        before = times_waited(worker)
+        wait_for("naps", lambda: times_waited(worker) > before + 20, 10)
+        assert room.checkpoint() == {}
+        room.config.set_dynamic({}, {rate: "1e9"})
+        room.cleaner.reconfigure()
+        wait_for("the log cleaned", lambda: room.checkpoint() == {("a", 0): 500}, 10)
+        room.add("b")
+        wait_for("the next", lambda: ("b", 0) in room.checkpoint(), 10)
 
     def test_a_throttled_cleaning_ends_when_it_is_told_to(self, tmp_path):
         room = Room(tmp_path, **{"log.cleaner.io.max.bytes.per.second": "10"})

@@ -75,6 +75,16 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(name, hint):
     assert hint in str(caught.value)
 
 
+def test_what_is_compacted_needs_a_thread_and_its_memory():
+    none, small = {"log.cleaner.threads": "0"}, {"log.cleaner.dedupe.buffer.size": "10"}
+    with pytest.raises(ConfigError, match=r"log\.cleaner\.threads: must be at least 1 while"):
+        BrokerConfig(none)
+    off = {"log.cleaner.enable": "false"}
+    assert BrokerConfig(none | off).integer("log.cleaner.threads") == 0
+    with pytest.raises(ConfigError, match="more than 1 MiB for each cleaner thread"):
+        BrokerConfig(none | off | small)
+
+
 def test_a_listener_prefix_makes_a_key_of_one_listener():
     config = BrokerConfig({"listener.name.external.ssl.client.auth": "none"})
     assert config.text("listener.name.external.ssl.client.auth") == "none"
