@@ -125,7 +125,8 @@ KEYS: Final = (
     ),
     ConfigKey(
         "group.initial.rebalance.delay.ms", INT, "3000", None, MEDIUM, READ_ONLY,
-        "How long a new classic group waits for further members before its first rebalance.",
+        "How long a new classic group waits for further members, from the last that came on, "
+        "before its first rebalance; rebalance.timeout.ms at most.",
     ),
     ConfigKey(
         "group.max.session.timeout.ms", INT, "1800000", None, MEDIUM, READ_ONLY,

@@ -61,11 +61,33 @@ def test_the_initial_delay_is_extended_for_each_who_comes_up_to_the_rebalance_ti
     c = Classic()
     first = c.parked(1, rebalance_timeout_ms=4 * DELAY_MS)[0]
     for _ in range(3):
-        c.pass_ms(DELAY_MS - 1)
+        c.pass_ms(DELAY_MS - 2)
         c.parked(1, rebalance_timeout_ms=4 * DELAY_MS)
         c.pass_ms(1)
         assert not first.came
     c.pass_ms(DELAY_MS)
+    assert first.came
+
+
+def test_the_initial_delay_counts_from_the_last_who_came() -> None:
+    c = Classic()
+    first = c.parked(1)[0]
+    c.pass_ms(10)
+    c.parked(1)
+    c.pass_ms(DELAY_MS - 1)
+    assert not first.came
+    c.pass_ms(1)
+    assert first.came
+
+
+def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
+    c = Classic()
+    first = c.parked(1, rebalance_timeout_ms=DELAY_MS + 10)[0]
+    c.pass_ms(DELAY_MS - 1)
+    c.parked(1, rebalance_timeout_ms=DELAY_MS + 10)
+    c.pass_ms(10)
+    assert not first.came
+    c.pass_ms(1)
     assert first.came
 
 

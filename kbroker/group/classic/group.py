@@ -71,8 +71,8 @@ class ClassicGroup:
         """Members that have not sent their SyncGroup of this generation."""
         self.joined = 0
         """How many members wait for the answer to their JoinGroup."""
-        self.grew = False
-        """A member came during the initial rebalance, which therefore waits longer."""
+        self.grew_ms = 0
+        """When the last member came in the initial rebalance, which waits for more from then on."""
         self.topics: frozenset[str] | None = None
         """What the members subscribe to; None: not known."""
         self._supporters: dict[str, int] = {}

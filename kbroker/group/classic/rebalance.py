@@ -64,7 +64,7 @@ class Rebalance:
     def admit(self, group: ClassicGroup, member: Member, protocol_type: str, now: Now) -> None:
         """A new member, whose join is parked."""
         if group.state is State.PREPARING and group.previous is State.EMPTY:
-            group.grew = True
+            group.grew_ms = now.monotonic_ms
         self.forget_pending(group, member.member_id)
         group.add(member, protocol_type)
         member.is_new = True
@@ -112,23 +112,27 @@ class Rebalance:
                   group.generation, reason)  # fmt: skip
         if initial:
             delay_ms = self._shard.settings.group_initial_rebalance_delay_ms
-            self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now)
+            group.grew_ms = now.monotonic_ms
+            last_ms = now.monotonic_ms + max(group.rebalance_timeout_ms, delay_ms)
+            self._wait_for_more(group, now.monotonic_ms + delay_ms, last_ms)
             return NOTHING
         if group.all_joined:
             return self.complete(group, now)
         self._collect_joins(group, now)
         return NOTHING
 
-    def _wait_for_more(self, group: ClassicGroup, delay_ms: int, left_ms: int, now: Now) -> None:
-        over = functools.partial(self._initial_over, group, delay_ms, left_ms)
-        self._timers.schedule(_join(group), now.monotonic_ms + delay_ms, over)
+    def _wait_for_more(self, group: ClassicGroup, until_ms: int, last_ms: int) -> None:
+        over = functools.partial(self._initial_over, group, last_ms)
+        self._timers.schedule(_join(group), until_ms, over)
 
-    def _initial_over(self, group: ClassicGroup, delay_ms: int, left_ms: int, now: Now) -> Outcome:
-        """The delay is over; it is extended when somebody came, up to the rebalance timeout."""
-        if group.grew and left_ms:
-            group.grew = False
-            next_ms = min(self._shard.settings.group_initial_rebalance_delay_ms, left_ms)
-            self._wait_for_more(group, next_ms, max(left_ms - delay_ms, 0), now)
+    def _initial_over(self, group: ClassicGroup, last_ms: int, now: Now) -> Outcome:
+        """The delay is over; when somebody came it counts from then, up to the rebalance timeout.
+
+        Apache Kafka waits another whole one: twice as long where all come at once."""
+        delay_ms = self._shard.settings.group_initial_rebalance_delay_ms
+        until_ms = min(group.grew_ms + delay_ms, last_ms)
+        if until_ms > now.monotonic_ms:
+            self._wait_for_more(group, until_ms, last_ms)
             return NOTHING
         return self.complete(group, now)
 
