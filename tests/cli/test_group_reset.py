@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,28 +15,26 @@ from tests.support.kbroker import KbrokerProcess
 
 
 @pytest.fixture
-def alone(kbroker: KbrokerProcess, run: Run, topic: str) -> Iterator[str]:
-    """The one group of the broker; others are gone."""
-    wire.create_topic(kbroker.port, topic, 1)
-    for group in json.loads(run("group", "list", "-o", "json").out):
-        run("group", "delete", group["group"])
-    group = f"alone-{topic}"
-    with Cluster(kbroker.bootstrap) as cluster:
-        commit_offsets(cluster, group, {(topic, 0): 0})
-    yield group
-    run("group", "delete", group)
+def alone(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The one group of a broker of its own, with offset 0 of partition 0 of topic t."""
+    broker = KbrokerProcess(tmp_path / "broker")
+    broker.start()
+    monkeypatch.setenv("KBROKER_BOOTSTRAP_SERVER", broker.bootstrap)
+    wire.create_topic(broker.port, "t", 1)
+    with Cluster(broker.bootstrap) as cluster:
+        commit_offsets(cluster, "alone", {("t", 0): 0})
+    yield "alone"
+    broker.stop()
 
 
-def test_what_all_groups_wrote_is_read_for_all_groups(
-    run: Run, topic: str, alone: str, tmp_path: Path
-) -> None:
+def test_what_all_groups_wrote_is_read_for_all_groups(run: Run, alone: str, tmp_path: Path) -> None:
     """Only a file about a GROUP that was named leaves it out, be there no other."""
     file = tmp_path / "offsets.csv"
     run("group", "reset", "--all-groups", "--to-file", str(file))
-    assert file.read_text() == f"{alone},{topic},0,0\n"
+    assert file.read_text() == "alone,t,0,0\n"
     run("group", "reset", "--all-groups", "--from-file", str(file), "--execute")
     run("group", "reset", alone, "--to-file", str(file))
-    assert file.read_text() == f"{topic},0,0\n"
+    assert file.read_text() == "t,0,0\n"
 
 
 def test_an_empty_file_is_not_about_all_groups(run: Run, alone: str, tmp_path: Path) -> None:
