@@ -28,6 +28,7 @@ cdef enum:
 cdef enum:                          # APIs whose errors are counted here, by their keys
     COUNTED_PRODUCE = 0
     COUNTED_FETCH = 1
+    COUNTED_LIST_OFFSETS = 2        # what has none is counted as well
     COUNTED_PRODUCE_LATE            # of Produce: appended, but not durable in time
     COUNTED_APIS
 
@@ -84,9 +85,14 @@ cdef inline void count_refused(Broker* broker, int code, int64_t bytes) noexcept
         atomic_add_relaxed_i64(&broker.refused_bytes, bytes)
 
 
-cdef inline void count_error(Broker* broker, int api, int16_t code) noexcept nogil:
+cdef inline void count_answer(Broker* broker, int api, int16_t code) noexcept nogil:
     """An answer tells this of a partition, or of itself."""
+    if code < -1 or code >= ERROR_CODES_MAX - 1:
+        code = -1
+    atomic_add_relaxed_i64(&broker.errors[api][code + 1], 1)
+
+
+cdef inline void count_error(Broker* broker, int api, int16_t code) noexcept nogil:
+    """As count_answer, of an API whose answers without an error are not counted."""
     if code != NONE:
-        if code < -1 or code >= ERROR_CODES_MAX - 1:
-            code = -1
-        atomic_add_relaxed_i64(&broker.errors[api][code + 1], 1)
+        count_answer(broker, api, code)

@@ -205,6 +205,7 @@ cdef struct Request:
     int16_t api_version
     bint flexible                   # request header v2, compact fields in the body
     bint on_io
+    uint64_t* turns                 # in the I/O pool: of its thread, see network.pxd
     int64_t received_ns             # monotonic, when the last bytes of the frame were read
     int64_t begun_ns                # ... when the handler was called
     int64_t weight                  # of its times, see Times

@@ -28,6 +28,12 @@ from kbroker.ext.stages cimport TOKEN_VERSION
 cdef enum:
     RESPONSE_BYTES_MAX = 0x7fffff00
     PRODUCE = 0
+    LIST_OFFSETS = 2
+
+
+cdef inline bint goes_to_the_pool(const Job* job) noexcept nogil:
+    """When the data plane goes on with it; where it is read again."""
+    return job.api_key == PRODUCE or job.api_key == LIST_OFFSETS
 
 
 cdef class Request:
@@ -218,10 +224,11 @@ cdef class Request:
         job.settled = True
 
     def go_on(self) -> None:
-        """Have the data plane go on with a Produce or a Fetch that it has left."""
+        """Have the data plane go on with what it has left: a Fetch where it waits, others in the
+        I/O pool."""
         cdef Job* job = self.sets_of()
         self.job = NULL
-        if job.api_key != PRODUCE:
+        if not goes_to_the_pool(job):
             job_finish(job, H_PENDING)
         elif not queue_pass_on(&job.net.io, job):
             job.reason = "the broker stops"
@@ -264,10 +271,10 @@ cdef Request request_from_job(Job* job, object owner):
     request.state = b"" if job.state == NULL else (<const char*> job.state)[:job.state_bytes]
     request.peer = ((<bytes> job.peer).decode("ascii"), job.peer_port)
     request.listener = (<bytes> job.net.listeners[job.listener].name).decode("utf-8")
-    request.body = b"" if job.api_key == PRODUCE else frame[job.body:job.length]
+    request.body = b"" if goes_to_the_pool(job) else frame[job.body:job.length]
     if job.client_id >= 0:
         client_id = frame[job.client_id:job.client_id + job.client_id_length]
         request.client_id = client_id.decode("utf-8", "replace")
-    if job.api_key != PRODUCE:
+    if not goes_to_the_pool(job):
         job_free_frame(job)
     return request

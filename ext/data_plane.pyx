@@ -1,4 +1,4 @@
-"""The data plane put together: network half, topic table, journal, Produce and Fetch.
+"""The data plane put together: network half, topic table, journal, handlers.
 
 The control plane builds one, pushes down what the data plane must know (topics, their logs,
 ApiVersions) and takes the requests that are its own from `engine`.
@@ -25,8 +25,8 @@ from kbroker.ext.batch cimport (
     BATCH_BAD_OFFSET_RANGE, BATCH_BAD_SEQUENCE, BATCH_COUNT_MISMATCH, BATCH_NO_KEY, BATCH_OLD_MAGIC,
 )
 from kbroker.ext.broker cimport (
-    Broker, COUNTED_FETCH, COUNTED_PRODUCE, COUNTED_PRODUCE_LATE, ERROR_CODES_MAX, REFUSED_KINDS,
-    disk_unlimited,
+    Broker, COUNTED_FETCH, COUNTED_LIST_OFFSETS, COUNTED_PRODUCE, COUNTED_PRODUCE_LATE,
+    ERROR_CODES_MAX, REFUSED_KINDS, disk_unlimited,
 )
 from kbroker.ext.connection cimport JobQueue, Net
 from kbroker.ext.counters cimport histogram_told
@@ -42,6 +42,7 @@ from kbroker.ext.journal cimport (
     journal_stop,
 )
 from kbroker.ext.clock cimport realtime_ms
+from kbroker.ext.list_offsets cimport handle_list_offsets
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_append cimport log_advance_hw
 from kbroker.ext.log_flush cimport log_flush
@@ -70,6 +71,7 @@ cdef enum:
     PREPARED_SHARE = 64
     PRODUCE = 0
     FETCH = 1
+    LIST_OFFSETS = 2
     HEARTBEAT = 12
 
 
@@ -148,6 +150,7 @@ cdef class DataPlane:
         self.engine.net.auth_free = free_rights
         net_install(self.engine.net, PRODUCE, handle_produce)
         net_install(self.engine.net, FETCH, handle_fetch)
+        net_install(self.engine.net, LIST_OFFSETS, handle_list_offsets)
         net_install(self.engine.net, HEARTBEAT, handle_heartbeat)
         self.topics = {}
 
@@ -238,14 +241,14 @@ cdef class DataPlane:
 
     def errors(self):
         """How often answers told each error code: of Produce, of Produce for what was appended but
-        was not durable in time, of Fetch."""
+        was not durable in time, of Fetch, and of ListOffsets, NONE too."""
         cdef Broker* broker = self.broker
         cdef int api
         cdef int code
         return [
             {code - 1: broker.errors[api][code] for code in range(ERROR_CODES_MAX)
              if broker.errors[api][code]}
-            for api in (COUNTED_PRODUCE, COUNTED_PRODUCE_LATE, COUNTED_FETCH)
+            for api in (COUNTED_PRODUCE, COUNTED_PRODUCE_LATE, COUNTED_FETCH, COUNTED_LIST_OFFSETS)
         ]
 
     def journal_stats(self):

@@ -4,7 +4,7 @@
             client id nullable string (i16 length, always), header v2: tagged fields
 Header v2 belongs to versions from the API's first flexible version on. Sources: KIP-482, KIP-511.
 """
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.connection cimport Connection, Job, Net, Request
 
@@ -16,5 +16,5 @@ cdef enum FrameResult:
 cdef int frame_parse_header(Net* net, Request* request, uint8_t* frame,
                             uint32_t length) noexcept nogil
 cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) noexcept nogil
-# In the I/O pool: fills the request from the job and calls the handler.
-cdef int job_handle(Job* job) noexcept nogil
+# In the I/O pool, within a turn of these: fills the request from the job and calls the handler.
+cdef int job_handle(Job* job, uint64_t* turns) noexcept nogil

@@ -1,5 +1,5 @@
 """A frame becomes a request (see frame.pxd)."""
-from libc.stdint cimport int16_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence, atomic_load_i32
@@ -104,6 +104,7 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.connection = connection
     request.op = NULL
     request.on_io = False
+    request.turns = NULL
     request.received_ns = connection.stalled_ns if connection.stalled_ns else thread.now_ns
     request.wall_ms = thread.wall_ms
     request.principal = connection.principal
@@ -176,7 +177,7 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
     return FRAME_TAKEN
 
 
-cdef int job_handle(Job* job) noexcept nogil:
+cdef int job_handle(Job* job, uint64_t* turns) noexcept nogil:
     cdef Request request
     cdef int outcome
     memset(&request, 0, sizeof(Request))
@@ -193,6 +194,7 @@ cdef int job_handle(Job* job) noexcept nogil:
     request.api_version = job.api_version
     request.flexible = job.flexible
     request.on_io = True
+    request.turns = turns
     request.received_ns = job.received_ns
     request.wall_ms = realtime_ms()
     request.principal = job.principal

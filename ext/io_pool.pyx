@@ -32,7 +32,7 @@ cdef bint put_aside(Net* net, Job* job, int64_t unstalls) noexcept nogil:
     return waits
 
 
-cdef int handle(Net* net, Job* job) noexcept nogil:
+cdef int handle(Net* net, Job* job, uint64_t* turns) noexcept nogil:
     """The outcome; H_STALL when the job was put aside."""
     cdef int64_t unstalls
     cdef int outcome
@@ -40,7 +40,7 @@ cdef int handle(Net* net, Job* job) noexcept nogil:
         unstalls = atomic_load_i64(&net.unstalls)
         atomic_exchange_i64(&net.stalled, 1)
         atomic_fence()
-        outcome = job_handle(job)
+        outcome = job_handle(job, turns)
         if outcome != H_STALL or put_aside(net, job, unstalls):
             return outcome
         if net.io.closed:
@@ -85,7 +85,7 @@ cdef void* worker_main(void* argument) noexcept nogil:
         if job == NULL:
             return NULL
         turn_begin(turns)
-        outcome = handle(net, job)
+        outcome = handle(net, job, turns)
         turn_end(turns)
         settle(net, job, outcome)
 

@@ -1,11 +1,11 @@
 """Rights that the data plane must know: verdicts of the control plane, kept for a connection.
 
-A network thread looks them up before a Produce, a Fetch or a Heartbeat. What it does not find it
-puts down as unknown in a new table, which goes to the control thread with the request; there the
-verdicts are filled in, and when the request comes home the table becomes the connection's. Nobody
-changes a table that others can see. `Broker.rights_version` grows with every change of ACLs, and a
-table of an older version is not looked at: what was revoked is gone for the next request. 0: there
-is no authorizer, and none of this is done.
+A network thread looks them up before a Produce, Fetch, ListOffsets or Heartbeat. What it does not
+find it puts down as unknown in a new table, which goes to the control thread with the request;
+there the verdicts are filled in, and when the request comes home the table becomes the
+connection's. Nobody changes a table that others can see. `Broker.rights_version` grows with every
+change of ACLs, and a table of an older version is not looked at: what was revoked is gone for the
+next request. 0: there is no authorizer, and none of this is done.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
@@ -14,6 +14,7 @@ from kbroker.ext.connection cimport Request
 cdef enum Right:
     RIGHT_TOPIC_WRITE = 0
     RIGHT_TOPIC_READ
+    RIGHT_TOPIC_DESCRIBE
     RIGHT_GROUP_READ
     RIGHT_TRANSACTIONAL_ID_WRITE
     RIGHT_CLUSTER_ACTION            # of no name

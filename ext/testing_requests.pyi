@@ -4,3 +4,6 @@ def produce(
 def fetch(
     data: bytes | bytearray | memoryview, version: int
 ) -> list[tuple[bytes, int, int]] | None: ...
+def list_offsets(
+    data: bytes | bytearray | memoryview, version: int
+) -> list[tuple[bytes, int, int]] | None: ...

@@ -1,5 +1,6 @@
 """Faces of the walks over requests of the data plane for fuzzing: never shipped, compiled with
-KBROKER_TEST=1. The loops are those of `survey` in ext/produce.pyx and ext/fetch_state.pyx."""
+KBROKER_TEST=1. The loops are those of `survey` in ext/produce.pyx, ext/fetch_state.pyx and
+ext/list_offsets.pyx."""
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from kbroker.ext.borrowed cimport Borrowed
@@ -12,6 +13,16 @@ from kbroker.ext.fetch_wire cimport (
     fetch_read_partition,
     fetch_read_tail,
     fetch_read_topic,
+)
+from kbroker.ext.list_offsets_wire cimport (
+    ListOffsetsHead,
+    ListOffsetsTarget,
+    ListOffsetsTopic,
+    list_offsets_end_topic,
+    list_offsets_read_head,
+    list_offsets_read_partition,
+    list_offsets_read_tail,
+    list_offsets_read_topic,
 )
 from kbroker.ext.produce_wire cimport (
     ProduceHead, ProduceTopic, end_topic, read_head, read_partition, read_topic,
@@ -81,4 +92,28 @@ def fetch(data, version: int) -> list[tuple[bytes, int, int]] | None:
         if c.bad:
             return None
     fetch_read_tail(&c, v, &head)
+    return None if c.bad else found
+
+
+def list_offsets(data, version: int) -> list[tuple[bytes, int, int]] | None:
+    """Topic, partition and timestamp of each; None where the request is malformed."""
+    cdef Borrowed borrowed = Borrowed(data)
+    cdef int16_t v = version
+    cdef Cursor c
+    cdef ListOffsetsHead head
+    cdef ListOffsetsTopic topic
+    cdef ListOffsetsTarget target
+    found = []
+    cursor_init(&c, borrowed.p, borrowed.n)
+    list_offsets_read_head(&c, v, &head)
+    for _ in range(head.topics_count):
+        list_offsets_read_topic(&c, v, &topic)
+        if c.bad or len(found) + topic.partitions_count > REQUEST_PARTITIONS_MAX:
+            return None
+        name = span(topic.name.p, topic.name.n)
+        for _ in range(topic.partitions_count):
+            list_offsets_read_partition(&c, v, &target)
+            found.append((name, target.partition, target.timestamp))
+        list_offsets_end_topic(&c, v)
+    list_offsets_read_tail(&c, v)
     return None if c.bad else found

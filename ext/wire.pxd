@@ -31,8 +31,8 @@ cdef enum:
     TAGGED_FIELDS_MAX = 10000        # more tagged fields than this in one struct: refused
     STRING_BYTES_MAX = 32767         # Kafka's own bound of a string, compact or not
     TOPIC_NAME_BYTES_MAX = 249       # Kafka's own bound of a topic's name
-    # Of one Produce or Fetch, all topics together. What is allocated for a partition is more than
-    # the few bytes that name it, so their number is bounded beside the request's length.
+    # Of one Produce, Fetch or ListOffsets, all topics together. What is allocated for one is more
+    # than the few bytes that name it, so their number is bounded beside the request's length.
     REQUEST_PARTITIONS_MAX = 100000
     UVARINT_BYTES_MAX = 5
     VARLONG_BYTES_MAX = 10

@@ -1,4 +1,5 @@
-"""Rights that the data plane asks for, before a Produce, Fetch or Heartbeat (kbroker.ext.rights).
+"""Rights that the data plane asks for, before a Produce, Fetch, ListOffsets or Heartbeat
+(kbroker.ext.rights).
 
 What is not in the table of a connection comes here with the request, once; later requests of the
 connection are judged by the network thread alone, until ACLs change. So that the audit goes on to
@@ -23,6 +24,7 @@ from kbroker.security import acls
 _RIGHTS: Final = (
     (acls.WRITE, acls.TOPIC),
     (acls.READ, acls.TOPIC),
+    (acls.DESCRIBE, acls.TOPIC),
     (acls.READ, acls.GROUP),
     (acls.WRITE, acls.TRANSACTIONAL_ID),
     (acls.CLUSTER_ACTION, acls.CLUSTER),
@@ -33,7 +35,8 @@ _DENIED: Final = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 )
 TOLD_AGAIN_MS: Final = 5_000
-_TOLD: Final = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})  # other handlers tell of it
+# Other handlers tell of it.
+_TOLD: Final = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.LIST_OFFSETS)})
 
 
 def settle_rights(request: RequestPort, services: Services) -> bool:
@@ -91,7 +94,7 @@ def go_on_with_produce(request: RequestPort, services: Services) -> None:
         verify_produce(request, services)
 
 
-def go_on_with_fetch(request: RequestPort, services: Services) -> None:
-    """A Fetch comes for its rights alone."""
+def go_on_with_rights(request: RequestPort, services: Services) -> None:
+    """A Fetch or a ListOffsets comes for its rights alone."""
     settle_rights(request, services)
     request.go_on()

@@ -11,8 +11,8 @@ Not done: fetching by followers.
 
 from __future__ import annotations
 
-from kbroker.api.data_rights import go_on_with_fetch
+from kbroker.api.data_rights import go_on_with_rights
 from kbroker.api.registry import register_data_plane
 from kbroker.protocol import ApiKey
 
-register_data_plane(ApiKey.FETCH, 4, 18, left=go_on_with_fetch)
+register_data_plane(ApiKey.FETCH, 4, 18, left=go_on_with_rights)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 from kbroker.api.context import Context
-from kbroker.api.k02_list_offsets import check_epoch
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied, may_cluster
 from kbroker.errors import ErrorCode, KbrokerError
@@ -64,7 +63,7 @@ def _partition(context: Context, topic: str, asked: Any) -> dict[str, Any]:
     log = context.services.logs.get(topic, asked.partition)
     if log is None:
         return _result(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR)
-    code = check_epoch(asked.current_leader_epoch, state.leader_epoch)
+    code = _check_epoch(asked.current_leader_epoch, state.leader_epoch)
     if code is not ErrorCode.NONE:
         return _result(asked.partition, code)
     try:
@@ -72,6 +71,13 @@ def _partition(context: Context, topic: str, asked: Any) -> dict[str, Any]:
     except KbrokerError as error:
         return _result(asked.partition, error.code)
     return _result(asked.partition, ErrorCode.NONE, epoch, end_offset)
+
+
+def _check_epoch(told: int, known: int) -> ErrorCode:
+    """What a reader that tells its leader epoch is answered; -1 tells none."""
+    if told in (_UNDEFINED, known):
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if told < known else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def _result(

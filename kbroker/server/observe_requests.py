@@ -88,8 +88,9 @@ def _as_kafka(
 
 
 class Errors:
-    """Error codes of answers. The data plane counts none but errors, so its NONE is what is left of
-    others' counts, read one after the other: it is kept from falling. Not thread-safe."""
+    """Error codes of answers. The data plane counts NONE of ListOffsets alone; of its others it is
+    what is left of counts that are read one after the other: it is kept from falling. Not
+    thread-safe."""
 
     def __init__(self) -> None:
         self._none: dict[ApiKey, int] = {}
@@ -112,7 +113,7 @@ class Errors:
         times = data_plane.engine.request_times()
         versions = {key: row[0] for key, row in times.items()}
         given = {key: sum(row[0].values()) - row[2] for key, row in times.items()}
-        produce, late, fetch = data_plane.errors()
+        produce, late, fetch, told[ApiKey.LIST_OFFSETS] = data_plane.errors()
         heartbeats = told.get(ApiKey.HEARTBEAT, {})  # of the control thread
         unknown = sum(
             count

@@ -1,5 +1,7 @@
-"""Produce and Fetch as the data plane reads them; the first byte of an input picks the version."""
+"""Produce, Fetch and ListOffsets as the data plane reads them; the first byte of an input picks the
+version."""
 
+import struct
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,10 +12,10 @@ from kbroker.ext import testing_requests
 from tests.fuzz.engine import Target
 from tests.reference.crafted_batches import batch
 from tests.support import messages
-from tests.support.wire import FETCH, PRODUCE
+from tests.support.wire import FETCH, LIST_OFFSETS, PRODUCE
 
-PRODUCE_VERSIONS, FETCH_VERSIONS = range(3, 14), range(4, 19)
-TOPIC_IDS = 13  # of both, from this version on
+PRODUCE_VERSIONS, FETCH_VERSIONS, LIST_OFFSETS_VERSIONS = range(3, 14), range(4, 19), range(1, 12)
+TOPIC_IDS = 13  # of the first two, from this version on
 ID = uuid.UUID(int=77)
 
 
@@ -41,6 +43,12 @@ def fetch_body(version: int) -> dict[str, Any]:
     return body | ({"rack_id": "r"} if version >= 11 else {})
 
 
+def list_offsets_body(version: int) -> dict[str, Any]:
+    parts = [{"partition_index": n, "timestamp": n - 1} for n in range(2)]
+    topics = [{"name": "tøpic", "partitions": parts}] * 2
+    return {"replica_id": -1, "topics": topics} | ({"timeout": 9} if version >= 10 else {})
+
+
 def version_of(data: memoryview, versions: range) -> int:
     return versions[data[0] % len(versions)]
 
@@ -57,6 +65,15 @@ def fetch_run(data: memoryview) -> None:
         assert name in bytes(data)
 
 
+def list_offsets_run(data: memoryview) -> None:
+    if not data:
+        return
+    found = testing_requests.list_offsets(data[1:], version_of(data, LIST_OFFSETS_VERSIONS))
+    for name, partition, timestamp in found or ():
+        assert name in bytes(data) and struct.pack(">i", partition) in bytes(data)
+        assert struct.pack(">q", timestamp) in bytes(data)
+
+
 TARGETS = {
     "produce_request": Target(
         "what is read stands in the request",
@@ -67,5 +84,10 @@ TARGETS = {
         "what is read stands in the request",
         lambda: inputs(FETCH, FETCH_VERSIONS, fetch_body),
         fetch_run,
+    ),
+    "list_offsets_request": Target(
+        "what is read stands in the request",
+        lambda: inputs(LIST_OFFSETS, LIST_OFFSETS_VERSIONS, list_offsets_body),
+        list_offsets_run,
     ),
 }

@@ -24,7 +24,6 @@ class FakeLog:
         self.recovery_point = opening.recovery_point
         self.size_bytes = 0
         self.leader_epoch = 0
-        self.times: list[tuple[int, int, int]] = []
         self.epochs: list[tuple[int, int]] = []
         self.old_segments: list[int] = []
         self.batches: list[tuple[int, bytes]] = []
@@ -53,12 +52,6 @@ class FakeLog:
 
     def read(self, offset: int, max_bytes: int, *, up_to: str = "high_watermark") -> bytes:
         return b"".join(batch for base, batch in self.batches if base >= offset)
-
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        return next((found for found in self.times if found[1] >= timestamp), None)
-
-    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        return max(self.times, key=lambda found: found[1], default=None)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         known = [found for found in self.epochs if found[0] <= epoch]
@@ -123,7 +116,7 @@ class FakeDataPlane:
         return 0
 
     def errors(self) -> list[dict[int, int]]:
-        return [{29: self.denied}, {}, {}]
+        return [{29: self.denied}, {}, {}, {}]
 
     def verify_transactions(self, verify: bool) -> None:
         pass

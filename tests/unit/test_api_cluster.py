@@ -147,50 +147,6 @@ def test_ids_without_a_coordinator_and_half_told_producers_are_refused(control):
     assert (half["error_code"], half["producer_id"], half["producer_epoch"]) == (42, -1, -1)
 
 
-def offsets(control, version, *wanted, **fields):
-    partitions = [{"partition_index": p, "timestamp": t} for p, t in wanted]
-    asked = [{"name": "a", "partitions": partitions}]
-    answer = control.call(ApiKey.LIST_OFFSETS, version, topics=asked, replica_id=-1, **fields)
-    return [(one["error_code"], one["offset"], one["timestamp"])
-            for one in answer["topics"][0]["partitions"]]  # fmt: skip
-
-
-@pytest.mark.parametrize("version", range(1, 12))
-def test_offsets_by_meaning_and_by_time(control, version):
-    control.create("a", 2)
-    log = control.log("a")
-    log.hold(3, 8, 10, 12)
-    log.times = [(4, 100, 0), (7, 300, 0), (11, 500, 0)]
-    assert offsets(control, version, (0, -1)) == [(0, 10, -1)]
-    assert offsets(control, version, (0, -2)) == [(0, 3, -1)]
-    assert offsets(control, version, (0, 200)) == [(0, 7, 300)]
-    assert offsets(control, version, (0, 400)) == [(0, -1, -1)]
-    assert offsets(control, version, (1, 5)) == [(0, -1, -1)]
-    assert offsets(control, version, (5, -1)) == [(3, -1, -1)]
-    assert offsets(control, version, (0, -1), (0, -2)) == [(42, -1, -1)]
-    assert offsets(control, version, (0, -7)) == [(35, -1, -1)]
-    for timestamp, since, found in (
-        (-3, 7, (0, 11, 500)),
-        (-4, 8, (0, 3, -1)),
-        (-5, 9, (0, -1, -1)),
-        (-6, 11, (0, -1, -1)),
-    ):
-        expected = found if version >= since else (35, -1, -1)
-        assert offsets(control, version, (0, timestamp)) == [expected]
-    if version >= 2:
-        assert offsets(control, version, (0, -1), isolation_level=1) == [(0, 8, -1)]
-
-
-def test_a_reader_of_another_leader_epoch_is_told_so(control):
-    control.create("a")
-    for epoch, code in ((-1, 0), (0, 0), (1, 75)):
-        partition = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
-        answer = control.call(
-            ApiKey.LIST_OFFSETS, 5, topics=[{"name": "a", "partitions": [partition]}]
-        )
-        assert answer["topics"][0]["partitions"][0]["error_code"] == code
-
-
 @pytest.mark.parametrize("version", range(2, 5))
 def test_the_end_of_a_leader_epoch(control, version):
     control.create("a")

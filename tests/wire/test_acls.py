@@ -21,6 +21,7 @@ from tests.support.wire import (
     DELETE_TOPICS,
     FETCH,
     FIND_COORDINATOR,
+    LIST_OFFSETS,
     PRODUCE,
     WireConnection,
     call_once,
@@ -75,6 +76,15 @@ def fetch(connection: WireConnection, *names: str, **more: Any) -> list[int]:
     return [one["partitions"][0]["error_code"] for one in answer["responses"]]
 
 
+def offsets(connection: WireConnection, *names: str, at: int = -1) -> list[int]:
+    """Of partition 0 by meaning or by time; the error code of each."""
+    rows = [{"name": name, "partitions": [{"partition_index": 0, "timestamp": at}]}
+            for name in names]  # fmt: skip
+    answer = connection.call(LIST_OFFSETS, 6, {"replica_id": -1, "topics": rows})
+    assert [one["name"] for one in answer["topics"]] == list(names)
+    return [part["error_code"] for one in answer["topics"] for part in one["partitions"]]
+
+
 def test_a_right_comes_and_goes_on_a_live_connection(
     broker: KbrokerProcess, other: WireConnection
 ) -> None:
@@ -89,6 +99,29 @@ def test_a_right_comes_and_goes_on_a_live_connection(
             assert fetch(other, "u", "t") == [NO_TOPIC, 0]
             assert produce(other, "t") == [NO_TOPIC]
         assert fetch(other, "t") == [NO_TOPIC]
+
+
+@pytest.mark.parametrize("at", [-1, 0])
+def test_offsets_want_the_right_to_describe(
+    broker: KbrokerProcess, other: WireConnection, at: int
+) -> None:
+    """Which whoever may read has; by meaning and by time, which the pool looks up."""
+    assert offsets(other, "t", "u", at=at) == [NO_TOPIC] * 2
+    for operation in (g.DESCRIBE, g.READ):
+        with granted(broker.port, acl(g.TOPIC, "t", operation)):
+            for _ in range(2):
+                assert offsets(other, "u", "t", at=at) == [NO_TOPIC, 0]
+            assert produce(other, "t") == [NO_TOPIC]
+        assert offsets(other, "t", at=at) == [NO_TOPIC]
+    with granted(broker.port, acl(g.TOPIC, "*", g.DESCRIBE)):
+        assert offsets(other, "t", "u", at=at) == [0, UNKNOWN]
+
+
+def test_what_may_not_be_seen_is_refused_as_often_as_it_is_named(other: WireConnection) -> None:
+    rows = [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}] * 3}]
+    answer = other.call(LIST_OFFSETS, 6, {"replica_id": -1, "topics": rows})
+    (told,) = answer["topics"]
+    assert [one["error_code"] for one in told["partitions"]] == [NO_TOPIC] * 3
 
 
 def test_what_is_not_there_is_not_told_from_what_may_not_be_seen(
@@ -284,6 +317,19 @@ def test_the_audit_tells_of_what_was_denied_and_who_changed_what(broker: Kbroker
 
         for times in (1, 2):
             wait_for("who goes on to be told of", lambda n=times: is_told(n), 60, 0.2)
+
+
+def test_the_audit_tells_of_offsets_that_were_denied(broker: KbrokerProcess) -> None:
+    name = f"unseen-{os.getpid()}"
+    with g.other(broker.port) as connection:
+        assert offsets(connection, name) == [NO_TOPIC]
+
+    def lines() -> list[dict[str, Any]]:
+        found = [json.loads(one) for one in broker.log_text().splitlines() if name in one]
+        return [one for one in found if one["logger"] == "kbroker.audit"]
+
+    wait_for("the audit", lines, 60)
+    assert [(one["api"], one["operation"]) for one in lines()] == [("LIST_OFFSETS", "DESCRIBE")]
 
 
 def test_acls_and_super_users_after_a_start(

@@ -55,6 +55,12 @@ def produce_v3(name: bytes, partitions: int) -> bytes:
     return head + topic + struct.pack(">ii", 0, -1) * partitions
 
 
+def list_offsets_v1(name: bytes, partitions: int) -> bytes:
+    """The offsets of one topic, its partitions all the same one."""
+    topic = struct.pack(">h", len(name)) + name + struct.pack(">i", partitions)
+    return struct.pack(">ii", -1, 1) + topic + struct.pack(">iq", 0, 0) * partitions
+
+
 REQUESTS = {
     # 131,080 copies of a name of 32,767 bytes are 2^32 bytes and a few.
     "names that overflow a 32-bit sum": (FETCH, 4, fetch_v4(b"n" * 32767, 131_080)),
@@ -62,6 +68,9 @@ REQUESTS = {
     "partitions of a fetch": (FETCH, 4, fetch_v4(b"topic", 900_000)),
     "partitions of a session": (FETCH, 7, fetch_v7_session(b"topic", range(900_000))),
     "partitions of a produce": (PRODUCE, 3, produce_v3(b"topic", 900_000)),
+    "partitions whose offsets are asked for": (
+        LIST_OFFSETS, 1, list_offsets_v1(b"topic", 900_000)
+    ),
 }
 
 
@@ -146,6 +155,8 @@ def repeating(topic: str) -> dict[str, tuple[int, int, dict[str, Any]]]:
     offsets = {"group_id": "g", "topics": [{"name": topic, "partition_indexes": [0] * many}]}
     names = [{"name": f"{n}", "partitions": [{"partition_index": 0, "timestamp": -1}]}
              for n in range(many)]  # fmt: skip
+    twice = [{"partition_index": n, "timestamp": -1} for n in range(many // 4)]
+    again = [{"name": topic, "partitions": parts} for parts in (twice, twice, *[[]] * many)]
     return {
         "a group": (15, 5, {"groups": ["g"] * many}),
         "a group of the next protocol": (69, 1, {"group_ids": ["g"] * many}),
@@ -155,6 +166,7 @@ def repeating(topic: str) -> dict[str, tuple[int, int, dict[str, Any]]]:
         "all of a group": (9, 9, {"groups": [{"group_id": "g", "topics": None}] * many}),
         "partitions that are not there": (ELECT_LEADERS, 2, {"topic_partitions": [unknown]}),
         "topics with a partition each": (LIST_OFFSETS, 9, {"replica_id": -1, "topics": names}),
+        "partitions named twice": (LIST_OFFSETS, 9, {"replica_id": -1, "topics": again}),
     }  # fmt: skip
 
 

@@ -279,7 +279,8 @@ def test_each_connection_that_is_closed_is_told_with_its_reason(broker: BrokerPr
         "frame of 10 bytes holds no request header": request_bytes(METADATA, 99),
         "a frame of -1 bytes; socket.request.max.bytes is": struct.pack(">i", -1),
         "a frame of 1195725856 bytes": b"GET / HTTP/1.1\r\n\r\n",
-        "malformed request: LIST_OFFSETS v1": request_bytes(LIST_OFFSETS, 1),
+        "malformed request: METADATA v1": request_bytes(METADATA, 1),
+        "malformed ListOffsets request": request_bytes(LIST_OFFSETS, 1),
     }
     for data in told.values():
         send_and_leave(broker.port, data)

@@ -39,6 +39,11 @@ def fetch_body(topic: str, offset: int, **fields: object) -> dict[str, object]:
     return {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "topics": topics} | fields
 
 
+def offsets_body(topic: str, timestamp: int, **fields: object) -> dict[str, object]:
+    partition = {"partition_index": 0, "timestamp": timestamp}
+    return {"replica_id": -1, "topics": [{"name": topic, "partitions": [partition]}]} | fields
+
+
 def frame(api: int, version: int, body: dict[str, object], correlation_id: int = 7) -> bytes:
     data = messages.encode(load_request_schema(api, version), body)
     return messages.request_frame(api, version, data, correlation_id)

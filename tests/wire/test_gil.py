@@ -1,4 +1,4 @@
-"""Produce and Fetch go from socket to socket while the GIL of the broker process is held.
+"""Produce, Fetch and ListOffsets go from socket to socket while the broker's GIL is held.
 
 A test hook of the broker (KBROKER_TEST_HOOKS=1, SIGUSR2) takes the GIL and keeps it until the next
 such signal, a minute at most; it prints a line before and after. No clock is asked: that all of
@@ -20,8 +20,15 @@ from tests.support import wire
 from tests.support.certificates import Authority
 from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
-from tests.support.wire import API_VERSIONS, FETCH, METADATA, PRODUCE, WireConnection
-from tests.wire.test_connections import fetch_body, produce_body
+from tests.support.wire import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    WireConnection,
+)
+from tests.wire.test_connections import fetch_body, offsets_body, produce_body
 
 HELD, FREE = "test hook: the GIL is held", "test hook: the GIL is free"
 ROUNDS, AT_ONCE = 50, 20
@@ -107,6 +114,15 @@ def produce_and_fetch(connection: WireConnection, topic: str, first: int) -> int
     return first + AT_ONCE
 
 
+def look_up(connection: WireConnection, topic: str, end: int) -> None:
+    """Both ends of a log that holds `end` records, and records by time, by both isolations."""
+    for level in (0, 1):
+        for timestamp, offset in ((-1, end), (-2, 0), (0, 0), (2**62, -1)):
+            body = offsets_body(topic, timestamp, isolation_level=level)
+            (found,) = connection.call(LIST_OFFSETS, 7, body)["topics"][0]["partitions"]
+            assert (found["error_code"], found["offset"]) == (0, offset)
+
+
 def unanswered(connection: WireConnection, topic: str) -> int:
     """Asks the control plane until it does not answer; the id of the request that it holds.
 
@@ -128,6 +144,7 @@ def test_data_plane_needs_no_gil(held: KbrokerProcess, connect: Connect, topic: 
     offset = 1
     for _ in range(ROUNDS):
         offset = produce_and_fetch(connection, topic, offset)
+        look_up(connection, topic, offset)
     body = fetch_body(topic, offset, max_wait=60_000, min_bytes=1)
     polled = poller.send(FETCH, 11, body)
     for _ in range(50):

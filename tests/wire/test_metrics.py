@@ -236,10 +236,12 @@ def test_error_codes_are_counted_by_api(kbroker: KbrokerProcess, topic: str) -> 
         wait_for("the record", lambda: consumer.poll(1.0), 60)
     with Admin({"bootstrap.servers": kbroker.bootstrap}) as admin:
         assert admin.delete_topics([f"no-{topic}"], partial=True).errors
+    asked = {"name": topic, "partitions": [{"partition_index": 7, "timestamp": 0}]}
+    wire.call_once(kbroker.port, wire.LIST_OFFSETS, 6, {"replica_id": -1, "topics": [asked]})
     told = errors_of(scrape(address(kbroker)))
     grown = {at: count - before.get(at, 0) for at, count in told.items()}
     assert grown["ApiVersions", "UNSUPPORTED_VERSION"] == 1
-    assert grown["DeleteTopics", unknown] == 1
+    assert grown["DeleteTopics", unknown] == grown["ListOffsets", unknown] == 1
     assert grown["Produce", "INVALID_TIMESTAMP"] == 1
     assert grown["Produce", "NONE"] == 1
     for request in ("ApiVersions", "Fetch", "Metadata", "ListOffsets"):

@@ -15,7 +15,15 @@ from tests.support import messages, wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
-from tests.support.wire import API_VERSIONS, FETCH, METADATA, PRODUCE, WireConnection
+from tests.support.wire import (
+    API_VERSIONS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    WireConnection,
+)
+from tests.wire.test_connections import offsets_body
 
 StartBroker = Callable[..., BrokerProcess]
 CREATE_TOPICS, DESCRIBE, ALTER = 19, 48, 49
@@ -184,6 +192,8 @@ def test_time_of_both_planes_counts(limited: BrokerProcess, topic: str, client: 
     set_quota(limited, {"client-id": client.client_id}, request_percentage=0.001)
     for api, version, body in (
         (METADATA, 9, {"topics": [{"name": topic}]}),
+        (LIST_OFFSETS, 6, offsets_body(topic, -1)),
+        (LIST_OFFSETS, 6, offsets_body(topic, 0)),
         (API_VERSIONS, 1, {}),
         (API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"}),
     ):
