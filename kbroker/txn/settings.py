@@ -17,7 +17,6 @@ class TransactionSettings(NamedTuple):
     transactional_id_expiration_ms: int = 604_800_000
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
-    transaction_partition_verification_enable: bool = True
     add_partitions_to_txn_retry_backoff_max_ms: int = 100
     request_timeout_ms: int = 30_000
     version: int = 2

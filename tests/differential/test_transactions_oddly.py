@@ -253,4 +253,6 @@ def test_odd_lists(s: Script, version: int) -> None:
     ask(transactional_id_pattern="[")
     ask(transactional_id_pattern="(?<id>.*)id")
     ask(transactional_id_pattern="\\p{Alnum}+id")
+    for pattern in ("\\C*", "\\C*id", "\\Q\\C\\E", "\\Q\\C", "\\\\C", "[\\C]", "\\Q\\\\E\\C"):
+        ask(transactional_id_pattern=pattern)
     ask(producer_id_filters=[producer.id, producer.id, -1])

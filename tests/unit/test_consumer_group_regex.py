@@ -34,6 +34,14 @@ def test_syntax():
     assert resolve_regexes(["("], ["a"]) == {"(": set()}
 
 
+def test_any_byte_is_no_syntax():
+    """re2j, which Apache Kafka uses, knows no bytes; what only looks so is taken."""
+    for wrong in (r"\C", r"\C*", r"\\\C", r"\QC\E\C", r"[\C]", r"(a|\C+)"):
+        assert code_of(check_regex, wrong) == ErrorCode.INVALID_REGULAR_EXPRESSION, wrong
+    quoted = {r"\\C": {"\\C"}, r"\Q\C\E": {"\\C"}, r"\Q\C": {"\\C"}, r"\Q\\EC": {"\\C"}}
+    assert resolve_regexes(quoted, ["\\C", "C"]) == quoted
+
+
 def test_parentheses_cost_no_more_than_what_is_in_them():
     """2,000 long names: 50 ms; where RE2 keeps what each of them matched, 7 s."""
     names = ["a" * 240 + str(number) for number in range(2000)]

@@ -2,18 +2,23 @@
 
 The syntax is RE2's, which finds in time linear in the text whatever the expression: a client
 cannot stall the broker with one. Apache Kafka uses re2j, the same in Java. An expression names the
-topics that it matches as a whole.
+topics that it matches as a whole. `\\C`, any byte, is refused as there: names are texts, not bytes.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from kbroker.errors import ClientError, ErrorCode
 
 _log = logging.getLogger(__name__)
+
+_ESCAPE: Final = re.compile(r"\\(?:Q.*?(?:\\E|\Z)|.)", re.DOTALL)
+"""An escaped character, or a quotation, in which there is no escape but that of its end."""
+_ANY_BYTE: Final = r"\C"
 
 
 def check_regex(pattern: str) -> None:
@@ -64,13 +69,19 @@ def _compile(pattern: str) -> Any:
     # Nobody asks what a parenthesis matched, and to find out RE2 leaves its automaton for one that
     # is slower by the number of parentheses: `(.*a.*){50}` over 10,000 topics, 30 s or 0.2 s.
     options.never_capture = True
+    if _ANY_BYTE in _ESCAPE.findall(pattern):
+        raise _refused(pattern, f"invalid escape sequence: `{_ANY_BYTE}`")
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
         reason = error.args[0] if error.args else error
         if isinstance(reason, bytes):
             reason = reason.decode(errors="replace")
-        raise ClientError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {reason}.",
-        ) from None
+        raise _refused(pattern, reason) from None
+
+
+def _refused(pattern: str, reason: object) -> ClientError:
+    return ClientError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {reason}.",
+    )
