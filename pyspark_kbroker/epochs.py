@@ -1,8 +1,9 @@
 """Streaming writes with kbroker.exactlyOnce=true.
 
 **What is promised.** For readers with isolation.level=read_committed each row of the stream is in
-its topic once, whatever is killed (driver, workers, broker) and however often Spark runs a task
-or an epoch (micro-batch) again, if the query goes on from its checkpoint.
+its topic once, whatever is killed (driver, executors, Python's workers, broker) and however often
+Spark runs a task or an epoch (micro-batch) again, if the query goes on from its checkpoint. A
+worker whose executor was killed may go on writing for a while: it is another attempt of the task.
 
 **How.** Task T of an epoch writes in a transaction of the transactional id `kbroker-spark-QUERY-T`,
 QUERY being the id that the checkpoint holds, and leaves it open. In it stands the number of the
