@@ -183,7 +183,7 @@ class ClassicMember(Member):
 
 
 class Committing(ClassicMember):
-    """Commits its partitions, once every `every_s` from a moment of its own, or without pause."""
+    """Commits its partitions, once every `every_s` from a moment of its own."""
 
     def __init__(
         self, loop: Loop, group: str, topic: str, partitions: int, interval_s: float
@@ -192,7 +192,7 @@ class Committing(ClassicMember):
         self.commits: list[float] = []
         self._offset = 0
 
-    def commit(self, indexes: range, every_s: float | None) -> None:
+    def commit(self, indexes: range, every_s: float) -> None:
         """From the moment when it was due, so that a stall is charged to all that it delays."""
         begun = Clock()
 
@@ -201,14 +201,36 @@ class Committing(ClassicMember):
             code = wire.read_commit(answer)
             if code != wire.NONE:
                 self.loop.error(code)
-            if every_s is None:
-                self.commit(indexes, None)
 
         self._offset += 1
-        if every_s is not None:
-            self.loop.at(begun + every_s, lambda: self.commit(indexes, every_s))
+        self.loop.at(begun + every_s, lambda: self.commit(indexes, every_s))
         member = (self.group, self.generation, self.member_id)
         self.ask(wire.commit(member, self.topic, indexes, self._offset), answered)
+
+
+class Flooding(Member):
+    """A simple consumer that commits one partition without pause: always `depth` commits under way,
+    so that the broker finds the next where it answers one."""
+
+    def __init__(self, loop: Loop, group: str, topic: str, partition: int, depth: int) -> None:
+        super().__init__(loop, group, topic)
+        self._frame = wire.commit((group, -1, ""), topic, (partition,), 1)
+        self.socket.sendall(self._frame * depth)
+
+    def receive(self) -> None:
+        data = self._input + self.socket.recv(1 << 16)
+        if len(data) == len(self._input):
+            raise ConnectionError(f"{self.group}: the broker closed the connection")
+        at = answered = 0
+        while len(data) >= at + 4 and len(data) >= at + 4 + (size := wire.read_size(data, at)):
+            code = wire.read_commit(data[at + 8 : at + 4 + size])
+            if code != wire.NONE:
+                self.loop.error(code)
+            at += 4 + size
+            answered += 1
+        self._input = data[at:]
+        if answered:
+            self.socket.sendall(self._frame * answered)
 
 
 class ConsumerMember(Member):

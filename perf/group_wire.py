@@ -89,6 +89,11 @@ class Joined(NamedTuple):
     members: list[str]
 
 
+def read_size(data: bytes, at: int) -> int:
+    """Of the frame that begins there, behind these four bytes."""
+    return int(struct.unpack_from(">i", data, at)[0])
+
+
 def read_text(data: bytes, at: int) -> tuple[str, int]:
     (size,) = struct.unpack_from(">h", data, at)
     at += 2

@@ -35,21 +35,26 @@ DESCRIPTORS_WANTED = 200_000
 
 @dataclass(frozen=True)
 class Measured:
-    """One figure with the most that it may be; no bound: for comparison only."""
+    """One figure with the most that it may be; no bound: for comparison only. `note` stands behind
+    it; `void` is why it does not count, whatever it is."""
 
     what: str
     system: str
     value: float
     unit: str
     at_most: float | None = None
+    note: str = ""
+    void: str = ""
 
     def text(self) -> str:
-        return f"{self.value:,.4g} {self.unit}"
+        return f"{self.value:,.4g} {self.unit}" + (f" ({self.note})" if self.note else "")
 
     def verdict(self) -> str:
         if self.at_most is None:
             return ""
         held = "held" if self.value <= self.at_most else "**missed**"
+        if self.void:
+            held = f"**did not hold: {self.void}**"
         return f"at most {self.at_most:,g} {self.unit}: {held}"
 
 
@@ -129,6 +134,16 @@ def cpu_seconds(pid: int) -> float:
     """User and system time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def thread_seconds(pid: int, name: str) -> tuple[float, float] | None:
+    """Of the thread of that name so far: on a processor, and ready but waiting for one. None where
+    there is no such thread."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text().strip() == name:
+            running, waiting, _ = (task / "schedstat").read_text().split()
+            return int(running) / 1e9, int(waiting) / 1e9
+    return None
 
 
 def megabytes(process: BrokerProcess) -> float:
