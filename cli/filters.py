@@ -71,6 +71,6 @@ def _contains(text: str) -> Test:
 def _regex(text: str) -> Test:
     try:
         pattern = re.compile(_raw(text))
-    except re.error as error:
+    except (re.error, RecursionError) as error:
         raise click.BadParameter(f"{text!r}: {error}", param_hint="--regex") from error
     return lambda record: pattern.search(record.value or b"") is not None

@@ -3,6 +3,7 @@ the coordinators' topics is damaged for `kbroker status` and `check`."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -99,19 +100,19 @@ def _get(url: str, page: str) -> str:
     import http.client
     from urllib.parse import urlsplit
 
-    parts = urlsplit(url if "//" in url else f"http://{url}")
-    connection = http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
-    path = parts.path.rstrip("/")
     try:
-        connection.request("GET", path if path.endswith(page) else f"{path}{page}")
-        answer = connection.getresponse()
-        text = answer.read().decode()
-    except (OSError, http.client.HTTPException) as error:
-        raise OperatorError(f"{parts.netloc} does not answer: {error}") from None
-    finally:
-        connection.close()
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        path = parts.path.rstrip("/")
+        connection = http.client.HTTPConnection(parts.netloc, timeout=_TIMEOUT_S)
+        with contextlib.closing(connection):
+            connection.request("GET", path if path.endswith(page) else f"{path}{page}")
+            answer = connection.getresponse()
+            text = answer.read().decode()
+    # no address, or no port, that there can be is a ValueError or OverflowError
+    except (OSError, http.client.HTTPException, ValueError, OverflowError) as error:
+        raise OperatorError(f"{url} does not answer: {error}") from None
     if answer.status != 200:
-        raise OperatorError(f"{parts.netloc} answers {answer.status}: {text.strip()[:200]}")
+        raise OperatorError(f"{url} answers {answer.status}: {text.strip()[:200]}")
     return text
 
 

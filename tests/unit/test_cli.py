@@ -102,6 +102,21 @@ def test_a_mistake_is_one_line_and_status_2(capsys: Captured, words: list[str], 
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:" + "9" * 30, "127.0.0.1:x", "http://" + "x" * 300, "http://[::1"]
+)
+def test_an_address_of_metrics_that_is_none(capsys: Captured, url: str) -> None:
+    status, out, err = run(capsys, "top", "--url", url, "-n", "1")
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert f"{url} does not answer: " in err
+
+
+def test_an_expression_that_is_too_deep(capsys: Captured) -> None:
+    status, _, err = run(capsys, "topic", "browse", "t", "--regex", "(" * 3000)
+    assert (status, err.count("\n")) == (2, 1)
+    assert "--regex" in err
+
+
 def test_no_broker_is_one_line_and_status_1(capsys: Captured) -> None:
     (free_port,) = free_ports(1)
     status, out, err = run(capsys, "topic", "list", "-b", f"127.0.0.1:{free_port}")
