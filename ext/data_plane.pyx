@@ -15,6 +15,7 @@ from libc.stdlib cimport calloc, free, malloc
 from kbroker.ext.atomics cimport (
     atomic_add_relaxed_i64,
     atomic_exchange_i64,
+    atomic_load_i32,
     atomic_load_i64,
     atomic_load_relaxed_i64,
     atomic_store_i32,
@@ -50,7 +51,7 @@ from kbroker.ext.log_recovery cimport log_set_journal
 from kbroker.ext.log_state cimport LOG_CLOSED, LOG_OK, Log as LogStruct
 from kbroker.ext.log_state cimport log_offline, log_ref, log_unref
 from kbroker.ext.network cimport net_install, net_synchronize, network_unstall
-from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport EAGAIN, EIO, pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.produce cimport handle_produce
 from kbroker.ext.purgatory cimport log_mark, log_wake
 from kbroker.ext.queue cimport queue_wake
@@ -103,12 +104,16 @@ cdef void on_durable(void* context, int64_t end_offset) noexcept nogil:
 
 
 cdef int sync_log(void* context) noexcept nogil:
-    """The checkpointer: a closed log was synced when it was closed, a deleted one needs none."""
+    """The flusher and the checkpointer: a closed log was synced when it was closed, a deleted one
+    needs none."""
+    cdef LogStruct* log = <LogStruct*>context
     cdef int64_t recovery_point
-    cdef int code = log_flush(<LogStruct*>context, realtime_ms(), &recovery_point)
+    cdef int code = log_flush(log, realtime_ms(), &recovery_point)
     if code == LOG_OK or code == LOG_CLOSED:
         return 0
-    log_wake(<LogStruct*>context)
+    if not atomic_load_i32(&log.offline):
+        return EAGAIN               # put off
+    log_wake(log)
     return EIO
 
 

@@ -27,8 +27,9 @@ cdef void epochs_init(EpochCache* c) noexcept nogil
 cdef void epochs_free(EpochCache* c) noexcept nogil
 # A file that is not there or that cannot be read leaves the cache empty: EILSEQ for the latter.
 cdef int epochs_load(EpochCache* c, const char* dir) noexcept nogil
-# Without `sync` the file is not synced before it takes the old one's place.
-cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil
+# Without `sync` the file is not synced before it takes the old one's place. `folder` is open: its
+# name may by now be another log's.
+cdef int epochs_write(EpochCache* c, int folder, bint sync) noexcept nogil
 # The epoch begins at start_offset; entries that contradict it go. ENOMEM or 0.
 cdef int epochs_assign(EpochCache* c, int32_t epoch, int64_t start_offset) noexcept nogil
 cdef int32_t epochs_latest(const EpochCache* c) noexcept nogil         # NO_EPOCH when empty

@@ -13,8 +13,8 @@ from kbroker.ext.posix cimport (
     O_WRONLY,
     close,
     fsync,
-    open,
-    rename,
+    openat,
+    renameat,
     snprintf,
     write,
 )
@@ -24,6 +24,9 @@ cdef enum:
     PATH_BYTES = 4096
     LINE_BYTES_MAX = 36         # int32, space, int64, newline
     FILE_BYTES_MAX = 64 << 20   # a larger file is none of ours
+
+cdef const char* CHECKPOINT = "leader-epoch-checkpoint"
+cdef const char* TEMPORARY = "leader-epoch-checkpoint.tmp"
 
 
 cdef void epochs_init(EpochCache* c) noexcept nogil:
@@ -158,7 +161,7 @@ cdef int epochs_load(EpochCache* c, const char* dir) noexcept nogil:
     cdef int64_t n
     cdef int error
     c.count = 0
-    snprintf(path, PATH_BYTES, "%s/leader-epoch-checkpoint", dir)
+    snprintf(path, PATH_BYTES, "%s/%s", dir, CHECKPOINT)
     error = read_whole(path, FILE_BYTES_MAX, &text, &n)
     if error == ENOENT:
         return 0
@@ -170,9 +173,7 @@ cdef int epochs_load(EpochCache* c, const char* dir) noexcept nogil:
     return EILSEQ if error == EFBIG else error
 
 
-cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:
-    cdef char path[PATH_BYTES]
-    cdef char temporary[PATH_BYTES]
+cdef int epochs_write(EpochCache* c, int folder, bint sync) noexcept nogil:
     cdef int64_t room = (c.count + 2) * <int64_t> LINE_BYTES_MAX
     cdef char* text = <char*> malloc(room)
     cdef int64_t n
@@ -185,9 +186,7 @@ cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:
     for i in range(c.count):
         n += snprintf(text + n, room - n, "%d %lld\n", c.entries[i].epoch,
                       <long long> c.entries[i].start_offset)
-    snprintf(path, PATH_BYTES, "%s/leader-epoch-checkpoint", dir)
-    snprintf(temporary, PATH_BYTES, "%s/leader-epoch-checkpoint.tmp", dir)
-    cdef int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+    cdef int fd = openat(folder, TEMPORARY, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     if fd < 0:
         error = errno
     else:
@@ -197,7 +196,7 @@ cdef int epochs_write(EpochCache* c, const char* dir, bint sync) noexcept nogil:
         elif sync and fsync(fd) != 0:
             error = errno
         close(fd)
-        if error == 0 and rename(temporary, path) != 0:
+        if error == 0 and renameat(folder, TEMPORARY, folder, CHECKPOINT) != 0:
             error = errno
     free(text)
     if error == 0:

@@ -17,7 +17,6 @@ from kbroker.ext.posix cimport (
     PROT_WRITE,
     close,
     fallocate,
-    fdatasync,
     fstat,
     ftruncate,
     mmap,
@@ -27,6 +26,7 @@ from kbroker.ext.posix cimport (
     snprintf,
     stat_t,
 )
+from kbroker.ext.syncs cimport data_sync
 
 cdef enum:
     WARM_BYTES = 8192           # the end of an index, which most lookups want: kept in cache
@@ -138,14 +138,13 @@ cdef int index_touch(Index* x) noexcept nogil:
 
 cdef int index_sync(Index* x) noexcept nogil:
     """Mapped pages are pages of the file: fdatasync writes them too."""
-    cdef int error = 0
+    cdef int error
     cdef int fd = open_file(x, O_RDWR)
     if fd == -ENOENT:
         return 0
     if fd < 0:
         return -fd
-    if fdatasync(fd) != 0:
-        error = errno
+    error = data_sync(fd)
     close(fd)
     return error
 

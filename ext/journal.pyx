@@ -30,6 +30,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from kbroker.ext.atomics cimport atomic_add_i64, atomic_load_i32, atomic_load_i64, cpu_relax
+from kbroker.ext.atomics cimport atomic_store_i32
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.crc32c cimport crc32c, crc32c_extend
 from kbroker.ext.endian cimport store_be32, store_be64
@@ -41,6 +42,7 @@ from kbroker.ext.journal_files cimport (
     files_next,
     files_open_first,
     journal_checkpointer,
+    owner_sync,
 )
 from kbroker.ext.journal_state cimport JournalGroup
 from kbroker.ext.posix cimport (
@@ -294,7 +296,7 @@ cdef int settle_owners(Journal* journal, int which, int code) noexcept nogil:
     cdef int sync_code
     while owner != NULL:
         if code == 0 and owner.sync_with_group[which]:
-            sync_code = journal.call.sync(owner.context)
+            sync_code = owner_sync(journal, owner)
             if sync_code:
                 code = sync_code
         journal.call.durable(owner.context, owner.end_offset[which] if code == 0 else -1)
@@ -470,12 +472,12 @@ cdef void journal_stop(Journal* journal) noexcept nogil:
     if not journal.running:
         return
     pthread_mutex_lock(&journal.lock)
-    journal.stopping = 1
+    atomic_store_i32(&journal.stopping, 1)
     pthread_cond_broadcast(&journal.wanted)
     pthread_mutex_unlock(&journal.lock)
     pthread_join(journal.flusher, NULL)
     pthread_mutex_lock(&journal.lock)
-    journal.stopping = 2
+    atomic_store_i32(&journal.stopping, 2)
     pthread_cond_broadcast(&journal.sealed)
     pthread_cond_broadcast(&journal.moved)
     pthread_mutex_unlock(&journal.lock)

@@ -11,5 +11,7 @@ cdef int files_open_first(Journal* journal) noexcept nogil
 cdef int files_next(Journal* journal) noexcept nogil
 cdef void file_note_owner(Journal* journal, JournalOwner* owner) noexcept nogil
 cdef void files_hint(Journal* journal) noexcept nogil
+# JournalCallbacks.sync, again and again where it is put off. 0 or an errno.
+cdef int owner_sync(Journal* journal, JournalOwner* owner) noexcept nogil
 cdef void files_close(Journal* journal, bint unlink_files) noexcept nogil
 cdef void* journal_checkpointer(void* argument) noexcept nogil

@@ -21,6 +21,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
+from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.crc32c cimport crc32c
 from kbroker.ext.endian cimport store_be32, store_be64
@@ -30,6 +31,7 @@ from kbroker.ext.journal_state cimport (
     JournalFile,
 )
 from kbroker.ext.posix cimport (
+    EAGAIN,
     EINTR,
     EINVAL,
     EIO,
@@ -59,13 +61,16 @@ from kbroker.ext.posix cimport (
     timespec_t,
     unlink,
 )
-from kbroker.ext.sockets cimport thread_name
+from kbroker.ext.sockets cimport thread_name, usleep
+from kbroker.ext.syncs cimport file_sync
 
 cdef enum:
     FIRST_FILE_BYTES = 16777216
     ZEROS_BYTES = 1048576
     PATH_BYTES = 4096
     SPARE_KEPT_SECONDS = 60
+    SYNC_PAUSE_US = 100000
+    SYNC_TRIES_AT_STOP = 30     # three seconds of such pauses
 
 
 cdef int file_write(int fd, const uint8_t* data, int64_t size, int64_t position) noexcept nogil:
@@ -93,11 +98,10 @@ cdef extern from * nogil:
 
 cdef int directory_sync(const char* path) noexcept nogil:
     cdef int fd = posix_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
-    cdef int code = 0
+    cdef int code
     if fd < 0:
         return errno
-    if fsync(fd) != 0:
-        code = errno
+    code = file_sync(fd)
     close(fd)
     return code
 
@@ -322,18 +326,33 @@ cdef void drop_owners(Journal* journal, JournalFile* file) noexcept nogil:
     file.owners_capacity = 0
 
 
+cdef int owner_sync(Journal* journal, JournalOwner* owner) noexcept nogil:
+    """Sync the segments of an owner. One that is put off is tried again until it is done; not for
+    long once this is to stop, which waits for us, and not at all when nobody else is left."""
+    cdef int code = journal.call.sync(owner.context)
+    cdef int tries = 0
+    while code == EAGAIN and tries < SYNC_TRIES_AT_STOP \
+            and atomic_load_i32(&journal.stopping) < 2:
+        usleep(SYNC_PAUSE_US)
+        tries += atomic_load_i32(&journal.stopping) != 0
+        code = journal.call.sync(owner.context)
+    return code
+
+
 cdef void checkpoint_file(Journal* journal, JournalFile* file) noexcept nogil:
     """Sync the segments of all owners of a sealed file; then the file may be written again."""
     cdef uint32_t i
     cdef int code = 0
     for i in range(file.owners_count):
         if code == 0:
-            code = journal.call.sync(file.owners[i].context)
+            code = owner_sync(journal, file.owners[i])
     drop_owners(journal, file)
     pthread_mutex_lock(&journal.lock)
     if code == 0:
         file.is_free = 1
         file.is_sealed = 0
+    elif code == EAGAIN and journal.stopping == 2:
+        pass                    # nobody wants the file any more: whoever closes the logs syncs them
     elif not journal.failed:
         journal.failed = code
     pthread_cond_broadcast(&journal.moved)

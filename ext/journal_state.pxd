@@ -21,7 +21,8 @@ ctypedef struct JournalCallbacks:
     void (*release)(void* context) noexcept nogil
     # All batches of this owner below end_offset are on disk; -1: the journal has failed.
     void (*durable)(void* context, int64_t end_offset) noexcept nogil
-    # Put all that was appended so far on disk (fdatasync of the segments). 0 or an errno.
+    # Put all that was appended so far on disk (fdatasync of the segments). 0 or an errno; EAGAIN:
+    # not now, and nothing has failed.
     int (*sync)(void* context) noexcept nogil
 
 # One partition as the journal sees it; embedded in the log, guarded by the journal lock.
@@ -75,7 +76,7 @@ ctypedef struct Journal:
     int32_t demand                      # somebody waits: write the current group now
     int32_t sleeping                # the flusher: 1 within the interval, 2 until it is woken
     int32_t stalled                     # somebody was refused since the last group
-    int32_t stopping
+    int32_t stopping                    # 1: the flusher ends, 2: the checkpointer; atomic
     int32_t failed                      # errno of the write or sync that failed
 
     JournalFile* files[JOURNAL_FILES_MAX]

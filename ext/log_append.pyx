@@ -335,6 +335,7 @@ cdef int log_append_on(Log* log, const Terms* terms, uint8_t* batch, const Batch
                        int64_t now_ms, AppendResult* out) noexcept nogil:
     cdef int64_t ignored
     cdef bint flush
+    cdef int flushed
     cdef int code
     out.base_offset = -1
     out.last_offset = -1
@@ -350,9 +351,11 @@ cdef int log_append_on(Log* log, const Terms* terms, uint8_t* batch, const Batch
     out.log_start = log.log_start
     flush = log.journal == NULL and log.leo - log.recovery_point >= log.cfg.flush_messages
     pthread_mutex_unlock(&log.lock)
-    if code == LOG_OK and flush:
-        # flush.messages: before the answer, as Kafka does; readers may have seen it by then.
-        code = log_flush(log, now_ms, &ignored)
+    if flush and (code == LOG_OK or code == LOG_DUPLICATE):
+        # flush.messages: before the answer, as Kafka does; readers may have seen it by then. A
+        # duplicate may be there because the first flush was put off.
+        flushed = log_flush(log, now_ms, &ignored)
+        code = code if flushed == LOG_OK else flushed
     return code
 
 

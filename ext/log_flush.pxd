@@ -2,7 +2,9 @@
 
 Everything here is thread-safe unless told otherwise. A failed sync takes the log offline: the
 kernel has dropped what it could not write, and another sync would say that all is well. A log that
-is deleted during its flush is LOG_CLOSED, where only its names are gone.
+is deleted during its flush is LOG_CLOSED, where only its names are gone. A flush that finds no
+descriptor, or no memory for one, is put off: all that it had in hand is dirty again, and it answers
+LOG_STORAGE_ERROR or LOG_NO_MEMORY with the log as usable as before.
 """
 from libc.stdint cimport int64_t
 

@@ -8,13 +8,12 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from kbroker.ext.atomics cimport atomic_add_i64, atomic_load_i64, atomic_store_i64
 from kbroker.ext.epochs cimport EpochCache, EpochEntry, epochs_init, epochs_write
 from kbroker.ext.journal_files cimport directory_sync
 from kbroker.ext.log_state cimport (
     LOG_CLOSED,
-    LOG_NO_MEMORY,
     LOG_OK,
-    LOG_STORAGE_ERROR,
     NO_SNAPSHOT,
     log_active,
     log_disk_error,
@@ -43,6 +42,7 @@ from kbroker.ext.segment cimport (
     segment_unref,
 )
 from kbroker.ext.snapshots cimport snapshot_sync, snapshot_unlink, snapshot_write
+from kbroker.ext.syncs cimport file_sync, is_shortage
 from kbroker.ext.txn_index cimport txn_index_sync
 
 cdef enum:
@@ -56,10 +56,14 @@ ctypedef struct Dirty:                  # what a flush has to sync, taken under 
     int64_t end_offset                  # everything appended below this is in it
     int64_t snapshot                    # offset of a producer snapshot, or NO_SNAPSHOT
     int64_t outdated                    # one that is of no use once that is synced
+    int folder_fd                       # the log's folder, whatever its name is; -1: not open
     bint folder
     bint parent
     bint epochs_dirty
     EpochCache epochs                   # a copy
+
+cdef int64_t put_off = 0                # atomic: see flushes_put_off
+cdef int64_t put_off_errno = 0          # atomic
 
 
 cdef bint index_due(const Segment* s) noexcept nogil:
@@ -99,21 +103,38 @@ cdef void refresh_snapshot(Log* log, Dirty* out) noexcept nogil:
     log.bytes_since_snapshot = 0
 
 
-cdef int take_dirty(Log* log, Dirty* out) noexcept nogil:
-    """Whatever is appended from here on is dirty again."""
+cdef int make_ready(Log* log, Dirty* out) noexcept nogil:
+    """All that can fail before anything is taken. 0 or an errno."""
     cdef int32_t i
-    cdef Segment* s
+    cdef int error
     memset(out, 0, sizeof(Dirty))
     out.outdated = NO_SNAPSHOT
+    out.snapshot = NO_SNAPSHOT
+    out.folder_fd = -1
     refresh_snapshot(log, out)
     out.segments = <Segment**> malloc(log.count * sizeof(Segment*))
     out.indexes = <int32_t*> malloc(log.count * sizeof(int32_t))
     if out.segments == NULL or out.indexes == NULL or copy_epochs(&log.epochs, &out.epochs) != 0:
-        return LOG_NO_MEMORY
+        return ENOMEM
     for i in range(log.count):
-        s = log.segments[i]
-        if s.dirty and segment_open(s, False) != 0:
-            return LOG_STORAGE_ERROR
+        error = segment_open(log.segments[i], False) if log.segments[i].dirty else 0
+        if error:
+            return error
+    if log.dir_dirty or log.epochs.dirty:
+        # Opened while the log is known to have its name, which another has once it is deleted.
+        out.folder_fd = open(log.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+        if out.folder_fd < 0:
+            return errno
+    return 0
+
+
+cdef int take_dirty(Log* log, Dirty* out) noexcept nogil:
+    """Whatever is appended from here on is dirty again. 0 or an errno: then nothing was taken."""
+    cdef int32_t i
+    cdef Segment* s
+    cdef int error = make_ready(log, out)
+    if error:
+        return error
     for i in range(log.count):
         s = log.segments[i]
         if not s.dirty and not index_due(s):
@@ -135,7 +156,23 @@ cdef int take_dirty(Log* log, Dirty* out) noexcept nogil:
     log.dir_dirty = 0
     log.parent_dirty = 0
     log.epochs.dirty = 0
-    return LOG_OK
+    return 0
+
+
+cdef void put_back(Log* log, const Dirty* dirty) noexcept nogil:
+    """The lock is held. What was taken is dirty again, what of it was synced as well."""
+    cdef int32_t i
+    cdef Segment* s
+    for i in range(dirty.count):
+        s = dirty.segments[i]
+        s.dirty = 1
+        if dirty.indexes[i]:
+            s.offsets.dirty = 1
+            s.times.dirty = 1
+    log.snapshot_dirty |= dirty.snapshot != NO_SNAPSHOT
+    log.dir_dirty |= dirty.folder
+    log.parent_dirty |= dirty.parent
+    log.epochs.dirty |= dirty.epochs_dirty
 
 
 cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
@@ -151,16 +188,14 @@ cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
     if dirty.snapshot != NO_SNAPSHOT:
         error = snapshot_sync(log.dir, dirty.snapshot)
     if error == 0 and dirty.folder:
-        error = directory_sync(log.dir)
-    if error == 0 and dirty.outdated != NO_SNAPSHOT:
-        snapshot_unlink(log.dir, dirty.outdated)
+        error = file_sync(dirty.folder_fd)
     if error == 0 and dirty.parent:
         snprintf(parent, PATH_BYTES, "%s/..", log.dir)
         error = directory_sync(parent)
     return error
 
 
-cdef int sync_epochs(const Log* log, Dirty* dirty) noexcept nogil:
+cdef int sync_epochs(Dirty* dirty) noexcept nogil:
     """The checkpoint of the leader epochs, written whole each time; 0 or an errno.
 
     Where the disk has no room for it nothing is lost: recovery finds the epochs of all batches
@@ -168,13 +203,15 @@ cdef int sync_epochs(const Log* log, Dirty* dirty) noexcept nogil:
     """
     if not dirty.epochs_dirty:
         return 0
-    return epochs_write(&dirty.epochs, log.dir, True) or directory_sync(log.dir)
+    return epochs_write(&dirty.epochs, dirty.folder_fd, True) or file_sync(dirty.folder_fd)
 
 
 cdef void release(Dirty* dirty) noexcept nogil:
     cdef int32_t i
     for i in range(dirty.count):
         segment_unref(dirty.segments[i])
+    if dirty.folder_fd >= 0:
+        close(dirty.folder_fd)
     free(dirty.segments)
     free(dirty.indexes)
     free(dirty.epochs.entries)
@@ -185,7 +222,35 @@ cdef void release(Dirty* dirty) noexcept nogil:
 cdef bint moved_away(const Log* log, int error) noexcept nogil:
     """The lock is held again. A log that was deleted meanwhile has its folder renamed under the
     flush, which then misses what it opens by name: that is no error of the disk."""
-    return error == ENOENT and log_usable(log) == LOG_CLOSED
+    return (error == 0 or error == ENOENT) and log_usable(log) == LOG_CLOSED
+
+
+cdef int failed(Log* log, const Dirty* dirty, int error) noexcept nogil:
+    """The lock is held. Where only descriptors or memory lack, the next flush does it all."""
+    if not is_shortage(error):
+        return log_offline(log, error)
+    put_back(log, dirty)
+    atomic_store_i64(&put_off_errno, error)
+    atomic_add_i64(&put_off, 1)
+    return log_disk_error(log, error)
+
+
+cdef int finish(Log* log, const Dirty* dirty, int error, int epochs_error,
+                int64_t now_ms) noexcept nogil:
+    """The lock is held again."""
+    if moved_away(log, error or epochs_error):
+        return LOG_CLOSED
+    if error:
+        return failed(log, dirty, error)
+    if dirty.outdated != NO_SNAPSHOT:
+        snapshot_unlink(log.dir, dirty.outdated)
+    if epochs_error:
+        log.epochs.dirty = 1
+        log_disk_error(log, epochs_error)
+        return log_usable(log)
+    log.recovery_point = max(log.recovery_point, dirty.end_offset)
+    log.last_flushed_ms = now_ms
+    return LOG_OK
 
 
 cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept nogil:
@@ -198,24 +263,13 @@ cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept n
     pthread_mutex_lock(&log.lock)
     cdef int code = log_usable(log)
     if code == LOG_OK:
-        code = take_dirty(log, &dirty)
+        error = take_dirty(log, &dirty)
         pthread_mutex_unlock(&log.lock)
-        if code == LOG_OK:
-            error = sync_dirty(log, &dirty)
-            if error == 0:
-                epochs_error = sync_epochs(log, &dirty)
+        error = error or sync_dirty(log, &dirty)
+        if error == 0:
+            epochs_error = sync_epochs(&dirty)
         pthread_mutex_lock(&log.lock)
-        if moved_away(log, error or epochs_error):
-            code = LOG_CLOSED
-        elif error:
-            code = log_offline(log, error)
-        elif epochs_error:
-            log.epochs.dirty = 1
-            log_disk_error(log, epochs_error)
-            code = log_usable(log)
-        elif code == LOG_OK:
-            log.recovery_point = max(log.recovery_point, dirty.end_offset)
-            log.last_flushed_ms = now_ms
+        code = finish(log, &dirty, error, epochs_error, now_ms)
         release(&dirty)
     recovery_point[0] = log.recovery_point
     pthread_mutex_unlock(&log.lock)
@@ -225,20 +279,19 @@ cdef int log_flush(Log* log, int64_t now_ms, int64_t* recovery_point) noexcept n
 
 cdef int log_sync_all(Log* log, bint sync) noexcept nogil:
     cdef Dirty dirty
-    cdef int code = take_dirty(log, &dirty)
-    cdef int error = 0
-    if code == LOG_OK and sync:
+    cdef int code = LOG_OK
+    cdef int error = take_dirty(log, &dirty)
+    cdef int epochs_error = 0
+    if error == 0 and sync:
         error = sync_dirty(log, &dirty)
-        if error:
-            code = log_offline(log, error)
-        else:
-            error = sync_epochs(log, &dirty)
-            if error:
-                code = log_disk_error(log, error)
-    elif code == LOG_OK and dirty.epochs_dirty:
-        error = epochs_write(&dirty.epochs, log.dir, False)
-        if error:
-            code = log_disk_error(log, error)
+    if error:
+        code = failed(log, &dirty, error)
+    elif sync:
+        epochs_error = sync_epochs(&dirty)
+    elif dirty.epochs_dirty:
+        epochs_error = epochs_write(&dirty.epochs, dirty.folder_fd, False)
+    if epochs_error:
+        code = log_disk_error(log, epochs_error)
     release(&dirty)
     return code
 
@@ -253,13 +306,20 @@ cdef bint log_flush_due(Log* log, int64_t now_ms, int64_t idle_ms) noexcept nogi
         if unflushed > 0:
             due = unflushed >= log.cfg.flush_messages \
                 or now_ms - log.last_flushed_ms >= log.cfg.flush_ms \
-                or (now_ms - log.last_append_ms >= idle_ms and log_active(log).dirty)
+                or (now_ms - log.last_append_ms >= idle_ms
+                    and (log_active(log).dirty or log.epochs.dirty))
         i = log.count - 2
         while i >= 0 and not due:
             due = log.segments[i].dirty or index_due(log.segments[i])
             i -= 1
     pthread_mutex_unlock(&log.lock)
     return due
+
+
+def flushes_put_off():
+    """How many flushes of this process have so far found no descriptor, or no memory for one, and
+    the errno of the last of them. Each is tried again."""
+    return atomic_load_i64(&put_off), atomic_load_i64(&put_off_errno)
 
 
 # ---- the whole file system

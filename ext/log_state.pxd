@@ -8,9 +8,9 @@ journal_reserve, journal_commit and journal_cancel. Lock order: flush_lock, lock
 `watch_lock` is purgatory's and is never taken here.
 
 Errors of the disk. No room (ENOSPC, EDQUOT, EFBIG) or no descriptor (EMFILE, ENFILE): what was
-begun is taken back and the append fails with LOG_STORAGE_ERROR; the next one tries again. Anything
-else, and any failed sync, takes
-the log offline for good: what the kernel has dropped must not be taken for written.
+begun is taken back and the append fails with LOG_STORAGE_ERROR; the next one tries again. A flush
+without descriptors or memory is put off. Anything else, and any failed sync, takes the log offline
+for good: what the kernel has dropped must not be taken for written.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

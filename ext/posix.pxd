@@ -50,6 +50,7 @@ cdef extern from "<fcntl.h>" nogil:
         SYNC_FILE_RANGE_WRITE
     int fcntl(int fd, int command, int argument)
     int open(const char* path, int flags, mode_t mode)
+    int openat(int folder, const char* path, int flags, mode_t mode)
     int fallocate(int fd, int mode, off_t offset, off_t length)
     int posix_fadvise(int fd, off_t offset, off_t length, int advice)
     int sync_file_range(int fd, off_t offset, off_t length, unsigned int flags)
@@ -79,6 +80,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef extern from "<stdio.h>" nogil:
     int rename(const char* old, const char* new)
+    int renameat(int folder, const char* old, int new_folder, const char* new)
     int snprintf(char* out, size_t size, const char* format, ...)
 
 cdef extern from "<sys/stat.h>" nogil:

@@ -34,7 +34,7 @@ ctypedef struct Segment:
     char* path                          # of the .log; owned
     int32_t fd                          # -1 until first used; closed when idle
     int32_t refs                        # atomic; the log holds one, each read in flight one
-    int32_t deleted                     # retired: files renamed to .deleted
+    int32_t deleted                     # retired: files .deleted, or about to be; atomic
     int32_t dirty                       # holds bytes that were not fdatasynced
     int32_t sealed                      # rolled: trimmed, its last time index entry written
     int32_t has_aborted                 # there is a .txnindex

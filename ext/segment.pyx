@@ -8,6 +8,7 @@ from kbroker.ext.atomics cimport (
     atomic_add_i32,
     atomic_load_i32,
     atomic_load_relaxed_i64,
+    atomic_store_i32,
     atomic_store_i64,
 )
 from kbroker.ext.batch cimport BatchInfo
@@ -38,7 +39,6 @@ from kbroker.ext.posix cimport (
     O_RDWR,
     close,
     fallocate,
-    fdatasync,
     ftruncate,
     open,
     pwrite,
@@ -48,6 +48,7 @@ from kbroker.ext.posix cimport (
     stat_t,
     unlink,
 )
+from kbroker.ext.syncs cimport data_sync
 from kbroker.ext.walk cimport (
     WALK_BATCH,
     WALK_END,
@@ -265,14 +266,15 @@ cdef int segment_cut(Segment* s, int64_t position) noexcept nogil:
 
 
 cdef int segment_sync(Segment* s, bint indexes) noexcept nogil:
-    cdef int error = 0
+    """One that was retired meanwhile has another name: nobody needs it any more."""
+    cdef int error
     cdef int fd = s.fd
     if fd < 0:
         fd = open(s.path, O_RDWR | O_CLOEXEC, 0o644)
         if fd < 0:
-            return errno
-    if fdatasync(fd) != 0:
-        error = errno
+            error = errno
+            return 0 if error == ENOENT and atomic_load_i32(&s.deleted) else error
+    error = data_sync(fd)
     if fd != s.fd:
         close(fd)
     if indexes and error == 0:
@@ -434,6 +436,7 @@ cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogi
     cdef int i
     cdef int failed
     cdef int error = 0
+    atomic_store_i32(&s.deleted, 1)     # before its name is gone: whoever misses it can tell why
     index_release(&s.offsets)
     index_release(&s.times)
     s.offsets.entries = 0
@@ -442,7 +445,6 @@ cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogi
         segment_path(s, SUFFIXES[i], path)
         failed = set_aside(path)
         error = error or failed
-    s.deleted = 1
     s.retired_ms = now_ms
     return error
 

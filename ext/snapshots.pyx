@@ -32,6 +32,7 @@ from kbroker.ext.producers cimport (
     producers_expire,
     producers_take,
 )
+from kbroker.ext.syncs cimport file_sync
 from kbroker.ext.walk cimport read_whole
 
 cdef enum:
@@ -200,12 +201,11 @@ cdef int snapshot_unlink(const char* dir, int64_t offset) noexcept nogil:
 
 cdef int snapshot_sync(const char* dir, int64_t offset) noexcept nogil:
     cdef char path[PATH_BYTES]
-    cdef int error = 0
+    cdef int error
     path_of(dir, offset, path)
     cdef int fd = open(path, O_RDONLY | O_CLOEXEC, 0)
     if fd < 0:
         return 0 if errno == ENOENT else errno
-    if fsync(fd) != 0:
-        error = errno
+    error = file_sync(fd)
     close(fd)
     return error

@@ -17,7 +17,6 @@ from kbroker.ext.posix cimport (
     O_RDWR,
     close,
     fallocate,
-    fdatasync,
     fstat,
     ftruncate,
     open,
@@ -26,6 +25,7 @@ from kbroker.ext.posix cimport (
     unlink,
 )
 from kbroker.ext.segment cimport SEGMENT_PATH_BYTES, segment_path
+from kbroker.ext.syncs cimport data_sync
 from kbroker.ext.walk cimport read_fully
 
 cdef enum:
@@ -154,14 +154,13 @@ cdef int txn_index_truncate(Segment* s, int64_t offset) noexcept nogil:
 
 
 cdef int txn_index_sync(const Segment* s) noexcept nogil:
-    cdef int error = 0
+    cdef int error
     cdef int fd
     if not s.has_aborted:
         return 0
     fd = open_index(s, O_RDWR)
     if fd < 0:
         return 0 if fd == -ENOENT else -fd
-    if fdatasync(fd) != 0:
-        error = errno
+    error = data_sync(fd)
     close(fd)
     return error

@@ -46,7 +46,7 @@ from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
 from kbroker.server import journal, sockets
 from kbroker.server.control import ControlThread, Mailbox
-from kbroker.server.disk_failure import DiskWatch
+from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
 from kbroker.server.exposure import open_line
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
@@ -209,7 +209,8 @@ class Broker:
         self._control = ControlThread(
             data_plane, dispatcher, self._clock, mailbox, (services.groups, services.transactions),
             (slow.tick, dispatcher.tell_dropped, store.snapshot_when_due,
-             TokenSweep(services).tick, Denials(services).tick),
+             TokenSweep(services).tick, Denials(services).tick,
+             FlushesPutOff(logs, self._clock).tick),
             DiskWatch(store, logs, data_plane),
         )  # fmt: skip
         limits = services.disk_limits

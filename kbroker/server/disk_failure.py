@@ -4,7 +4,7 @@ A log takes itself offline where it meets an error (ext/log_state.pxd), the jour
 log end, LogManager remembers what checkpoints, names of folders and new logs have met. After a
 failed sync the kernel may have dropped what was written to any file, so no other log of that disk
 is trusted either, as Apache Kafka does it. There is no way back but a start, which reads again what
-is really there.
+is really there. A flush that found no file descriptor is none of that, and told by FlushesPutOff.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import DiskError
+from kbroker.ext.log_flush import flushes_put_off
 from kbroker.ext.log_state import logs_taken_offline
 
 if TYPE_CHECKING:
     from kbroker.api.context import DataPlanePort
+    from kbroker.clock import Clock
     from kbroker.metadata.store import MetadataStore
     from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
+
+_PUT_OFF_TOLD_EVERY_MS: Final = 60_000
 
 
 class DiskWatch:
@@ -79,3 +83,26 @@ class DiskWatch:
         for log in self._logs.take_offline(why):
             log.take_offline(error)
             self._data_plane.wake(log)
+
+
+class FlushesPutOff:
+    """Tells why what waits for a flush has no answer yet: at once, then once a minute at most."""
+
+    def __init__(self, logs: LogManager, clock: Clock) -> None:
+        self._logs = logs
+        self._clock = clock
+        self._told, _ = flushes_put_off()
+        self._next_ms = clock.monotonic_ms()
+
+    def tick(self) -> None:
+        """To be called about once a second."""
+        count, error = flushes_put_off()
+        if count == self._told or self._clock.monotonic_ms() < self._next_ms:
+            return
+        _LOG.warning(
+            "%d flushes of logs in %s put off: %s (errno %d); they are tried again, and whoever "
+            "waits for one is not answered before: raise the limit of open files and of memory",
+            count - self._told, self._logs.directory, os.strerror(error), error,
+        )  # fmt: skip
+        self._told = count
+        self._next_ms = self._clock.monotonic_ms() + _PUT_OFF_TOLD_EVERY_MS

@@ -7,20 +7,28 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.faults.test_disk import produce, stored_numbers
+from tests.faults.test_disk import numbered, produce, stored_numbers
 from tests.support import wire
 from tests.support.native import Words, shared_library
 from tests.support.oracle import CommitHistory
 from tests.support.processes import BrokerProcess
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
-from tests.support.wire import ConnectionClosedError, WireConnection
+from tests.support.waits import wait_for
+from tests.support.wire import (
+    LIST_OFFSETS,
+    PRODUCE,
+    ConnectionClosedError,
+    WireConnection,
+)  # fmt: skip
+from tests.wire.test_connections import produce_body
 
 LONG = pytest.mark.long
 StartBroker = Callable[..., BrokerProcess]
@@ -28,6 +36,7 @@ StartBroker = Callable[..., BrokerProcess]
 #: tests/support/failing.c's words, and the kinds of calls that the first of them selects.
 KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW = range(7)
 CALLS = {"pwrite": 1, "write": 2, "sync": 4, "rename": 8, "create": 16, "size": 32, "unlink": 64}
+OPEN = 128
 CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -70,16 +79,22 @@ def words(tmp_path: Path) -> Iterator[Words]:
 
 
 @pytest.fixture
-def broker(start_kbroker: StartBroker, tmp_path: Path, words: Words) -> BrokerProcess:
+def settings() -> dict[str, str]:
+    return {"log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1",
+            "kbroker.journal.bytes.max": "16777216",
+            "kbroker.journal.buffer.bytes": "1048576"}  # fmt: skip
+
+
+@pytest.fixture
+def broker(
+    start_kbroker: StartBroker, settings: dict[str, str], tmp_path: Path, words: Words
+) -> BrokerProcess:
     folder = tmp_path / "data"
     environ = {
         "LD_PRELOAD": str(shared_library("failing", tmp_path)),
         "KBROKER_TEST_FAIL": str(words.path),
         "KBROKER_TEST_FAIL_ROOT": str(folder),
     }
-    settings = {"log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1",
-                "kbroker.journal.bytes.max": "16777216",
-                "kbroker.journal.buffer.bytes": "1048576"}  # fmt: skip
     return start_kbroker(settings, data_dir=folder, environ=environ)
 
 
@@ -176,3 +191,49 @@ def test_control_whoever_counts_what_was_refused_misses_it(
     missed = client.lost()
     tally("F6", control=len(missed))
     assert missed
+
+
+# --- no descriptor is left ----------------------------------------------------------------------
+
+
+def high_watermark(port: int, topic: str) -> int:
+    partition = {"partition_index": 0, "timestamp": -1}
+    asked = {"replica_id": -1, "topics": [{"name": topic, "partitions": [partition]}]}
+    (told,) = wire.call_once(port, LIST_OFFSETS, 6, asked)["topics"]
+    return int(told["partitions"][0]["offset"])
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "settings",
+    [{"kbroker.journal.buffer.bytes": "1048576", "log.initial.task.delay.ms": "3600000"}],
+)
+def test_a_flush_that_finds_no_descriptor_has_produce_wait(
+    broker: BrokerProcess, words: Words, topic: str
+) -> None:
+    """A batch that no group of the journal holds is answered after a flush of its partition, the
+    first one, which opens files. It waits, the log says why, and it all goes on by itself."""
+    wire.create_topic(broker.port, topic)
+    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, numbered(1, 10)))
+    body = produce_body(topic, numbered(2, 1_048_450)) | {"timeout": 120_000}
+    answers = []
+
+    def produce_large() -> None:
+        with WireConnection(broker.port, timeout_s=200) as connection:
+            answers.append(connection.call(PRODUCE, 9, body))
+
+    words[PASS], words[CODE], words[STAY], words[KINDS] = 0, errno.EMFILE, 1, OPEN
+    producing = threading.Thread(target=produce_large, daemon=True)
+    producing.start()
+    why = "put off: Too many open files (errno 24)"
+    wait_for("the log says why", lambda: why in broker.log_text(), 60)
+    assert not answers and high_watermark(broker.port, topic) == 1
+    words[KINDS] = 0
+    producing.join(120)
+    assert answers[0]["responses"][0]["partition_responses"][0]["error_code"] == 0
+    assert high_watermark(broker.port, topic) == 2
+    with WireConnection(broker.port) as connection:
+        assert produce(connection, topic, 3)["error_code"] == 0
+    assert " offline" not in broker.log_text()
+    fresh(broker)
+    assert sorted(stored_numbers(broker.port, topic).values()) == [1, 2, 3]

@@ -2,7 +2,7 @@
  * In front of the C library: calls on files under KBROKER_TEST_FAIL_ROOT fail as the file
  * KBROKER_TEST_FAIL (64-bit words, mapped) says, which may change at any time:
  *
- *   0  which calls: a bit for each of the kinds below; 0 for none
+ *   0  which calls: a bit for each of the kinds below (OPEN: any, CREATE or not); 0 for none
  *   1  this many of them are let pass, then one fails; with word 4 all from there on
  *   2  the errno
  *   3  out: how many have failed
@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 enum { PWRITE = 1, WRITE = 2, SYNC = 4, RENAME = 8, CREATE = 16, SIZE = 32, UNLINK = 64 };
+enum { OPEN = 128 };
 enum { KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW, WORDS };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -117,24 +118,30 @@ int rename(const char *old, const char *new) {
     REAL(rename, int, const char *, const char *);
     return is_inside(old) && fails(RENAME) ? -1 : real(old, new);
 }
+int renameat(int from, const char *old, int to, const char *new) {
+    REAL(renameat, int, int, const char *, int, const char *);
+    return fails_fd(RENAME, from) ? -1 : real(from, old, to, new);
+}
 int unlink(const char *path) {
     REAL(unlink, int, const char *);
     return is_inside(path) && fails(UNLINK) ? -1 : real(path);
 }
-int open64(const char *path, int flags, ...) {
-    REAL(open64, int, const char *, int, ...);
-    mode_t mode = 0;
-    va_list more;
-    va_start(more, flags);
-    if (flags & O_CREAT) mode = va_arg(more, mode_t);
-    va_end(more);
-    return flags & O_CREAT && is_inside(path) && fails(CREATE) ? -1 : real(path, flags, mode);
+static int opened(int at, const char *path, int flags, mode_t mode) {
+    REAL(openat64, int, int, const char *, int, ...);
+    int kinds = flags & O_CREAT ? CREATE | OPEN : OPEN;
+    if (path[0] == '/' ? is_inside(path) && fails(kinds) : fails_fd(kinds, at)) return -1;
+    return real(at, path, flags, mode);
 }
-int open(const char *path, int flags, ...) {
-    mode_t mode = 0;
-    va_list more;
-    va_start(more, flags);
-    if (flags & O_CREAT) mode = va_arg(more, mode_t);
-    va_end(more);
-    return open64(path, flags, mode);
-}
+#define OPENS(name, arguments, at) \
+    int name arguments { \
+        mode_t mode = 0; \
+        va_list more; \
+        va_start(more, flags); \
+        if (flags & O_CREAT) mode = va_arg(more, mode_t); \
+        va_end(more); \
+        return opened(at, path, flags, mode); \
+    }
+OPENS(open64, (const char *path, int flags, ...), AT_FDCWD)
+OPENS(open, (const char *path, int flags, ...), AT_FDCWD)
+OPENS(openat64, (int at, const char *path, int flags, ...), at)
+OPENS(openat, (int at, const char *path, int flags, ...), at)

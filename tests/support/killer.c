@@ -80,6 +80,11 @@ int rename(const char *old, const char *new) {
     if (fails("rename")) return -1;
     return real(old, new);
 }
+int renameat(int from, const char *old, int to, const char *new) {
+    REAL(renameat, int, int, const char *, int, const char *);
+    if (fails("renameat")) return -1;
+    return real(from, old, to, new);
+}
 int unlink(const char *path) {
     REAL(unlink, int, const char *);
     if (fails("unlink")) return -1;
@@ -102,6 +107,19 @@ int open64(const char *path, int flags, ...) {
     va_end(more);
     return real(path, flags, mode);
 }
+int openat(int at, const char *path, int flags, ...) {
+    va_list more;
+    mode_t mode = 0;
+    REAL(openat64, int, int, const char *, int, ...);
+    va_start(more, flags);
+    if (flags & O_CREAT) {
+        mode = va_arg(more, mode_t);
+        if (fails("openat")) return -1;
+    }
+    va_end(more);
+    return real(at, path, flags, mode);
+}
+int openat64(int at, const char *path, int flags, ...) __attribute__((alias("openat")));
 int open(const char *path, int flags, ...) {
     va_list more;
     mode_t mode = 0;

@@ -28,6 +28,7 @@ LAYERS = (
     "kbroker.ext.bits",
     "kbroker.ext.times",
     "kbroker.ext.posix",
+    "kbroker.ext.syncs",
     "kbroker.ext.clock",
     "kbroker.ext.sockets",
     "kbroker.ext.borrowed",

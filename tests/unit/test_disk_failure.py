@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 from kbroker.clock import FakeClock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
-from kbroker.server.disk_failure import DiskWatch
+from kbroker.server import disk_failure
+from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
 from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.manager import LogManager, PartitionSpec
 from tests.support.ports import FakeDataPlane, FakeLog
@@ -109,3 +111,32 @@ def test_a_log_that_a_start_cannot_open_is_its_own(
     made = Room(tmp_path, monkeypatch)
     made.fail("open", errno.EIO, lambda r: r.logs.start([PartitionSpec("a", b"a" * 16, 0, {})]))
     assert made.logs.failure is None and set(made.logs.offline) == {("a", 0)}
+
+
+def test_flushes_that_are_put_off_are_told_once_a_minute(
+    room: Room, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts = [3]
+    monkeypatch.setattr(disk_failure, "flushes_put_off", lambda: (counts[-1], errno.EMFILE))
+    clock = FakeClock()
+    told = FlushesPutOff(room.logs, clock)
+    caplog.set_level(logging.INFO)
+
+    def lines() -> list[str]:
+        found = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return found
+
+    told.tick()
+    assert not lines()
+    counts.append(5)
+    told.tick()
+    (line,) = lines()
+    assert line.startswith("2 flushes of logs") and "Too many open files (errno 24)" in line
+    for count in range(6, 66):
+        assert not lines()
+        counts.append(count)
+        clock.advance(1000)
+        told.tick()
+    (line,) = lines()
+    assert line.startswith("60 flushes")

@@ -209,6 +209,59 @@ def test_a_failed_sync_is_final(owner, open_journal):
     assert owner.durable == 0
 
 
+def test_a_sync_that_is_put_off_is_tried_until_it_is_done(owner, open_journal):
+    journal = open_journal(group_bytes=64 * KIB)
+    owner.fail_syncs(errno.EAGAIN)
+    began = time.monotonic()
+    journal.append(owner, batch_at(0, 100 * KIB), 1)
+    wait_until(lambda: owner.syncs >= 4)
+    assert time.monotonic() - began >= 0.2, "no pause between the tries"
+    assert (owner.durable, owner.failures) == (0, 0)
+    owner.fail_syncs(0)
+    wait_until(lambda: owner.durable == 1)
+    journal.append(owner, batch_at(1), 2)
+    wait_until(lambda: owner.durable == 2)
+
+
+def put_off_a_file(owner, journal):
+    """30 batches, and a full file whose owner cannot be synced."""
+    owner.fail_syncs(errno.EAGAIN)
+    for i in range(30):
+        journal.append(owner, batch_at(i, 64 * KIB), i + 1)
+    wait_until(lambda: owner.syncs >= 3 and owner.durable == 30)
+
+
+FILES = {"group_bytes": 256 * KIB, "file_bytes": KIB * KIB, "bytes_max": 4 * KIB * KIB}
+
+
+def test_a_file_is_freed_once_a_sync_that_was_put_off_is_done(tmp_path, owner, open_journal):
+    journal = open_journal(**FILES)
+    put_off_a_file(owner, journal)
+    owner.fail_syncs(0)
+    for i in range(30, 200):
+        journal.append(owner, batch_at(i, 64 * KIB), i + 1)
+    wait_until(lambda: owner.durable == 200)
+    assert owner.failures == 0
+    files = list(tmp_path.glob(".kbroker-journal.*"))
+    assert sum(f.stat().st_size for f in files) <= 4 * KIB * KIB
+
+
+def test_a_stop_does_not_wait_for_ever_for_a_sync_that_is_put_off(owner, open_journal):
+    """Whoever waits for it is told that it failed; for a file nobody waits."""
+    journal = open_journal(**FILES)
+    put_off_a_file(owner, journal)
+    began = time.monotonic()
+    journal.close(unlink_files=False)
+    assert time.monotonic() - began < 2
+    assert (owner.durable, owner.failures) == (30, 0)
+    journal = open_journal(group_bytes=64 * KIB)
+    journal.append(owner, batch_at(30, 100 * KIB), 31)
+    began = time.monotonic()
+    journal.close(unlink_files=False)
+    assert 1 < time.monotonic() - began < 30
+    assert (owner.durable, owner.failures) == (30, 1)
+
+
 @pytest.fixture
 def two_groups(tmp_path, owner, open_journal):
     """A journal of two groups: offsets 0 to 4 and 5 to 9; and where the second one begins."""

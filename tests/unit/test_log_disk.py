@@ -8,8 +8,6 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,8 @@ import pytest
 from kbroker.errors import DiskError
 from kbroker.ext import records
 from tests.support.logs import batch, open_log, read_all
-from tests.support.tree import ROOT
+from tests.support.native import shared_library
+from tests.support.nth_call import KINDS, run_with
 
 
 @pytest.fixture
@@ -151,120 +150,9 @@ class TestSmallDisk:
         assert refused == 3
 
 
-# A library in front of the C library, which fails the n-th call of a kind from now on, and holds up
-# fdatasync while it is told to.
-SHIM = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <sys/types.h>
-#include <unistd.h>
-static int countdown = -1, kind = 0, code = EIO, hits = 0;
-static volatile int holding = 0, waiting = 0;
-void hold(int on) { holding = on; }
-int held(void) { return waiting; }
-void fail_next(int which, int n, int with) { kind = which; countdown = n; code = with; hits = 0; }
-int failed(void) { return hits; }
-static int fails(int which) {
-    if (kind != which || countdown < 0 || countdown-- != 0) return 0;
-    hits++;
-    return 1;
-}
-#define REAL(name, result, ...) \
-    static result (*real)(__VA_ARGS__); \
-    if (!real) real = (result (*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
-ssize_t pwrite64(int fd, const void *p, size_t n, off_t at) {
-    REAL(pwrite64, ssize_t, int, const void *, size_t, off_t);
-    if (fails(1)) { real(fd, p, n / 2, at); errno = code; return -1; }
-    return real(fd, p, n, at);
-}
-ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return pwrite64(fd, p, n, at); }
-int fdatasync(int fd) {
-    REAL(fdatasync, int, int);
-    while (holding) { waiting = 1; usleep(1000); }
-    waiting = 0;
-    if (fails(2)) { errno = code; return -1; }
-    return real(fd);
-}
-int fsync(int fd) {
-    REAL(fsync, int, int);
-    if (fails(3)) { errno = code; return -1; }
-    return real(fd);
-}
-int ftruncate64(int fd, off_t n) {
-    REAL(ftruncate64, int, int, off_t);
-    if (fails(4)) { errno = code; return -1; }
-    return real(fd, n);
-}
-int ftruncate(int fd, off_t n) { return ftruncate64(fd, n); }
-int fallocate64(int fd, int mode, off_t at, off_t n) {
-    REAL(fallocate64, int, int, int, off_t, off_t);
-    if (fails(5)) { errno = code; return -1; }
-    return real(fd, mode, at, n);
-}
-int fallocate(int fd, int mode, off_t at, off_t n) { return fallocate64(fd, mode, at, n); }
-int rename(const char *old, const char *new) {
-    REAL(rename, int, const char *, const char *);
-    if (fails(6)) { errno = code; return -1; }
-    return real(old, new);
-}
-ssize_t write(int fd, const void *p, size_t n) {
-    REAL(write, ssize_t, int, const void *, size_t);
-    if (fails(7)) { errno = code; return -1; }
-    return real(fd, p, n);
-}
-"""
-
-KINDS = {
-    "pwrite": 1,
-    "fdatasync": 2,
-    "fsync": 3,
-    "ftruncate": 4,
-    "fallocate": 5,
-    "rename": 6,
-    "write": 7,
-}
-
-
 @pytest.fixture(scope="module")
 def shim(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("shim")
-    (folder / "shim.c").write_text(SHIM)
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-O1", "-o", "shim.so", "shim.c", "-ldl"],
-        cwd=folder,
-        check=True,
-    )
-    return folder / "shim.so"
-
-
-def run_with(shim, folder, script):
-    """A script of its own process with the shim in front; `fail(kind, n)` arms it."""
-    prelude = f"""
-        import ctypes, sys
-        from pathlib import Path
-        from kbroker.errors import DiskError
-        from tests.support.logs import batch, open_log, read_all
-        library = ctypes.CDLL({str(shim)!r})
-        fail, failed = library.fail_next, library.failed
-        hold, held = library.hold, library.held
-        PWRITE, FDATASYNC, EIO = 1, 2, 5
-        folder = Path({str(folder)!r})
-    """
-    code = textwrap.dedent(prelude) + textwrap.dedent(script)
-    told = subprocess.run(
-        [sys.executable, "-c", code],
-        env=dict(os.environ, LD_PRELOAD=str(shim)),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert told.returncode == 0, told.stderr
-    return told.stdout
+    return shared_library("nth_call", tmp_path_factory.mktemp("shim"))
 
 
 class TestFailing:
@@ -309,37 +197,6 @@ class TestFailing:
                 sys.exit("appended")
             except DiskError:
                 pass
-        """)  # fmt: skip
-
-    @pytest.mark.parametrize(("code", "offline"), [(0, None), (errno.EIO, "Input/output error")])
-    def test_a_log_deleted_under_its_sync_is_no_disk_error(self, folder, shim, code, offline):
-        """Its folder is renamed while the segment is synced, so that the rest is not found by name;
-        a sync that fails is one of the disk all the same."""
-        run_with(shim, folder, f"""
-            from threading import Thread
-            from kbroker.ext.log_state import logs_taken_offline
-            from tests.support.waits import wait_for
-
-            def flush():
-                try:
-                    log.flush()
-                except DiskError as error:
-                    told.append(error)
-
-            log, told = open_log(folder), []
-            log.append(batch(), leader_epoch=0)
-            hold(1)
-            fail(FDATASYNC, 0 if {code} else -1, {code})
-            syncing = Thread(target=flush, daemon=True)
-            syncing.start()
-            wait_for("the segment is being synced", held, 30)
-            log.mark_deleted()
-            folder.rename(folder.with_name("old"))
-            hold(0)
-            syncing.join()
-            assert len(told) == 1
-            assert log.offline == {offline!r}, log.offline
-            assert logs_taken_offline() == {int(code != 0)}
         """)  # fmt: skip
 
     @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
