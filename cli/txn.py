@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MS_PER_S = 1000
 _MS_PER_MINUTE = 60_000
+_INT64_MAX = 2**63 - 1
 # The longest timeout that a broker grants unless told otherwise, and the broker's own grace.
 _HANGING_AFTER_MINUTES = 15
 
@@ -61,8 +62,9 @@ _HANGING = [
 @output_option
 @click.option("--state", "-s", "states", metavar="STATE", multiple=True, callback=one_of(_STATES),
               help="Only those in it, as Ongoing, CompleteCommit.")  # fmt: skip
-@click.option("--producer", "producers", type=int, multiple=True, help="Of this producer id alone.")
-@click.option("--longer-than", "longer_ms", type=click.IntRange(0), metavar="MS",
+@click.option("--producer", "producers", type=click.IntRange(0, _INT64_MAX), metavar="ID",
+              multiple=True, help="Of this producer id alone.")
+@click.option("--longer-than", "longer_ms", type=click.IntRange(0, _INT64_MAX), metavar="MS",
               help="Open for longer than this alone.")  # fmt: skip
 def list_all(
     pattern: str | None,
@@ -120,7 +122,7 @@ def _described(found: TransactionDescription) -> dict[str, Any]:
     return {
         **_fields(found, [column for column in _DESCRIPTION if column.key not in own]),
         "open_ms": now_ms - (found.start_ms or 0) if is_open else None,
-        "partitions": ",".join(f"{one.topic}-{one.partition}" for one in found.partitions),
+        "partitions": [f"{one.topic}-{one.partition}" for one in found.partitions],
     }
 
 

@@ -12,11 +12,18 @@ from tests.support.hanging import hang, last_stable, unverified
 from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
 
+INT64_MAX = 2**63 - 1
+
 
 def rows(run: Run, *words: str) -> list[dict[str, Any]]:
     told = run("txn", *words, "-o", "json").out
     found: Any = json.loads(told)
     return list(found)
+
+
+def told_id(run: Run, name: str) -> int:
+    (told,) = rows(run, "describe", name)
+    return int(told["producer_id"])
 
 
 def test_a_transaction_is_seen_and_aborted(kbroker: KbrokerProcess, run: Run, topic: str) -> None:
@@ -28,10 +35,15 @@ def test_a_transaction_is_seen_and_aborted(kbroker: KbrokerProcess, run: Run, to
         assert [one["state"] for one in rows(run, "list", topic)] == ["Ongoing"]
         assert len(rows(run, "list", topic, "--state", "ONGOING")) == 1
         assert rows(run, "list", topic, "--state", "Empty") == []
+        (listed,) = rows(run, "list", topic, "--producer", str(told_id(run, topic)))
+        assert listed["transactional_id"] == topic
+        assert rows(run, "list", topic, "--producer", str(INT64_MAX)) == []
         assert len(rows(run, "list", topic, "--longer-than", "0")) == 1
+        assert rows(run, "list", topic, "--longer-than", str(INT64_MAX)) == []
         (told,) = rows(run, "describe", topic)
         assert told["open_ms"] >= 0
         assert (told["transactional_id"], told["state"]) == (topic, "Ongoing")
+        assert told["partitions"] == [f"{topic}-0"]
         assert f"{topic}-0" in run("txn", "describe", topic).out.decode()
         assert rows(run, "find-hanging", topic, "--quiet-for", "0") == []
         run("txn", "abort", topic, "0", "--start-offset", "0")
