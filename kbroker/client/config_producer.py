@@ -28,6 +28,7 @@ from kbroker.client.errors import ConfigError
 
 __all__ = ["ProducerConfig", "producer_config"]
 
+_STRING_BYTES_MAX = 32_767  # of any in Kafka's protocol
 _IN_FLIGHT_MAX = 5  # as many batches of a producer as brokers remember for each partition
 
 _log = logging.getLogger("kbroker.client.config")
@@ -116,9 +117,28 @@ def producer_config(given: Mapping[str, Any] | None, more: Mapping[str, Any]) ->
         raise ConfigError("bootstrap.servers is not given; write HOST:PORT")
     _check_idempotence(found)
     _check_delivery(found)
+    _check_transactional_id(found)
     if not found.get("client_id"):
-        found["client_id"] = f"producer-{found.get('transactional_id') or next(_numbers)}"
+        found["client_id"] = _client_id(found.get("transactional_id"))
     return ProducerConfig(**found)
+
+
+def _check_transactional_id(found: dict[str, Any]) -> None:
+    name = found.get("transactional_id") or ""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise invalid("transactional.id", name, "cannot be written in UTF-8") from None
+    if size > _STRING_BYTES_MAX:
+        raise ConfigError(f"transactional.id has {size} bytes: at most {_STRING_BYTES_MAX}")
+
+
+def _client_id(transactional_id: str | None) -> str:
+    """Of who gave none: by the transactional id, where that leaves room."""
+    named = f"producer-{transactional_id}"
+    if transactional_id and len(named.encode()) <= _STRING_BYTES_MAX:
+        return named
+    return f"producer-{next(_numbers)}"
 
 
 def _check_idempotence(found: dict[str, Any]) -> None:

@@ -61,6 +61,8 @@ def test_dots_and_underscores_are_the_same_in_dicts_and_in_arguments():
         ({"max_in_flight_requests_per_connection": 6}, "at most 5 with enable.idempotence"),
         ({"delivery_timeout_ms": 1000}, "at least linger.ms \\+ request.timeout.ms = 30005"),
         ({"transactional_id": "t", "acks": "1"}, "transactional.id needs enable.idempotence"),
+        ({"transactional_id": "é" * 16384}, "transactional.id has 32768 bytes: at most 32767"),
+        ({"transactional_id": "\ud800"}, "transactional.id='.ud800': cannot be written in UTF-8"),
         ({"security_protocol": "SASL_SSL"}, "sasl.mechanism='GSSAPI': must be one of PLAIN"),
         ({"security_protocol": "SLL"}, "did you mean SSL?"),
         ({"sasl_jaas_config": 5}, "hidden"),
@@ -117,6 +119,9 @@ def test_settings_of_groups_that_do_not_go_together(settings):
 
 def test_clients_get_names():
     assert producer(transactional_id="t").client_id == "producer-t"
+    longest = "x" * (32767 - len("producer-"))
+    assert producer(transactional_id=longest).client_id == f"producer-{longest}"
+    assert len(producer(transactional_id=longest + "x").client_id) < 100
     assert producer(client_id="me").client_id == "me"
     assert consumer_config(AT, {"group_id": "g", "group_instance_id": "i"}).client_id == (
         "consumer-g-i"
