@@ -62,7 +62,8 @@ class AsyncBatchDelivery:
 
 class AsyncProducer:
     """Sends records to topics of a cluster; takes the settings of Producer. An asynchronous
-    context manager: leaving it delivers what was sent. Callbacks run on the control thread."""
+    context manager: leaving it delivers what was sent, and aborts a transaction that is open.
+    Callbacks run on the control thread."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._producer = Producer(config, **more)
@@ -136,7 +137,7 @@ class AsyncProducer:
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
         """`async with producer.transaction():` commits at the end, and aborts where an exception
-        leaves the block, or the task is cancelled."""
+        leaves the block, or the task is cancelled. See Producer.transaction."""
         inner = self._producer.transaction()
         inner.__enter__()
         try:
@@ -158,7 +159,8 @@ class AsyncProducer:
         await _elsewhere(lambda: self._producer.purge(queued=queued, in_flight=in_flight))
 
     async def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, for at most `timeout` seconds; the rest fails."""
+        """Delivers what was sent, for at most `timeout` seconds; the rest fails. A transaction that
+        is open is aborted: see Producer.close."""
         await _elsewhere(lambda: self._producer.close(timeout))
 
     def metrics(self) -> dict[str, float]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import operator
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-__all__ = ["OffsetAndMetadata", "TopicPartition"]
+__all__ = ["OffsetAndMetadata", "TopicPartition", "checked_offsets"]
+
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
 
 
 class TopicPartition(NamedTuple):
@@ -27,3 +32,53 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets to be committed, by (topic, partition): numbers, or OffsetAndMetadata.
+
+    Raises TypeError or ValueError that names what cannot be committed.
+    """
+    if not isinstance(offsets, Mapping):
+        raise TypeError(
+            f"offsets: {type(offsets).__name__} is no mapping of (topic, partition) to offsets"
+        )
+    return {
+        (found := _checked_partition(where)): _checked_offset(found, told)
+        for where, told in offsets.items()
+    }
+
+
+def _checked_partition(where: Any) -> TopicPartition:
+    if not (isinstance(where, tuple) and len(where) == 2 and isinstance(where[0], str)):
+        raise TypeError(f"offsets: {where!r} is no (topic, partition)")
+    topic, partition = where
+    number = _checked_number(partition, f"partition {partition!r} of {topic!r}", _INT32_MAX)
+    return TopicPartition(topic, number)
+
+
+def _checked_offset(where: TopicPartition, told: Any) -> OffsetAndMetadata:
+    """Of a plain tuple as well, as it stands in OffsetAndMetadata."""
+    fields = told if isinstance(told, tuple) else (told,)
+    if not 1 <= len(fields) <= len(OffsetAndMetadata._fields):
+        raise TypeError(f"offsets: {told!r} of {where} is no offset")
+    offset, metadata, epoch = OffsetAndMetadata(*fields)
+    if not isinstance(metadata, str | None):
+        raise TypeError(f"metadata {metadata!r} of {where} is not str")
+    return OffsetAndMetadata(
+        _checked_number(offset, f"offset {offset!r} of {where}", _INT64_MAX),
+        metadata or "",
+        _checked_number(epoch, f"leader_epoch {epoch!r} of {where}", _INT32_MAX, least=-1),
+    )
+
+
+def _checked_number(given: Any, what: str, most: int, least: int = 0) -> int:
+    try:
+        number = operator.index(given)  # numpy's as well
+    except TypeError:
+        raise TypeError(f"{what} is no whole number") from None
+    if number < least:
+        raise ValueError(f"{what} is {'negative' if least == 0 else f'below {least}'}")
+    if number > most:
+        raise ValueError(f"{what} is above {most}")
+    return number

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import time
 import weakref
@@ -23,7 +24,9 @@ from kbroker.client.errors import (
     BufferExhaustedError,
     ClosedError,
     ForkError,
+    InvalidProducerEpochError,
     KafkaError,
+    ProducerFencedError,
     RecordTooLargeError,
 )
 from kbroker.client.group.room import GroupMetadata
@@ -31,7 +34,7 @@ from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_errors import delivery_error
 from kbroker.client.serializers import serializer_of
-from kbroker.client.transactions import Offsets, Transactions
+from kbroker.client.transactions import Limit, Offsets, Transactions
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
 from kbroker.ext.client_loop import ClientLoop
@@ -54,7 +57,7 @@ class Producer(ProducerCore):
 
     Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
     `Producer(bootstrap_servers="localhost:9092", linger_ms=5)`. A context manager: leaving it
-    delivers what was sent.
+    delivers what was sent, and aborts a transaction that is open.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -87,6 +90,7 @@ class Producer(ProducerCore):
         self._plain = plain
         self._cluster = cluster
         self._thread = thread
+        self._made_in = os.getpid()
         self._set_up(driver, self.config.max_block_ms, plain)
         loop.start()
         thread.start()
@@ -116,13 +120,15 @@ class Producer(ProducerCore):
     ) -> None:
         """Commits offsets of a group with the transaction: (topic, partition) -> the next offset to
         be read. group: of Consumer.group_metadata(), by which members of an older generation are
-        refused; a name alone lets everybody commit."""
-        told = GroupMetadata(group) if isinstance(group, str) else group
-        self._in_transactions().send_offsets(offsets, told, timeout)
+        refused; a name alone lets everybody commit. Raises TypeError or ValueError that names what
+        cannot be committed."""
+        self._in_transactions().send_offsets(offsets, group, timeout)
 
     def commit(self, timeout: float | None = None) -> None:
-        """Delivers what was sent and commits. KafkaError where a record was not delivered: then
-        abort(). TransactionTimeoutError: not known yet; call it again, or abort()."""
+        """Delivers what was sent and commits. KafkaError where the transaction has failed, by the
+        first record of it that was not delivered: then abort(). InvalidProducerEpochError: somebody
+        has the transactional id, and abort() raises ProducerFencedError; or transaction.timeout.ms
+        were over. TransactionTimeoutError: not known yet; call it again, or abort()."""
         self._in_transactions().end(True, self.flush, timeout)
 
     def abort(self, timeout: float | None = None) -> None:
@@ -140,25 +146,37 @@ class Producer(ProducerCore):
     def transaction(self) -> Iterator[None]:
         """`with producer.transaction():` commits at the end, and aborts where an exception leaves
         the block, or where the commit is not done within max.block.ms. Where the abort is not
-        either, the log says so, and abort() is to be called before the next one."""
+        either, the log says so, and abort() is to be called before the next one. A block that has
+        called commit(), abort() or leave_open() has ended it: nothing more is done then.
+
+        ProducerFencedError, whoever was told first: somebody has the transactional id.
+        InvalidProducerEpochError: transaction.timeout.ms were over, and it was aborted; brokers
+        without KIP-890 tell of that by ProducerFencedError as well."""
         self.begin()
         try:
             yield
-        except BaseException:
-            self._abort_quietly()
+        except BaseException as error:
+            self._abort_after(error)
             raise
+        if self._in_transactions().is_decided:
+            return
         try:
             self.commit()
-        except KafkaError:
-            self._abort_quietly()
+        except KafkaError as error:
+            self._abort_after(error)
             raise
 
-    def _abort_quietly(self) -> None:
-        """Another error is on its way."""
+    def _abort_after(self, error: BaseException) -> None:
+        """Aborts what is open while an error is on its way. Raises ProducerFencedError where the
+        coordinator says that to what a partition called an old epoch."""
+        if not self._in_transactions().is_open:
+            return
         try:
             self.abort()
-        except (KafkaError, TimeoutError) as error:
-            _log.warning("the transaction was not aborted: %s", error)
+        except (KafkaError, TimeoutError) as failed:
+            if isinstance(failed, ProducerFencedError) and _tells_of_epoch(error):
+                raise failed from error
+            _log.warning("the transaction was not aborted: %s", failed)
 
     def _in_transactions(self) -> Transactions:
         if self._transactions is None:
@@ -206,13 +224,20 @@ class Producer(ProducerCore):
 
     def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, for at most `timeout` seconds (None: delivery.timeout.ms bounds
-        it); the rest fails with UndeliveredError. A second time does nothing."""
+        it); the rest fails with UndeliveredError. A second time does nothing.
+
+        A transaction that is open is aborted first, within the same time (None: max.block.ms): its
+        records that wait fail with PurgedError. One that leave_open() left stays. The log says
+        where it was not aborted; transaction.timeout.ms end it then. With a timeout of 0, and in a
+        callback, nothing is waited for, and so nothing aborted."""
         if not self._shut.alive:
             return
         in_callback = threading.current_thread() is self._thread
+        limit = None if timeout is None else Limit(timeout)
         try:
             if not in_callback and (timeout is None or timeout > 0):
-                self.flush(timeout)
+                self._abort_open(timeout)
+                self.flush(None if limit is None else limit.left_s)
         except TimeoutError:
             _log.warning("closed before all records were delivered")
         finally:
@@ -220,6 +245,16 @@ class Producer(ProducerCore):
             self._shut()
         for each in self._interceptors:
             _quietly(each, "close")
+
+    def _abort_open(self, timeout: float | None) -> None:
+        """What is open when the producer is closed; in a child of fork() it is the parent's."""
+        if self._transactions is None or self._made_in != os.getpid():
+            return
+        try:
+            if self._transactions.close(self.flush, timeout):
+                _log.info("closed with a transaction open, which was aborted")
+        except (KafkaError, TimeoutError) as error:
+            _log.warning("closed with a transaction open, which was not aborted: %s", error)
 
     # ---- what the native half asks
 
@@ -343,6 +378,11 @@ class Producer(ProducerCore):
             "bufferpool-wait-time-ns-total": told["memory_wait_ns"],
             "waiting-threads": told["memory_waiting"],
         }
+
+
+def _tells_of_epoch(error: BaseException) -> bool:
+    """That of the producer was an old one: said by itself, or by why it came."""
+    return any(isinstance(one, InvalidProducerEpochError) for one in (error, error.__cause__))
 
 
 def exit_timeout(kind: type[BaseException] | None) -> float | None:

@@ -4,15 +4,17 @@ Two protocols: where the cluster's transaction.version is 2 (KIP-890), Produce a
 add partitions by themselves and every transaction has an epoch of its own; else partitions are
 added first, beside the producer's control thread, and the epoch goes up (KIP-360) after a
 transaction in which records may have been lost. The methods block, and belong to one thread at a
-time.
+time; what close() asks for may come from another, and waits for its turn.
 """
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from kbroker.client.admin_cluster import describe_features
 from kbroker.client.admin_transactions import OpenTransaction
@@ -27,13 +29,14 @@ from kbroker.client.errors import (
     check,
 )
 from kbroker.client.group.room import GroupMetadata
-from kbroker.client.partitions import OffsetAndMetadata
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition, checked_offsets
 from kbroker.errors import ErrorCode
 from kbroker.ext.client_transactions import TransactionalDriver
 from kbroker.protocol import ApiKey
 
-__all__ = ["Offsets", "Transactions"]
+__all__ = ["Limit", "Offsets", "Transactions"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Offsets = Mapping[tuple[str, int], OffsetAndMetadata | int]
 
@@ -79,6 +82,27 @@ class State(Enum):
     FENCED = "another producer has this transactional id"
 
 
+_OPEN: Final = frozenset({State.OPEN, State.ENDING, State.FAILED})
+_LOST: Final = "the transaction has failed: it can only be aborted"
+
+
+def _in_turn(
+    method: Callable[Concatenate[Transactions, P], T],
+) -> Callable[Concatenate[Transactions, P], T]:
+    """One method that blocks after the other."""
+
+    @functools.wraps(method)
+    def run(self: Transactions, /, *given: P.args, **more: P.kwargs) -> T:
+        with self.turn:
+            self.depth += 1
+            try:
+                return method(self, *given, **more)
+            finally:
+                self.depth -= 1
+
+    return run
+
+
 class Limit:
     """Until when a call may block, whatever it asks whom on the way."""
 
@@ -110,6 +134,8 @@ class Transactions:
         self._began = False
         self._unsure = False
         self._fatal = 0
+        self.turn = threading.RLock()
+        self.depth = 0  # how many methods of the turn's thread are under way
         self.state = State.NEW
         driver.set_transactional_id(name.encode())
 
@@ -191,6 +217,17 @@ class Transactions:
 
     # ---- what the producer does
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that abort() would end."""
+        return self.state in _OPEN
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nothing is left to be committed: it has ended, or its end is another's."""
+        return self.state in (State.READY, State.LEFT)
+
+    @_in_turn
     def init(self, limit_s: float | None) -> None:
         """The transactional id is this producer's from now on; what another one left open is
         aborted."""
@@ -252,12 +289,15 @@ class Transactions:
             self._unsure = True  # what is late is of an old epoch then
             raise
 
+    @_in_turn
     def send_offsets(
-        self, offsets: Offsets, group: GroupMetadata, limit_s: float | None
+        self, offsets: Offsets, to: GroupMetadata | str, limit_s: float | None
     ) -> None:
-        """Offsets that the group has read up to take effect with the transaction."""
+        """Offsets that the group has read up to take effect with the transaction. Raises TypeError
+        or ValueError that names which of them cannot be committed."""
+        group, checked = _checked_group(to), checked_offsets(offsets)
         self._want(State.OPEN)
-        if not offsets:
+        if not checked:
             return
         limit = self._limit(limit_s)
         if not self._driver.adds_partitions:
@@ -271,12 +311,13 @@ class Transactions:
             "generation_id": group.generation,
             "member_id": group.member_id,
             "group_instance_id": group.instance_id,
-            "topics": _topics(offsets),
+            "topics": _topics(checked),
         }
         body = self._call(GROUP, group.group_id, ApiKey.TXN_OFFSET_COMMIT, values, limit)
         for code in _codes(body):
             self._check(code)
 
+    @_in_turn
     def end(
         self, commit: bool, flush: Callable[[float | None], None], limit_s: float | None
     ) -> None:
@@ -294,7 +335,7 @@ class Transactions:
         self._deliver(flush, limit.left_s)
         if commit and self._driver.txn_error:
             self.state = State.FAILED
-            self._raise_lost()
+            raise self._lost()
         if self._has_begun():
             self._end_begun(commit, limit)
             self._has_begun_nothing()
@@ -327,6 +368,24 @@ class Transactions:
         except TimeoutError as error:
             raise TransactionTimeoutError(f"transactional id {self._name!r}: {error}") from error
 
+    def close(self, flush: Callable[[float | None], None], limit_s: float | None) -> bool:
+        """Aborts what is open, when a method that another thread has called is done; False: nothing
+        was. Where this thread has called one, as it has in a signal handler, that one finds the
+        producer closed. Raises KafkaError where it was not aborted."""
+        limit = self._limit(limit_s)
+        if not self.turn.acquire(timeout=min(limit.left_s, threading.TIMEOUT_MAX)):
+            raise TransactionTimeoutError(
+                f"transactional id {self._name!r}: another thread was at it for {limit.whole_s:g} s"
+            )
+        try:
+            if self.depth or not self.is_open:
+                return False
+            self.end(False, flush, limit.left_s)
+            return True
+        finally:
+            self.turn.release()
+
+    @_in_turn
     def leave_open(
         self, flush: Callable[[float | None], None], limit_s: float | None
     ) -> OpenTransaction | None:
@@ -336,7 +395,7 @@ class Transactions:
         self._deliver(flush, limit_s)
         if self._driver.txn_error:
             self.state = State.FAILED
-            self._raise_lost()
+            raise self._lost()
         self.state = State.LEFT
         if not self._has_begun():
             return None
@@ -355,31 +414,48 @@ class Transactions:
         """Whether the coordinator has told of it, or is asked by brokers that got records."""
         return self._began or self._driver.totals()["batches"] > self._batches
 
-    def _raise_lost(self) -> None:
+    def _lost(self) -> KafkaError:
+        """What the transaction failed by."""
         code = self._driver.txn_error
         if code > 0:
-            check(code, f"a record in the transaction of {self._name!r}")
-        raise KafkaError(f"records of transaction {self._name!r} were not delivered: abort()")
+            return BrokerError(code, f"the transaction of {self._name!r} has failed")
+        return KafkaError(f"records of the transaction of {self._name!r} were not delivered")
 
     def outside(self) -> KafkaError:
-        """Why no record is taken."""
+        """Why no record is taken; its cause is what the transaction failed by."""
         if self.state is State.FENCED:
             return BrokerError(self._fatal, f"transactional id {self._name!r}")
-        if self.state is State.OPEN and self._driver.txn_error:
-            return KafkaError(State.FAILED.value)
-        return KafkaError(self.state.value)
+        has_lost = self.is_open and self._driver.txn_error != 0
+        told = KafkaError(_LOST if has_lost and self.state is State.OPEN else self.state.value)
+        if has_lost:
+            told.__cause__ = self._lost()
+        return told
 
     def _want(self, *states: State) -> None:
+        """Raises what the transaction failed by where it has to be open still."""
         if self.state is State.OPEN and self._driver.txn_error:
             self.state = State.FAILED
-        if self.state not in states:
-            raise self.outside()
+        if self.state in states:
+            return
+        if self.state is State.FAILED and State.OPEN in states and self._driver.txn_error:
+            raise self._lost()
+        raise self.outside()
 
 
-def _topics(offsets: Offsets) -> list[dict[str, Any]]:
+def _checked_group(group: object) -> GroupMetadata:
+    if isinstance(group, GroupMetadata):
+        return group
+    if not isinstance(group, str):
+        raise TypeError(
+            f"group: {type(group).__name__} is neither a group's name nor what"
+            " Consumer.group_metadata() tells"
+        )
+    return GroupMetadata(group)
+
+
+def _topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
-    for (topic, index), given in offsets.items():
-        told = OffsetAndMetadata(given) if isinstance(given, int) else given
+    for (topic, index), told in offsets.items():
         topics.setdefault(topic, []).append(
             {
                 "partition_index": index,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +16,9 @@ from kbroker.client.errors import KafkaError, NotCoordinatorError, TransactionTi
 from kbroker.client.producer import Producer
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
+from tests.client.between import Between, silent
 from tests.client.transacting import producer_of, values_of
 from tests.support import wire
-from tests.support.middle import Middle
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
@@ -34,20 +31,6 @@ BLOCKING: dict[str, Callable[[Producer, str], None]] = {
     "commit": lambda producer, topic: producer.commit(),
     "abort": lambda producer, topic: producer.abort(),
 }
-
-
-@contextmanager
-def silent(broker: BrokerProcess) -> Iterator[None]:
-    """It takes requests and answers none."""
-    tasks = Path(f"/proc/{broker.pid}/task")
-    os.kill(broker.pid, signal.SIGSTOP)
-    try:
-        wait_for("every thread stands still",
-                 lambda: all("\nState:\tT" in (task / "status").read_text()
-                             for task in tasks.iterdir()), 30)  # fmt: skip
-        yield
-    finally:
-        os.kill(broker.pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -218,47 +201,6 @@ def test_a_coordinator_that_is_nowhere_is_looked_for_until_max_block_ms(
 
 
 # ---- answers that do not come
-
-
-class Between:
-    """A broker behind a middle that passes on no answer of one API while it is `held`."""
-
-    def __init__(self, api: ApiKey, start: Callable[..., BrokerProcess]) -> None:
-        self.held = self.cut = False
-        self.cuts = 0
-        self.middle = Middle(int(api), self._answer, self._request)
-        there = f"PLAINTEXT://127.0.0.1:{self.middle.port}"
-        self.broker = start({"advertised.listeners": there})
-        self.middle.to = self.broker.port
-
-    def _answer(self, _: int, answer: bytes) -> bytes | None:
-        return None if self.held else answer
-
-    def _request(self, _: int, request: bytes) -> bytes:
-        if self.cut:
-            self.cuts += 1
-            raise EOFError
-        return request
-
-
-@pytest.fixture
-def between(start_kbroker: Callable[..., BrokerProcess]) -> Iterator[Callable[..., Between]]:
-    """Starts brokers with a middle before them: between(api)."""
-    made: list[Between] = []
-
-    def start(api: ApiKey) -> Between:
-        made.append(Between(api, start_kbroker))
-        return made[-1]
-
-    yield start
-    for each in made:
-        each.middle.close()
-
-
-@pytest.fixture
-def version_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Producers speak the older protocol, in which an epoch outlives its transactions."""
-    monkeypatch.setattr(room, "_VERSION_2", 99)
 
 
 @pytest.mark.usefixtures("version_1")

@@ -15,6 +15,7 @@ from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.consumer import Consumer
 from kbroker.client.errors import (
     BrokerError,
+    InvalidProducerEpochError,
     KafkaError,
     ProducerFencedError,
 )
@@ -69,23 +70,39 @@ def test_with(target: BrokerProcess, topic: str) -> None:
 
 
 @pytest.mark.usefixtures("protocol")
-def test_who_comes_second_fences(target: BrokerProcess, topic: str) -> None:
+@pytest.mark.parametrize("flushed", [False, True], ids=["", "flushed"])
+def test_who_comes_second_fences(target: BrokerProcess, topic: str, flushed: bool) -> None:
+    """The partition tells of an old epoch, the coordinator of why."""
     wire.create_topic(target.port, topic, 2)
     zombie = producer_of(target, topic)
     zombie.begin()
     zombie.send(topic, b"lost", partition=0).result(30)
     with producer_of(target, topic) as heir, heir.transaction():
         heir.send(topic, b"kept", partition=0)
-    with pytest.raises(KafkaError) as caught:
-        zombie.send(topic, b"late", partition=0)
+    zombie.send(topic, b"late", partition=0)
+    if flushed:
+        zombie.flush(30)
+    with pytest.raises(InvalidProducerEpochError):
         zombie.commit(60)
-    with pytest.raises(KafkaError):
+    with pytest.raises(ProducerFencedError):
         zombie.abort(60)
     with pytest.raises(ProducerFencedError):
         zombie.send(topic, b"later", partition=0)
     zombie.close(0)
-    assert caught.value is not None
     assert values_of(target, topic, "read_committed") == Counter({b"kept": 1})
+
+
+@pytest.mark.usefixtures("protocol")
+def test_the_coordinator_tells_at_once_that_a_producer_is_fenced(
+    target: BrokerProcess, topic: str
+) -> None:
+    wire.create_topic(target.port, topic, 2)
+    with producer_of(target, topic) as zombie:
+        zombie.begin()
+        zombie.send(topic, b"lost", partition=0).result(30)
+        producer_of(target, topic).close()
+        with pytest.raises(ProducerFencedError):
+            zombie.commit(60)
 
 
 def test_outside_nothing_is_taken(kbroker: BrokerProcess, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""Producers with a transactional id, and what readers see of what they wrote."""
+"""Producers with a transactional id, and what readers, coordinators and the log tell of them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
+
+from kbroker.client.admin_client import Admin
+from kbroker.client.async_producer import AsyncProducer
 from kbroker.client.consumer import Consumer
 from kbroker.client.producer import Producer
 from tests.support.processes import BrokerProcess
 
 
 def producer_of(broker: BrokerProcess, name: str, **settings: Any) -> Producer:
-    producer = Producer(
-        bootstrap_servers=broker.bootstrap, transactional_id=name, linger_ms=0, **settings
-    )
+    fixed = {"bootstrap_servers": broker.bootstrap, "transactional_id": name, "linger_ms": 0}
+    producer = Producer(fixed | settings)
     producer.init_transactions(60)
     return producer
 
@@ -34,3 +37,17 @@ def values_of(broker: BrokerProcess, topic: str, isolation: str, partitions: int
             assert time.monotonic() < until, "the end was not reached within 30 s"
             found.update(record.value for record in consumer.poll(0.5))
         return found
+
+
+def state_of(broker: BrokerProcess, name: str) -> str:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        return admin.describe_transactions([name])[name].state
+
+
+def async_producer_of(broker: BrokerProcess, name: str) -> AsyncProducer:
+    return AsyncProducer(bootstrap_servers=broker.bootstrap, transactional_id=name, linger_ms=0)
+
+
+def not_aborted(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log tells of aborts that failed."""
+    return [line for line in caplog.messages if "not aborted" in line]

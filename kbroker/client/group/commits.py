@@ -24,7 +24,7 @@ from kbroker.client.errors import (
 )
 from kbroker.client.group.heart import LOST
 from kbroker.client.group.room import GroupMetadata, Member, Room, log
-from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition, checked_offsets
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -190,15 +190,7 @@ class Commits:
     def _chosen(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
             return dict(self._room.host.delivered())
-        chosen = {}
-        for partition, told in offsets.items():
-            made = OffsetAndMetadata(told) if isinstance(told, int) else OffsetAndMetadata(*told)
-            if made.offset < 0:
-                raise ValueError(
-                    f"offset {made.offset} of {TopicPartition(*partition)} is negative"
-                )
-            chosen[TopicPartition(*partition)] = made
-        return chosen
+        return checked_offsets(offsets)
 
     # --- the request --------------------------------------------------------------------------
 
