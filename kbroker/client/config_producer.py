@@ -25,10 +25,10 @@ from kbroker.client.config_types import (
     string,
 )
 from kbroker.client.errors import ConfigError
+from kbroker.limits import STRING_LENGTH_MAX_BYTES
 
 __all__ = ["ProducerConfig", "producer_config"]
 
-_STRING_BYTES_MAX = 32_767  # of any in Kafka's protocol
 _IN_FLIGHT_MAX = 5  # as many batches of a producer as brokers remember for each partition
 
 _log = logging.getLogger("kbroker.client.config")
@@ -129,14 +129,14 @@ def _check_transactional_id(found: dict[str, Any]) -> None:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise invalid("transactional.id", name, "cannot be written in UTF-8") from None
-    if size > _STRING_BYTES_MAX:
-        raise ConfigError(f"transactional.id has {size} bytes: at most {_STRING_BYTES_MAX}")
+    if size > STRING_LENGTH_MAX_BYTES:
+        raise ConfigError(f"transactional.id has {size} bytes: at most {STRING_LENGTH_MAX_BYTES}")
 
 
 def _client_id(transactional_id: str | None) -> str:
     """Of who gave none: by the transactional id, where that leaves room."""
     named = f"producer-{transactional_id}"
-    if transactional_id and len(named.encode()) <= _STRING_BYTES_MAX:
+    if transactional_id and len(named.encode()) <= STRING_LENGTH_MAX_BYTES:
         return named
     return f"producer-{next(_numbers)}"
 
