@@ -279,8 +279,7 @@ cdef int16_t look_up(ListOffsets* asked, Log* log, int64_t timestamp,
     end = end_of_sight(asked, &at)
     if is_search(timestamp):
         code = search(asked.request, log, timestamp, out)
-        # The greatest timestamp may be above the high watermark, as Apache Kafka tells it.
-        if code != LOG_OK or (out.offset >= end and (timestamp != MAX_TIMESTAMP or end < at.hw)):
+        if code != LOG_OK or out.offset >= end:
             set_nothing(out)
         return error_of_log(code)
     if timestamp == LATEST:

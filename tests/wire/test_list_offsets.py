@@ -7,6 +7,7 @@ tests/differential/test_offsets.py.
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kio.index import load_request_schema
 
 from tests.reference.crafted_batches import GZIP, Batch, Record
 from tests.support import messages, wire
+from tests.support.kbroker import KbrokerProcess
 from tests.support.processes import BrokerProcess
 from tests.support.transactional import WireProducer
 from tests.support.waits import wait_for
@@ -135,6 +137,32 @@ def test_an_open_transaction_ends_what_read_committed_sees(
         producer.end(commit=True)
         wait_for("the marker is seen", lambda: at(LATEST, 1) == (NONE, 3, -1), 60)
         assert at(101, 1)[:2] == (NONE, 1)
+
+
+@pytest.mark.parametrize("version", [2, 7, 11])
+def test_what_a_power_cut_could_take_back_is_not_told(tmp_path: Path, version: int) -> None:
+    """A record above the high watermark: neither its time nor the greatest one finds it, for
+    consumers. Apache Kafka's one node has none, but hides it alike (ReplicaManager.fetchOffset)."""
+    broker = KbrokerProcess(tmp_path, {"kbroker.flush.interval.ms.max": "600000"})
+    try:
+        broker.start()
+        wire.create_topic(broker.port, "t")
+        with WireConnection(broker.port) as connection:
+            record = Batch(records=[Record(b"v")], base_timestamp=100).encode()
+            answer = connection.call(PRODUCE, 9, produce_body("t", record, acks=1))
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == NONE
+
+            def at(timestamp: int, replica: int = -1) -> Result:
+                asked = body(("t", [(0, timestamp)]), replica_id=replica)
+                (found,) = results(connection, version, asked)
+                return found
+
+            assert at(LATEST) == (NONE, 0, -1) and at(0) == (NONE, -1, -1)
+            assert at(LATEST, replica=1) == (NONE, 1, -1)
+            if version >= 7:
+                assert at(MAX_TIMESTAMP) == (NONE, -1, -1)
+    finally:
+        broker.stop()
 
 
 @pytest.mark.parametrize("version", [4, 6])
