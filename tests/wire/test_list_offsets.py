@@ -143,7 +143,7 @@ def test_an_open_transaction_ends_what_read_committed_sees(
 def test_what_a_power_cut_could_take_back_is_not_told(tmp_path: Path, version: int) -> None:
     """A record above the high watermark: neither its time nor the greatest one finds it, for
     consumers. Apache Kafka's one node has none, but hides it alike (ReplicaManager.fetchOffset)."""
-    broker = KbrokerProcess(tmp_path, {"kbroker.flush.interval.ms.max": "600000"})
+    broker = KbrokerProcess(tmp_path, {"kbroker.flush.interval.ms.max": "60000"})
     try:
         broker.start()
         wire.create_topic(broker.port, "t")
