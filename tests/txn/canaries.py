@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from kbroker.errors import ClientError, ErrorCode
 from kbroker.txn.steps import Producer
 from kbroker.txn.transaction import PREPARED, Partition
 from tests.txn.machine import Break, Machine
@@ -148,6 +149,19 @@ def transactions_that_a_start_forgets(machine: Machine) -> None:
     machine.load = broken  # type: ignore[method-assign]
 
 
+def ids_that_are_asked_for_before_the_end(machine: Machine) -> None:
+    """Who goes on under the id that came with an end is not known before that is complete."""
+    add = machine.transactions.add
+
+    def broken(slot: Any, name: str, asked: Any, now_ms: int) -> None:
+        now = slot.transactions.get(name)
+        if now is not None and now.producer_id != asked.producer.id:
+            raise ClientError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        add(slot, name, asked, now_ms)
+
+    machine.transactions.add = broken  # type: ignore[method-assign]
+
+
 BREAKS: tuple[Break, ...] = (
     answers_before_the_disk,
     markers_that_are_left_out,
@@ -160,4 +174,5 @@ BREAKS: tuple[Break, ...] = (
     partitions_that_are_not_added,
     ends_without_a_decision,
     transactions_that_a_start_forgets,
+    ids_that_are_asked_for_before_the_end,
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Told = Callable[[Any], None]
 Life = Generator["Call", Any, None]
-OK, DUPLICATE = 0, 2
+OK, DUPLICATE, OUT_OF_ORDER = 0, 2, -1
 GROUPS = ("g0", "g1", "g2")
 _PATIENT: tuple[ErrorCode, ...] = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -66,12 +66,26 @@ class Client:
         self.sim, self.name, self.version = sim, name, version
         self.producer = Producer(-1, -1)
         self.incarnation = 0
+        self.asked, self.told_ms = 0, 0
+        """Its last InitProducerId, and when it was last told how to go on."""
         self.sequences: dict[Partition, int] = {}
 
     @property
     def is_fenced(self) -> bool:
         """Whether another was told that the id is its own, since this one was."""
         return self.sim.newest.get(self.name, 0) > self.incarnation
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody has asked for the id since, and no transaction can have timed out."""
+        age_ms = self.sim.machine.clock.wall_ms() - self.told_ms
+        return self.sim.asked.get(self.name, 0) == self.asked and age_ms < TIMEOUT_MS
+
+    def _check_goes_on(self, code: Any, old: int = OK) -> None:
+        """Who is alone is told nothing that ends it; `old`: but for this with version 0."""
+        passes = (OK, DUPLICATE, *_PATIENT, OK if self.version else old)
+        if isinstance(code, int) and code not in passes:
+            check(not self.is_alone, f"{self.name!r}, {self.producer}, is alone, and told", code)
 
     def life(self) -> Life:
         """For ever: gets the id, and makes some transactions."""
@@ -101,11 +115,15 @@ class Client:
             def hear(answer: Any) -> None:
                 told((self._fences(answer), answer))
 
+            self.asked = self.sim.asked[self.name] = next(_labels)
             init = machine.transactions.init(self.name, TIMEOUT_MS, None)
             machine.transactions.perform(self.name, init, Answer(machine, hear), lambda code: code)
 
         found = yield from self._until(Call(send))
-        if found is None or not found[0]:
+        if found is None:
+            return False
+        if not found[0]:
+            self._check_goes_on(found[1])
             return False
         self.incarnation = found[0]
         self._is(found[1])
@@ -119,6 +137,7 @@ class Client:
         return self.sim.newest[self.name]
 
     def _is(self, producer: Producer) -> None:
+        self.told_ms = self.sim.machine.clock.wall_ms()
         if producer != self.producer:
             self.producer, self.sequences = producer, {}
 
@@ -161,12 +180,12 @@ class Client:
         self.sim.model.asks(txn, outcome)
         answer = yield from self._until(Call(send, "end" if self.version else ""), 8)
         if not isinstance(answer, Producer):
+            self._check_goes_on(answer, ErrorCode.INVALID_TXN_STATE)  # nothing was added to it
             return False
         check(not fenced, f"{txn.label!r} was fenced, and told its end is", outcome)
         self.sim.model.told(txn, outcome)
         self.sim.happened[f"told {outcome}"] += 1
-        if self.version:
-            self._is(answer)
+        self._is(answer if self.version else self.producer)
         return True
 
     # ---- records
@@ -186,6 +205,9 @@ class Client:
                 if self.sim.rng.random() < 0.4:
                     return False
                 continue
+            for code, _ in answer.values():
+                # A frame of the transaction before that comes late is verified with this one's.
+                self._check_goes_on(code, OUT_OF_ORDER)
             for part in [part for part, (code, _) in answer.items() if code in (OK, DUPLICATE)]:
                 check(not fenced, f"{txn.label!r} was fenced, and wrote to", part)
                 lot, base = lots.pop(part), answer[part][1]
@@ -225,7 +247,9 @@ class Client:
                 self.name, operation, Answer(machine, told), lambda code: code
             )
 
-        return (yield from self._until(Call(send))) == OK
+        answer = yield from self._until(Call(send))
+        self._check_goes_on(answer)
+        return answer == OK
 
     def _produce(self, producer: Producer, lots: Mapping[Partition, Lot], told: Told) -> None:
         """As the data plane does (ext/produce_verify.pyx): a guard for each partition on which the
@@ -277,7 +301,9 @@ class Client:
             Call(partial(self._store, commit), "offsets" if self.version else "")
         )
         if not isinstance(answer, Mapping):
+            self._check_goes_on(answer)
             return False
+        self._check_goes_on(answer["topics"][0]["partitions"][0]["error_code"])
         taken = not answer["topics"][0]["partitions"][0]["error_code"]
         check(not (taken and fenced), f"{txn.label!r} was fenced, and committed an offset")
         return taken

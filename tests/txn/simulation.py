@@ -111,6 +111,8 @@ class Simulation:
         self.model = Model()
         self.machine = Machine(folder, self.model, broken)
         self.newest: dict[str, int] = {}
+        self.asked: dict[str, int] = {}
+        """Of each id the last InitProducerId, answered or not."""
         self.happened: Counter[str] = Counter()
         self.steps = self.offsets = 0
         self.late: list[Call] = []
