@@ -206,9 +206,9 @@ FAULTS = (
         ("P11", "P12"), "a ceiling that is too low", 0, 1, _here("test_memory.py"),
     ),
     Fault(
-        "P4", "transactions under kills", "SIGKILL of broker and clients: a bank, Kafka Streams",
-        ("P4",), "a ledger that errs", 6, 146,
-        ("tests/txn/test_bank.py", "tests/txn/test_streams.py"),
+        "P4", "transactions under kills", "SIGKILL of broker and clients: bank, copies, Streams",
+        ("P4",), "a ledger that errs", 8, 186,
+        ("tests/txn/test_bank.py", "tests/txn/test_copies.py", "tests/txn/test_streams.py"),
     ),
     Fault(
         "P5", "frames that come late", "frames of transactions once more, whenever chance has it",

@@ -1,9 +1,9 @@
 """A member of a group that copies, each poll's records in one transaction with their offsets:
 
-    python -m tests.txn.copier KIND BOOTSTRAP GROUP SOURCE SINK HISTORY HOLD
+    python -m tests.txn.copier KIND BOOTSTRAP GROUP SOURCE SINK HISTORY HOLD [MOST]
 
-KIND: confluent or kbroker, the library. HISTORY, which is its transactional id, too, gets a line an
-event:
+KIND: confluent or kbroker, the library. MOST: so many records in a transaction. HISTORY, which is
+its transactional id, too, gets a line an event:
 
     owns PARTITION ...  it was given these, by the group
     holds               it is in the middle of a transaction, and stays there while HISTORY.hold is
@@ -38,7 +38,6 @@ SESSION_MS, TRANSACTION_MS = 2_000, 60_000
 SHORT_MS = 6_000
 """Of a transaction whose end is waited for, for its offsets hold up the heir."""
 LIMIT_S, HELD_S = 60, 600
-MOST = 50
 
 
 class Options(NamedTuple):
@@ -51,6 +50,7 @@ class Options(NamedTuple):
     sink: str
     history: str
     hold: str
+    most: str = "50"
 
     def tell(self, *words: object) -> None:
         with Path(self.history).open("a") as file:
@@ -88,7 +88,7 @@ def confluent(options: Options) -> None:
     producer = confluent_kafka.Producer(options.producer_settings() | {"log_level": 0})
     producer.init_transactions(LIMIT_S)
     while True:
-        messages = [one for one in consumer.consume(MOST, 0.1) if one.error() is None]
+        messages = [one for one in consumer.consume(int(options.most), 0.1) if one.error() is None]
         if not messages:
             continue
         member = consumer.consumer_group_metadata()
@@ -124,7 +124,7 @@ def kbroker(options: Options) -> None:
     """On kbroker's own client."""
     consumer = Consumer(
         options.consumer_settings()
-        | {"partition.assignment.strategy": ["range"], "max.poll.records": MOST}
+        | {"partition.assignment.strategy": ["range"], "max.poll.records": int(options.most)}
     )
     consumer.subscribe([options.source], Told(options, consumer))
     producer = Producer(options.producer_settings())

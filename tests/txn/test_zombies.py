@@ -37,10 +37,12 @@ out, the transaction's: librdkafka's by its epoch, who speaks version 2 as who w
 class Member:
     """A process that copies, and its history."""
 
-    def __init__(self, broker: BrokerProcess, history: Path, kind: str, hold: str) -> None:
+    def __init__(
+        self, broker: BrokerProcess, history: Path, kind: str, hold: str, most: int = 50
+    ) -> None:
         self.history = history
         self.flag = history.with_name(f"{history.name}.hold")
-        words = [kind, broker.bootstrap, "copiers", SOURCE, SINK, str(history), hold]
+        words = [kind, broker.bootstrap, "copiers", SOURCE, SINK, str(history), hold, str(most)]
         with history.with_suffix(".err").open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.txn.copier", *words], stdout=errors, stderr=errors
