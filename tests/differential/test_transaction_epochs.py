@@ -43,6 +43,21 @@ def test_at_the_end_of_a_transaction(s: Script, version: int) -> None:
     heir.described()
 
 
+@same((2,))
+def test_at_once_under_the_next_id(s: Script, version: int) -> None:
+    """Nobody waits for the markers: the end's answer says how to go on."""
+    topic = s.topic()
+    producer = Producer(s, version)
+    producer.init()
+    age(s, producer, LAST - 2)
+    for commit in (True, False, True, True):
+        producer.send(topic, b"a", at_once=True)
+        producer.end(commit, waits=False)
+    producer.until_complete()
+    producer.described()
+    read(s, topic)
+
+
 @same((1, 2))
 def test_by_fencing(s: Script, version: int) -> None:
     """The transaction that is open at the last epoch is aborted by another one's start."""

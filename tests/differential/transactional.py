@@ -10,6 +10,7 @@ from tests.support import wire
 from tests.support.waits import wait_for
 
 INIT, ADD_PARTITIONS, END, DESCRIBE = 22, 24, 26, 65
+CONCURRENT = 51
 COORDINATOR_NOT_READY = (14, 15, 16, 51)
 
 
@@ -50,7 +51,9 @@ class Producer:
         return self.s.call(ADD_PARTITIONS, version, who | {"v3_and_below_topics": asked})
 
     def send(self, topic: str, *values: bytes, version: int | None = None, **fields: Any) -> Any:
-        """Produces to partition 0."""
+        """Produces to partition 0; `at_once`: while the transaction before may still be ending,
+        which is asked again and not noted."""
+        at_once = fields.pop("at_once", False)
         transactional_id = fields.pop("transactional_id", self.name)
         stamp = {"producer_id": self.id, "producer_epoch": self.epoch,
                  "base_sequence": self.sequence, "attributes": TRANSACTIONAL}  # fmt: skip
@@ -58,17 +61,36 @@ class Producer:
         version = version or (12 if self.protocol == 2 else 9)
         body = self.s.produce_body({topic: {0: data}}, version)
         body |= {"transactional_id": transactional_id}
-        answer = self.s.call(0, version, body, without_log_start)
+        if at_once:
+            answer = self._until_taken(version, body)
+        else:
+            answer = self.s.call(0, version, body, without_log_start)
         found = answer["responses"][0]["partition_responses"][0] if answer else {}
         if found.get("error_code") == 0:
             self.sequence += max(len(values), 1)
         return found
 
-    def end(self, commit: bool, version: int | None = None, **fields: Any) -> dict[str, Any]:
+    def _until_taken(self, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = {}
+
+        def is_answered() -> bool:
+            nonlocal answer
+            answer = self.s.connection.call(0, version, body)
+            found = answer["responses"][0]["partition_responses"][0]
+            return found["error_code"] != CONCURRENT
+
+        wait_for("the end of the one before", is_answered, 30)
+        self.s.note("sent at once", without_log_start(answer))
+        return answer
+
+    def end(
+        self, commit: bool, version: int | None = None, *, waits: bool = True, **fields: Any
+    ) -> dict[str, Any]:
         version = version if version is not None else (5 if self.protocol == 2 else 3)
         answer = self.s.call(END, version, self.who | {"committed": commit} | fields)
         if answer.get("error_code") == 0:
-            self.until_complete()
+            if waits:
+                self.until_complete()
             if answer.get("producer_id", -1) >= 0:
                 self.id, self.epoch = answer["producer_id"], answer["producer_epoch"]
                 self.sequence = 0
