@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
     with Busy(notifier, broker.doing):
         clean = broker.stop()
     if hooks:
-        del broker
+        del broker, watchdog  # which asks the broker how it is
         _tell_live_objects()
     return 0 if clean else 1
 
