@@ -26,6 +26,8 @@ cdef void batch_fail(
 
 # ---- sequences
 
+# By less than half of all that there are, since they wrap.
+cdef bint precedes(int32_t sequence, int32_t other) noexcept nogil
 # A batch gets its producer state, and its place among those without an outcome.
 cdef void sequence_assign(Sender* s, Part* part, ClientBatch* b) noexcept nogil
 # Whether the first batch of a partition has to wait.

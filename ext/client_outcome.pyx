@@ -1,5 +1,5 @@
 """What becomes of a batch when its answer is there (see client_outcome.pxd)."""
-from libc.stdint cimport INT16_MAX, INT32_MAX, uint8_t
+from libc.stdint cimport INT16_MAX, INT32_MAX, uint32_t, uint8_t
 from libc.stdlib cimport calloc, free
 
 from kbroker.ext.atomics cimport (
@@ -56,9 +56,14 @@ cdef int32_t last_sequence(const ClientBatch* b) noexcept nogil:
     return sequence_after(b.base_sequence, b.builder.count - 1)
 
 
+cdef bint precedes(int32_t sequence, int32_t other) noexcept nogil:
+    cdef uint32_t ahead = (<uint32_t> other - <uint32_t> sequence) & <uint32_t> INT32_MAX
+    return 0 < ahead <= INT32_MAX // 2
+
+
 cdef void flight_insert(Part* part, ClientBatch* b) noexcept nogil:
     cdef ClientBatch** link = &part.flight
-    while link[0] != NULL and link[0].base_sequence < b.base_sequence:
+    while link[0] != NULL and precedes(link[0].base_sequence, b.base_sequence):
         link = &link[0].flight_next
     b.flight_next = link[0]
     link[0] = b
@@ -123,9 +128,13 @@ cdef bint sequence_blocks(Sender* s, Part* part, const ClientBatch* b) noexcept 
         return True
     if b.base_sequence < 0:
         # Behind batches of another epoch, or of a fate unknown, a new one would leave a gap. What
-        # is being retried keeps the rest back (one in flight).
-        return part.flight != NULL and (stale_producer(s, part) or part.flight.attempts > 0) \
-            or part.unresolved_sequence >= 0
+        # is being retried keeps the rest back (one in flight), and so does the first of an id: a
+        # broker that does not know the id takes any sequence, and the next one in its place.
+        return part.flight != NULL and (
+            stale_producer(s, part)
+            or part.flight.attempts > 0
+            or part.known_producer_id != s.producer_id
+        ) or part.unresolved_sequence >= 0
     return part.flight != NULL and part.flight != b
 
 
@@ -145,6 +154,11 @@ cdef void mark_unresolved(Sender* s, Part* part, const ClientBatch* b) noexcept 
 cdef bint is_next(const Part* part, int32_t sequence) noexcept nogil:
     return sequence == sequence_after(part.last_acked_sequence, 1) \
         if part.last_acked_sequence >= 0 else sequence == 0
+
+
+cdef bint is_overtaken(const Part* part, int32_t sequence) noexcept nogil:
+    """What comes behind it was taken: its turn is over for good."""
+    return part.last_acked_sequence >= 0 and not precedes(part.last_acked_sequence, sequence)
 
 
 cdef void rewrite_all(Sender* s) noexcept nogil:
@@ -289,6 +303,9 @@ cdef void batch_refused(
         flight_remove(part, b)
         if is_fatal(answer.code):
             atomic_store_i32(&s.fatal_code, answer.code)
+        elif answer.code == CODE_OUT_OF_ORDER_SEQUENCE \
+                and is_overtaken(part, b.base_sequence):
+            pass                    # no gap: what comes behind it keeps its sequences
         elif answer.code == CODE_OUT_OF_ORDER_SEQUENCE or b.attempts < s.a.settings.retries:
             bump_for(s, part)
         else:
@@ -316,7 +333,7 @@ cdef void put_back(Part* part, ClientBatch* b) noexcept nogil:
     cdef ClientBatch** link = &part.head
     pthread_mutex_lock(&part.lock)
     while b.base_sequence >= 0 and link[0] != NULL and link[0].base_sequence >= 0 \
-            and link[0].base_sequence < b.base_sequence:
+            and precedes(link[0].base_sequence, b.base_sequence):
         link = &link[0].next
     b.next = link[0]
     link[0] = b
@@ -341,11 +358,10 @@ cdef bint may_retry(
             bump_for(s, part)
         return True
     if b.base_sequence >= 0 and answer.code == CODE_OUT_OF_ORDER_SEQUENCE:
-        if b.base_sequence <= part.last_acked_sequence:
-            # A broker that knows no sequence of this producer takes any. One behind this was taken
-            # while this was refused, and its turn is over for good.
-            bump_for(s, part)
-            return True
+        if is_overtaken(part, b.base_sequence):
+            # Under another number it would come behind those, and so would those once more whose
+            # answers were lost.
+            return False
         if part.unresolved_sequence < 0 and (
             b.sequence_reset or not is_next(part, b.base_sequence)
         ):
@@ -416,9 +432,19 @@ cdef bint is_stale(int16_t code) noexcept nogil:
     )
 
 
+cdef void note_acked(Part* part, const ClientBatch* b) noexcept nogil:
+    cdef int32_t last = last_sequence(b)
+    if b.stamped:                   # else it was numbered anew on its way, maybe under another id
+        part.known_producer_id = b.producer_id
+    if b.producer_id != part.producer_id or b.producer_epoch != part.producer_epoch:
+        return                      # given up, and sequences have begun anew since
+    if part.last_acked_sequence < 0 or precedes(part.last_acked_sequence, last):
+        part.last_acked_sequence = last
+
+
 cdef void batch_acked(Sender* s, Part* part, ClientBatch* b, const Answer* answer) noexcept nogil:
     if b.base_sequence >= 0:
-        part.last_acked_sequence = max(part.last_acked_sequence, last_sequence(b))
+        note_acked(part, b)
         if answer.base_offset >= 0:
             part.last_acked_offset = max(
                 part.last_acked_offset, answer.base_offset + b.builder.count - 1

@@ -22,7 +22,7 @@ from kbroker.ext.client_outcome cimport (
     batch_answered, batch_gives_up, sequence_assign, sequence_blocks, sequences_settle,
 )
 from kbroker.ext.client_peers cimport (
-    Peer, Sender, WISH_DROP, WISH_LINK, WISH_METADATA, sender_wish,
+    NO_PRODUCER_ID, Peer, Sender, WISH_DROP, WISH_LINK, WISH_METADATA, sender_wish,
 )
 from kbroker.ext.client_produce cimport (
     Answer, PRODUCE_TOPIC_IDS, ProduceCall, produce_decode, produce_encode, produce_free,
@@ -53,7 +53,8 @@ cdef void take_told(Sender* s) noexcept nogil:
         s.told = False
         if s.told_error != 0:
             atomic_store_i32(&s.fatal_code, s.told_error)
-        else:
+        elif s.transactional or s.producer_id == NO_PRODUCER_ID:
+            # Else it was asked for twice, and there are batches of the first one already.
             s.producer_id = s.told_producer_id
             s.producer_epoch = s.told_producer_epoch
     pthread_mutex_unlock(&s.a.lock)

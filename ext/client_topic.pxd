@@ -28,6 +28,7 @@ cdef struct Part:
     ClientBatch* flight             # by sequence
     int32_t in_flight               # requests
     int64_t producer_id
+    int64_t known_producer_id       # the last one that its leader took a batch of
     int32_t next_sequence
     int32_t last_acked_sequence
     int64_t last_acked_offset

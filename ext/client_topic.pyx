@@ -55,7 +55,7 @@ cdef Part* part_new(Topic* t, int32_t index) noexcept nogil:
     part.topic = t
     part.index = index
     part.leader = part.leader_epoch = -1
-    part.producer_id = -1
+    part.producer_id = part.known_producer_id = -1
     part.producer_epoch = -1
     part.last_acked_sequence = -1
     part.last_acked_offset = -1

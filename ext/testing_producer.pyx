@@ -1,9 +1,10 @@
-"""What only tests see of the producer: its reading of Produce answers."""
+"""What only tests see of the producer: its reading of Produce answers, the order of sequences."""
 from libc.stdint cimport int16_t, int32_t
 from libc.string cimport memcpy
 
 from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.client_batch cimport batch_new, batch_unref
+from kbroker.ext.client_outcome cimport precedes
 from kbroker.ext.client_produce cimport (
     ProduceCall, produce_decode, produce_fault, produce_free, produce_new,
 )
@@ -61,3 +62,8 @@ cdef tuple answer_of(ProduceCall* call, int32_t i):
         call.answers[i].log_start, faults, text_of(call.answers[i].message),
         call.answers[i].leader, call.answers[i].leader_epoch,
     )
+
+
+def sequence_precedes(sequence: int, other: int) -> bool:
+    """Whether the one comes before the other."""
+    return precedes(sequence, other)

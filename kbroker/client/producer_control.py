@@ -157,6 +157,8 @@ class Control:
         self._not_before_s[wish] = time.monotonic() + self.cluster.pause_s(1)
         if wish == WISH_METADATA:
             self._wishes |= WISH_LINK
+        if wish == WISH_PRODUCER_ID:
+            self._wishes &= ~wish  # it was wished for until it was there
 
     def _failed(self, wish: int, error: KafkaError) -> None:
         """Again later; what no second try can change ends the producer."""

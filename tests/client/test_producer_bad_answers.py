@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kio.index import load_request_schema
 
-from kbroker.client.errors import DeliveryTimeoutError
+from kbroker.client.errors import DeliveryTimeoutError, OutOfOrderSequenceNumberError
 from kbroker.client.producer import Producer
-from kbroker.ext.testing_producer import read_produce_answer
+from kbroker.ext.client_delivery import Delivery
+from kbroker.ext.testing_producer import read_produce_answer, sequence_precedes
 from tests.client.reading import read_all
 from tests.fuzz import produce_answers
-from tests.support import wire
+from tests.reference.crafted_batches import parse_batches
+from tests.support import messages, wire
 from tests.support.middle import CUT, Middle
 
 PRODUCE = 0
@@ -103,12 +106,20 @@ def test_every_version_is_read(version: int) -> None:
         assert read_produce_answer(version, {"other": (bytes(16), 4)}, answer) is None
 
 
+def test_sequences_wrap() -> None:
+    last = 2**31 - 1
+    for sequence, other in [(0, 1), (5, 2**30), (last - 1, last), (last, 0), (last - 99, 500)]:
+        assert sequence_precedes(sequence, other)
+        assert not sequence_precedes(other, sequence)
+    assert not sequence_precedes(7, 7)
+
+
 @pytest.fixture
 def between(start_kbroker: Any) -> Iterator[Any]:
     made = []
 
-    def start(change: Any, ask: Any = None) -> tuple[Middle, Any]:
-        middle = Middle(PRODUCE, change, ask)
+    def start(change: Any, ask: Any = None, api: int = PRODUCE) -> tuple[Middle, Any]:
+        middle = Middle(api, change, ask)
         made.append(middle)
         broker = start_kbroker({"advertised.listeners": f"PLAINTEXT://127.0.0.1:{middle.port}"})
         middle.to = broker.port
@@ -145,38 +156,189 @@ def test_nothing_is_lost_doubled_or_out_of_order(between: Any, topic: str) -> No
         assert mine == list(range(partition, RECORDS, 2))
 
 
-def test_a_batch_whose_turn_is_over(between: Any, topic: str) -> None:
-    """As at a topic that is just coming up: the first batch is refused, the next, on its way
-    already, is taken, for a broker that knows nothing of a producer takes any sequence. The first
-    is out of order then, however often it is sent."""
-    first, second = threading.Event(), threading.Event()
+FIRST, SECOND, THIRD, OTHER = (name * 10 for name in (b"first", b"second", b"third", b"other"))
+NOT_ENOUGH_REPLICAS, OUT_OF_ORDER_SEQUENCE = 19, 45
 
-    def ask(number: int, request: bytes) -> bytes:
-        if number == 1:
-            first.set()
-            return request[:-10] + b"?" + request[-9:]  # a value's byte: CORRUPT_MESSAGE, retriable
-        second.set()
+
+class Seen:
+    """Produce requests of one record each that came by, and which of them an answer is for."""
+
+    def __init__(self) -> None:
+        self.came = {value: threading.Event() for value in (FIRST, SECOND, THIRD, OTHER)}
+        self.batches: list[tuple[bytes, dict[str, Any]]] = []
+        self._values: dict[bytes, bytes] = {}  # by correlation id
+
+    def ask(self, _: int, request: bytes) -> bytes:
+        version, client = struct.unpack_from(">2xh4xh", request)
+        body = messages.decode(load_request_schema(PRODUCE, version), request[10 + client + 1 :])
+        data = body["topic_data"][0]["partition_data"][0]["records"]
+        (batch,) = parse_batches(data)
+        (record,) = batch["records"]
+        self.batches.append((record["value"], batch))
+        self._values[request[4:8]] = record["value"]
+        self.came[record["value"]].set()
         return request
 
-    def change(number: int, answer: bytes) -> bytes:
-        assert number > 1 or second.wait(60)
+    def spoil_first(self, number: int, request: bytes) -> bytes:
+        """The same; the first batch comes broken at first: CORRUPT_MESSAGE, retriable."""
+        is_first = FIRST in request and not self.came[FIRST].is_set()
+        self.ask(number, request)
+        return request[:-10] + b"?" + request[-9:] if is_first else request
+
+    def answered(self, answer: bytes) -> bytes:
+        """The value."""
+        return self._values[answer[:4]]
+
+
+def _refused(answer: bytes, code: int) -> bytes:
+    # Correlation id, tags, topics, uuid, partitions, index; then the code.
+    at = 4 + 1 + 1 + 16 + 1 + 4
+    return answer[:at] + struct.pack(">h", code) + answer[at + 2 :]
+
+
+def producer_at(middle: Middle) -> Producer:
+    """Each record is a batch."""
+    return Producer(
+        bootstrap_servers=f"127.0.0.1:{middle.port}", linger_ms=0, batch_size=1,
+        request_timeout_ms=10_000, delivery_timeout_ms=30_000, retry_backoff_ms=10,
+        reconnect_backoff_ms=10,
+    )  # fmt: skip
+
+
+def log_of(port: int, topic: str) -> list[dict[str, Any]]:
+    """All batches that a broker has of its only partition."""
+    part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    body = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "isolation_level": 0,
+            "topics": [{"topic": topic, "partitions": [part]}]}  # fmt: skip
+    answer = wire.call_once(port, wire.FETCH, 11, body)
+    return parse_batches(answer["responses"][0]["partitions"][0]["records"])
+
+
+def values_of(port: int, topic: str) -> list[bytes]:
+    return [record["value"] for batch in log_of(port, topic) for record in batch["records"]]
+
+
+def send_three(producer: Producer, topic: str, seen: Seen, sent: threading.Event) -> list[Delivery]:
+    """The second and third one when the first is on its way."""
+    deliveries = [producer.send(topic, FIRST)]
+    assert seen.came[FIRST].wait(60)
+    deliveries += [producer.send(topic, value) for value in (SECOND, THIRD)]
+    sent.set()
+    return deliveries
+
+
+def test_the_first_batch_of_a_producer_goes_alone(between: Any, topic: str) -> None:
+    """As at a topic that is just coming up: it is refused. A broker that knows nothing of a
+    producer takes any sequence, so it would have taken the next one in its place."""
+    seen, sent = Seen(), threading.Event()
+    early: list[bool] = []
+
+    def change(_: int, answer: bytes) -> bytes:
+        if seen.answered(answer) == FIRST and not early:
+            assert sent.wait(60)
+            early.append(seen.came[SECOND].wait(0.5))
         return answer
 
-    middle, broker = between(change, ask)
+    middle, broker = between(change, seen.spoil_first)
     wire.create_topic(broker.port, topic, 1)
-    with Producer(
-        bootstrap_servers=f"127.0.0.1:{middle.port}", linger_ms=0, request_timeout_ms=10_000,
-        delivery_timeout_ms=15_000, retry_backoff_ms=10,
-    ) as producer:  # fmt: skip
-        sent = [producer.send(topic, b"first" * 10)]
-        assert first.wait(60)
-        sent += [producer.send(topic, b"later" * 10) for _ in range(3)]
-        for delivery in sent:
+    with producer_at(middle) as producer:
+        for delivery in send_three(producer, topic, seen, sent):
             delivery.result(60)
         assert producer.metrics()["record-retry-total"] >= 1
-    found = [record.value for record in read_all(broker.bootstrap, topic, 4, 1)]
-    assert sorted(value or b"" for value in found) == [b"first" * 10, *3 * [b"later" * 10]]
-    assert found[0] != b"first" * 10
+    assert early == [False]
+    assert values_of(broker.port, topic) == [FIRST, SECOND, THIRD]
+
+
+def test_a_first_batch_that_is_refused_puts_nothing_out_of_order(between: Any, topic: str) -> None:
+    """The answer to one behind it is lost, which might have been taken."""
+    seen, sent = Seen(), threading.Event()
+    held, cut = threading.Event(), threading.Event()
+
+    def change(_: int, answer: bytes) -> bytes:
+        value = seen.answered(answer)
+        if value == FIRST and not held.is_set():
+            held.set()
+            assert sent.wait(60)
+            seen.came[THIRD].wait(1)  # or it waits for this answer
+        if value == THIRD and not cut.is_set():
+            cut.set()
+            return CUT
+        return answer
+
+    middle, broker = between(change, seen.spoil_first)
+    wire.create_topic(broker.port, topic, 1)
+    with producer_at(middle) as producer:
+        for delivery in send_three(producer, topic, seen, sent):
+            delivery.result(60)
+    assert cut.is_set()
+    assert values_of(broker.port, topic) == [FIRST, SECOND, THIRD]
+
+
+def test_a_batch_whose_turn_is_over(between: Any, topic: str) -> None:
+    """It is out of order, and the one behind it was taken: it fails at once, and what is on its way
+    keeps its sequences, for it may have been taken, too."""
+    seen, sent = Seen(), threading.Event()
+    refused, cut = threading.Event(), threading.Event()
+
+    def change(_: int, answer: bytes) -> bytes:
+        value = seen.answered(answer)
+        if value == FIRST and not refused.is_set():
+            assert sent.wait(60) and seen.came[THIRD].wait(60)
+            refused.set()
+            return _refused(answer, NOT_ENOUGH_REPLICAS)
+        if value == FIRST:
+            return _refused(answer, OUT_OF_ORDER_SEQUENCE)
+        if value == THIRD and not cut.is_set():
+            cut.set()
+            return CUT
+        return answer
+
+    middle, broker = between(change, seen.ask)
+    wire.create_topic(broker.port, topic, 1)
+    with producer_at(middle) as producer:
+        producer.send(topic, OTHER).result(60)  # the broker knows the producer
+        began = time.monotonic()
+        over, *others = send_three(producer, topic, seen, sent)
+        with pytest.raises(OutOfOrderSequenceNumberError):
+            over.result(60)
+        assert time.monotonic() - began < 15
+        for delivery in [*others, producer.send(topic, OTHER)]:
+            delivery.result(60)
+    numbers = [
+        (batch["producer_id"], batch["producer_epoch"], batch["base_sequence"])
+        for value, batch in seen.batches
+        if value == THIRD
+    ]
+    assert len(numbers) > 1
+    assert len(set(numbers)) == 1
+    # Its answers were forged: it is there.
+    assert values_of(broker.port, topic) == [OTHER, FIRST, SECOND, THIRD, OTHER]
+
+
+def test_one_producer_id_is_asked_for(between: Any, topic: str) -> None:
+    """It comes late, and is wished for all the while."""
+    asked, again = threading.Event(), threading.Event()
+
+    def ask(number: int, request: bytes) -> bytes:
+        (asked if number == 1 else again).set()
+        return request
+
+    def change(_: int, answer: bytes) -> bytes:
+        again.wait(0.3)
+        return answer
+
+    middle, broker = between(change, ask, wire.INIT_PRODUCER_ID)
+    wire.create_topic(broker.port, topic, 1)
+    with producer_at(middle) as producer:
+        sent = [producer.send(topic, b"early")]
+        assert asked.wait(60)
+        sent += [producer.send(topic, b"%d" % number) for number in range(20)]
+        for delivery in sent:
+            delivery.result(60)
+        assert not again.wait(0.5)
+        producer.send(topic, b"late").result(60)
+    assert middle.seen == 1
+    assert len({batch["producer_id"] for batch in log_of(broker.port, topic)}) == 1
 
 
 @pytest.mark.parametrize("fault", [_garbage, _silent, _cut])
