@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kbroker.client import Admin
-from kbroker.client.errors import ConnectError, KafkaError, ProducerFencedError
+from kbroker.client.errors import KafkaError, ProducerFencedError, TransactionTimeoutError
 from pyspark_kbroker import epochs
 from pyspark_kbroker.epochs import Task
 from pyspark_kbroker.errors import EpochError, OptionError
@@ -184,7 +184,7 @@ def test_nobody_answers() -> None:
     told = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "3000",
             "kbroker.exactlyOnce": "true"}  # fmt: skip
     begun = time.monotonic()
-    with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(TransactionTimeoutError, match=r"127\.0\.0\.1:1"):
         epochs.write(write_options(told), Task("q", 0, 0), iter(()))
     assert time.monotonic() - begun < 30
 

@@ -18,7 +18,7 @@ from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, WireConnection, call_once
 from tests.wire.test_classic_groups import HEARTBEAT, JOIN, LEAVE, REBALANCE, UNKNOWN_MEMBER, Member
-from tests.wire.test_gil import hold, is_held
+from tests.wire.test_gil import free, hold, is_held
 
 SESSION_MS = 1_500
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100"}
@@ -86,6 +86,7 @@ def test_they_do_not_wait_for_the_gil(
             static.connection.receive_frame()
     assert behind.connection.is_silent(0.01)
     assert is_held(broker)
+    free(broker)
     assert behind.take()["error_code"] == 0
 
 
