@@ -2,6 +2,7 @@
 
 Environment:
     KBROKER_DEBUG=1          bounds assertions and object counters (macro KBROKER_DEBUG)
+    KBROKER_COUNT=1          object counters alone, in what is a release otherwise
     KBROKER_SANITIZE=1       AddressSanitizer and UBSan, implies KBROKER_DEBUG
     KBROKER_TEST=1           also compile `ext/testing*.pyx`, which are never shipped
     KBROKER_BUILD_JOBS=N     compilers at a time, one for each processor unless told
@@ -30,6 +31,7 @@ ROOMS = {
 
 SANITIZE = os.environ.get("KBROKER_SANITIZE") == "1"
 DEBUG = SANITIZE or os.environ.get("KBROKER_DEBUG") == "1"
+COUNT = os.environ.get("KBROKER_COUNT") == "1"
 TEST = os.environ.get("KBROKER_TEST") == "1"
 JOBS = int(os.environ.get("KBROKER_BUILD_JOBS", "0")) or len(os.sched_getaffinity(0))
 
@@ -104,6 +106,12 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     return compile_args, link_args
 
 
+def macros() -> list[tuple[str, str | None]]:
+    """What ext/c/debug.h asks for."""
+    wanted = {"KBROKER_DEBUG": DEBUG, "KBROKER_COUNT": COUNT}
+    return [(name, "1") for name, is_wanted in wanted.items() if is_wanted]
+
+
 def extensions() -> list[Extension]:
     """One extension per `.pyx`, all in C++; BuildExt has them translated."""
     compile_args, link_args = compiler_flags()
@@ -121,7 +129,7 @@ def extensions() -> list[Extension]:
                 language="c++",
                 include_dirs=["ext/c"],
                 depends=depends,
-                define_macros=[("KBROKER_DEBUG", "1")] if DEBUG else [],
+                define_macros=macros(),
                 extra_compile_args=compile_args + (["-O1"] if path.stem in FACES else []),
                 extra_link_args=link_args,
             )
@@ -144,7 +152,7 @@ class BuildExt(build_ext):
 
     def finalize_options(self) -> None:
         super().finalize_options()
-        variant = "asan" if SANITIZE else "debug" if DEBUG else "release"
+        variant = "asan" if SANITIZE else "debug" if DEBUG else "counted" if COUNT else "release"
         self.parallel = JOBS
         self.build_temp = os.path.join(self.build_temp, variant)
         if self.inplace or self.editable_mode:

@@ -1,4 +1,5 @@
-"""Assertions and live-object counters of the debug build; nothing of them is left in a release.
+"""Assertions of the debug build, and live-object counters of that and of what `make test` builds;
+nothing of them is left in a release.
 
     debug_assert(pos <= end, "cursor past its end")
     object_born(OBJECT_CONNECTION) ... object_died(OBJECT_CONNECTION)
@@ -7,6 +8,7 @@ Any thread may count. A kind added here gets its name in debug.pyx.
 """
 
 cdef extern from "debug.h" nogil:
+    const int KBROKER_COUNTS_OBJECTS
     const int KBROKER_DEBUG_BUILD
     void debug_assert(bint holds, const char* what) noexcept
 
@@ -33,10 +35,10 @@ cdef void count_object(int kind, int delta) noexcept nogil
 
 
 cdef inline void object_born(int kind) noexcept nogil:
-    if KBROKER_DEBUG_BUILD:
+    if KBROKER_COUNTS_OBJECTS:
         count_object(kind, 1)
 
 
 cdef inline void object_died(int kind) noexcept nogil:
-    if KBROKER_DEBUG_BUILD:
+    if KBROKER_COUNTS_OBJECTS:
         count_object(kind, -1)

@@ -1,4 +1,4 @@
-"""Live-object counters of the debug build (see debug.pxd)."""
+"""Live-object counters (see debug.pxd)."""
 from libc.stdint cimport int64_t
 
 from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
@@ -37,7 +37,12 @@ def is_debug_build() -> bool:
     return bool(KBROKER_DEBUG_BUILD)
 
 
+def counts_objects() -> bool:
+    """True when live objects are counted: in the debug build, and in what `make test` builds."""
+    return bool(KBROKER_COUNTS_OBJECTS)
+
+
 def live_objects() -> dict[str, int]:
-    """Live objects by kind; every count is 0 in a release build."""
+    """Live objects by kind; every count is 0 where none are counted."""
     cdef int kind
     return {KINDS[kind]: atomic_load_i64(&live[kind]) for kind in range(OBJECT_KINDS)}

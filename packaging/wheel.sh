@@ -3,7 +3,7 @@
 # tagged by auditwheel with the oldest manylinux that it runs on. Needs g++ and PyPI.
 set -eu
 cd "$(dirname "$0")/.."
-unset KBROKER_TEST KBROKER_DEBUG KBROKER_SANITIZE
+unset KBROKER_TEST KBROKER_COUNT KBROKER_DEBUG KBROKER_SANITIZE
 # Not as the interpreter was linked: some are told there where their own libraries are (RUNPATH), on
 # the machine that they were built on.
 export LDSHARED="${CC:-gcc} -shared" LDCXXSHARED="${CXX:-g++} -shared"

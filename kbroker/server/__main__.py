@@ -153,7 +153,7 @@ def _say(line: str) -> None:
 
 
 def _tell_live_objects() -> None:
-    """For tests of a debug build: what the data plane still counts after a stop; nothing is due."""
+    """For tests of builds that count: what the data plane still has after a stop; none is due."""
     gc.unfreeze()
     gc.collect()
     left = {kind: count for kind, count in live_objects().items() if count}

@@ -89,7 +89,7 @@ def send_and_leave(port: int, data: bytes, timeout_s: float = 0.5) -> None:
 
 @pytest.fixture
 def broker(start_kbroker: StartBroker) -> Iterator[BrokerProcess]:
-    """A broker that drops silent connections; in a debug build no object may outlive its stop."""
+    """A broker that drops silent connections; no object that is counted may outlive its stop."""
     overdue_every = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
     started = start_kbroker(
         {"connections.max.idle.ms": str(IDLE_MS), overdue_every: "100"}, hooks=True

@@ -1,8 +1,8 @@
 """Coordinators under clients that lie, and over a log that is damaged.
 
 Invariants: two healthy groups beside the bad ones, one of each protocol, keep their generation,
-their epoch and what they committed; the process lives, its memory is bounded, and in a debug build
-no object of the data plane outlives its stop. A damaged `__consumer_offsets` costs what is damaged.
+their epoch and what they committed; the process lives, its memory is bounded, and no object of
+the data plane outlives its stop. A damaged `__consumer_offsets` costs what is damaged.
 """
 
 from __future__ import annotations
