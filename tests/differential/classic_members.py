@@ -158,6 +158,15 @@ def commit(m: Member, version: int, **fields: Any) -> None:
     m.s.note(f"commit v{version}", answer)
 
 
+def described(m: Member) -> dict[str, Any]:
+    return m.connection.call(DESCRIBE, 6, {"groups": [m.joins["group_id"]]})
+
+
 def describe(m: Member, label: str) -> None:
-    answer = m.connection.call(DESCRIBE, 6, {"groups": [m.joins["group_id"]]})
-    m.s.note(f"described {label}", answer)
+    m.s.note(f"described {label}", described(m))
+
+
+def until_described(m: Member) -> None:
+    """Waits until a new group is told of. Kafka gives a first member its id before the record of
+    the group is committed, and tells of the group after."""
+    wait_for("the new group", lambda: described(m)["groups"][0]["group_state"] != "Dead", 10)

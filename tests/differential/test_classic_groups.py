@@ -20,6 +20,7 @@ from tests.differential.classic_members import (
     describe,
     members,
     protocols,
+    until_described,
     wait_for_rebalance,
 )
 from tests.differential.harness import Script, same
@@ -347,6 +348,7 @@ def test_described_in_every_state(s: Script, version: int) -> None:
     with members(s, 9, {}, {"group_instance_id": "i"}) as (a, b):
         describe(a, "before it was there")
         a.send_join().take()
+        until_described(a)
         describe(a, "with a pending member")
         a.join()
         describe(a, "completing")
