@@ -13,6 +13,7 @@ import click
 
 from kbroker.cli.options import (
     SECONDS,
+    Real,
     bootstrap_option,
     client_settings,
     open_cluster,
@@ -73,7 +74,7 @@ _common = _options(
     output_option,
 )  # fmt: skip
 _sending = _options(
-    click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="RECORDS/S",
+    click.option("--rate", type=Real(0, min_open=True), metavar="RECORDS/S",
                  help="Send no faster than this."),
     click.option("--acks", type=click.Choice(["0", "1", "all"]), help="Default: all."),
     click.option("--compression", "-z", type=click.Choice(["none", "gzip", "snappy", "lz4",

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from kbroker.cli.options import address_option, client_settings, open_cluster
+from kbroker.cli.options import Real, address_option, client_settings, open_cluster
 from kbroker.errors import OperatorError
 
 _PROFILES = ("flat", "step", "spike", "soak")
@@ -54,15 +54,15 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
               " lognormal:MEDIAN,SIGMA. Default: lognormal:200,1.0.")
 @click.option("--keys", metavar="DISTRIBUTION", help="zipf:COUNT,EXPONENT, uniform:A-B, fixed:N"
               " or none. Default: zipf:1000,1.1.")
-@click.option("--bursts", type=click.FloatRange(0, min_open=True), metavar="RATE",
+@click.option("--bursts", type=Real(0, min_open=True), metavar="RATE",
               help="A second and producer. Default: 10.")
 @click.option("--burst", type=click.IntRange(1), metavar="RECORDS",
               help="Sent at once. Default: 10.")
-@click.option("--p99", type=click.FloatRange(0), metavar="MS",
+@click.option("--p99", type=Real(0), metavar="MS",
               help="Fail above this 99th percentile of produce.")
-@click.option("--p99-through", type=click.FloatRange(0), metavar="MS",
+@click.option("--p99-through", type=Real(0), metavar="MS",
               help="The same from send to poll.")
-@click.option("--fail-ratio", type=click.FloatRange(0, 1), metavar="SHARE",
+@click.option("--fail-ratio", type=Real(0, 1), metavar="SHARE",
               help="Fail above this share of failed events. Default: 0.")
 @click.option("--csv", metavar="PREFIX", help="Write Locust's tables there.")
 @click.option("--web", type=click.IntRange(1, 65535), metavar="PORT",

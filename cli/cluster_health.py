@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.options import bootstrap_option, open_cluster, output_option
+from kbroker.cli.options import (
+    SECONDS_MAX,
+    Real,
+    bootstrap_option,
+    open_cluster,
+    output_option,
+)
 from kbroker.cli.render import print_json
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ _SHOWN = 10  # of each kind of trouble, in words
 @output_option
 @click.option(
     "--wait",
-    type=click.FloatRange(0),
+    type=Real(0, SECONDS_MAX),
     default=0.0,
     metavar="SECONDS",
     help="Wait for it to be healthy, or to be there at all, for at most so long.",

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SECONDS",
+    "SECONDS_MAX",
+    "Real",
     "address_option",
     "bootstrap_option",
     "broker_options",
@@ -40,19 +42,21 @@ __all__ = [
     "settings_option",
 ]
 
-class _Seconds(click.FloatRange):
-    """A time to wait: a number that clocks and poll(2) can take, so neither nan nor inf."""
+class Real(click.FloatRange):
+    """A number in a range. nan, which no bound of click's holds up, is none."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         found = super().convert(value, param, ctx)
         if math.isnan(found):
-            self.fail("nan is no time.", param, ctx)
+            self.fail("nan is no number.", param, ctx)
         return float(found)
 
 
-SECONDS = _Seconds(0, 1_000_000, min_open=True)
+#: What clocks and poll(2) can take.
+SECONDS_MAX = 1_000_000
+SECONDS = Real(0, SECONDS_MAX, min_open=True)
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _DEFAULT_ADDRESS = "127.0.0.1:9092"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.options import data_dir_option
+from kbroker.cli.options import SECONDS_MAX, Real, data_dir_option
 from kbroker.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _ROWS = 10
 @data_dir_option
 @click.option("--url", metavar="http://HOST:PORT",
               help="Where its metrics are. Default: the broker of the data directory.")
-@click.option("--interval", "-i", type=click.FloatRange(0.2), default=2.0, show_default=True,
+@click.option("--interval", "-i", type=Real(0.2, SECONDS_MAX), default=2.0, show_default=True,
               metavar="SECONDS", help="Between two looks.")
 @click.option("--count", "-n", type=click.IntRange(1), help="End after so many.")
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table",

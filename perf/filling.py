@@ -1,12 +1,18 @@
-"""Logs of a coordinator's topic, filled from outside while the broker is stopped."""
+"""Logs of a coordinator's topic, filled from outside while the broker is stopped, and loaded."""
 
 from __future__ import annotations
 
+import socket
+import time
+from collections.abc import Callable, Iterable
+
 from kbroker.ext.log import Log
+from perf import admin
 from tests.support.logs import CONFIG
 from tests.support.processes import BrokerProcess
 
 SEGMENT_BYTES = 100 << 20
+PAUSE_S = 0.005
 
 
 class Filling:
@@ -38,3 +44,20 @@ class Filling:
         path.write_text("\n".join(lines) + "\n")
         for log in self._logs.values():
             log.close()
+
+
+def loaded_after(
+    process: BrokerProcess,
+    names: Iterable[str],
+    is_loading: Callable[[socket.socket, str], bool],
+    timeout_s: float,
+) -> float:
+    """Seconds until the broker, which has just begun to answer, answers for each of these."""
+    begun = time.perf_counter()
+    with admin.connect(process.port) as sock:
+        for name in names:
+            while is_loading(sock, name):
+                if time.perf_counter() - begun > timeout_s:
+                    raise TimeoutError(f"not loaded after {timeout_s:g} s")
+                time.sleep(PAUSE_S)
+    return time.perf_counter() - begun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kbroker.ext import records
 from kbroker.ext.offsets_build import commit_key, commit_value
@@ -19,7 +19,6 @@ OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 50
 GROUPS, TOPICS, PARTITIONS = 1_000, 10, 100
 COMMIT_PARTITIONS = 10  # of one commit, which is one batch
 OFFSET_FETCH, OFFSET_FETCH_VERSION = 9, 5
-PAUSE_S = 0.005
 
 
 def topic(number: int) -> str:
@@ -60,17 +59,9 @@ def fill(process: BrokerProcess) -> None:
     filling.close()
 
 
-def loaded_after(process: BrokerProcess, timeout_s: float) -> float:
-    """Seconds until a group of each partition is answered for; the broker has just begun to."""
-    begun = time.perf_counter()
-    groups = {group_partition(group(n), OFFSETS_PARTITIONS): group(n) for n in range(GROUPS)}
-    with admin.connect(process.port) as sock:
-        for name in groups.values():
-            while is_loading(sock, name):
-                if time.perf_counter() - begun > timeout_s:
-                    raise TimeoutError(f"not loaded after {timeout_s:g} s")
-                time.sleep(PAUSE_S)
-    return time.perf_counter() - begun
+def one_of_each_partition() -> Iterable[str]:
+    """Groups whose coordinators are all there are."""
+    return {group_partition(group(n), OFFSETS_PARTITIONS): group(n) for n in range(GROUPS)}.values()
 
 
 def is_loading(sock: socket.socket, name: str) -> bool:

@@ -28,6 +28,7 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from perf import admin, lifecycle, txn_load
+from perf.filling import loaded_after
 from perf.native import is_sound, load, program
 from perf.report import machine, replace_in_readme
 from perf.series import say
@@ -244,7 +245,8 @@ def load_row(name: str) -> str:
         process.start()
         with txn_load.Through(process.port) as through:
             begun = time.perf_counter()
-            seconds = txn_load.loaded_after(process, LOAD_TIMEOUT_S)
+            names = txn_load.one_of_each_partition()
+            seconds = loaded_after(process, names, txn_load.is_loading, LOAD_TIMEOUT_S)
             loaded = time.perf_counter()
             time.sleep(seconds)
             meanwhile = through.rounds(begun, loaded)
