@@ -38,6 +38,7 @@ from kbroker.ext.list_offsets_wire cimport (
 from kbroker.ext.log_find cimport (
     TimestampOffset, log_offset_for_timestamp, log_offset_of_max_timestamp,
 )
+from kbroker.ext.log_read cimport log_epoch_at
 from kbroker.ext.log_state cimport (
     LOG_OK, Log, Watermarks, log_ref, log_unref, log_usable, log_watermarks,
 )
@@ -284,11 +285,10 @@ cdef int16_t look_up(ListOffsets* asked, Log* log, int64_t timestamp,
         return error_of_log(code)
     if timestamp == LATEST:
         out.offset = end
+        out.leader_epoch = atomic_load_i32(&log.leader_epoch)
     elif timestamp == EARLIEST or timestamp == EARLIEST_LOCAL:
         out.offset = at.log_start
-    else:
-        return NONE
-    out.leader_epoch = atomic_load_i32(&log.leader_epoch)
+        out.leader_epoch = log_epoch_at(log, at.log_start)
     return NONE
 
 

@@ -11,7 +11,8 @@ ctypedef struct TimestampOffset:
     int64_t timestamp                   # ms
     int32_t leader_epoch                # of the batch; -1: none
 
-# First record at or behind log start whose timestamp is at least `timestamp`.
+# First record at or behind log start whose timestamp is at least `timestamp`. Kafka looks into one
+# segment alone, and finds nothing where what that segment has of the time was deleted.
 cdef int log_offset_for_timestamp(Log* log, int64_t timestamp, TimestampOffset* out) noexcept nogil
 # First record with the largest timestamp of all.
 cdef int log_offset_of_max_timestamp(Log* log, TimestampOffset* out) noexcept nogil

@@ -53,6 +53,7 @@ ctypedef struct Search:
     int64_t timestamp           # wanted: at least, or exactly
     bint exactly
     int64_t from_offset
+    int64_t behind              # base offset of the segment that was looked into last
 
 
 # ---- in one batch
@@ -145,6 +146,11 @@ cdef int hold(Log* log, Segment* s, Segment** out) noexcept nogil:
     return LOG_OK
 
 
+cdef bint is_deleted(const Log* log, int32_t i) noexcept nogil:
+    """The log starts behind it, and retention has not been there yet."""
+    return i + 1 < log.count and log.segments[i + 1].base_offset <= log.log_start
+
+
 cdef int start_by_time(Log* log, Search* wanted, Segment** out, Hint* hint) noexcept nogil:
     """The first segment that reaches the timestamp, held, and where in it to begin."""
     cdef Segment* s
@@ -157,8 +163,11 @@ cdef int start_by_time(Log* log, Search* wanted, Segment** out, Hint* hint) noex
         return code
     for i in range(log.count):
         s = log.segments[i]
+        if s.base_offset <= wanted.behind or is_deleted(log, i):
+            continue
         if s.size == 0 or segment_largest(s) < wanted.timestamp:
             continue
+        wanted.behind = s.base_offset
         time_index_lookup(&s.times, wanted.timestamp, &offset)
         segment_hint(s, max(offset, wanted.from_offset), hint)
         return hold(log, s, out)
@@ -184,6 +193,7 @@ cdef int start_at_max(Log* log, Search* wanted, Segment** out, Hint* hint) noexc
 
 
 cdef int find(Log* log, Search* wanted, TimestampOffset* out) noexcept nogil:
+    """In one segment."""
     cdef Segment* s
     cdef Hint hint
     cdef int code
@@ -202,9 +212,14 @@ cdef int find(Log* log, Search* wanted, TimestampOffset* out) noexcept nogil:
 cdef int log_offset_for_timestamp(Log* log, int64_t timestamp,
                                   TimestampOffset* out) noexcept nogil:
     cdef Search wanted
+    cdef int code
     wanted.timestamp = timestamp
     wanted.exactly = False
-    return find(log, &wanted, out)
+    wanted.behind = -1
+    code = find(log, &wanted, out)
+    if code == LOG_OK and out.offset < 0 and 0 <= wanted.behind < wanted.from_offset:
+        code = find(log, &wanted, out)  # what reaches the timestamp there was deleted
+    return code
 
 
 cdef int log_offset_of_max_timestamp(Log* log, TimestampOffset* out) noexcept nogil:

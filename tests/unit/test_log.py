@@ -295,6 +295,21 @@ class TestFind:
         log.set_log_start_offset(5)
         assert log.offset_for_timestamp(0) == (5, 1021, 0)
 
+    def test_by_time_behind_what_was_deleted(self, folder):
+        """Of segments that are still there: all of one, and of another what reaches the time."""
+        log = open_log(folder)
+        for at in (900, 500, 100, 600):
+            if at != 100:
+                log.roll()
+            log.append(batch(1, 100, at), leader_epoch=0)
+        assert [log.offset_for_timestamp(at) for at in (800, 400)] == [(0, 900, 0)] * 2
+        log.set_log_start_offset(1)
+        assert log.offset_for_timestamp(400) == (1, 500, 0)
+        log.set_log_start_offset(2)
+        assert log.offset_for_timestamp(400) == (3, 600, 0)
+        assert log.offset_for_timestamp(100) == (2, 100, 0)
+        assert log.offset_for_timestamp(700) is None
+
     @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
     def test_by_time_within_a_compressed_batch(self, folder, codec):
         log = open_log(folder)

@@ -15,6 +15,7 @@ from kio.index import load_request_schema
 
 from tests.reference.crafted_batches import GZIP, Batch, Record
 from tests.support import messages, wire
+from tests.support.fixtures import BrokerFactory
 from tests.support.kbroker import KbrokerProcess
 from tests.support.processes import BrokerProcess
 from tests.support.transactional import WireProducer
@@ -175,6 +176,35 @@ def test_leader_epochs(target: BrokerProcess, topic: str, version: int) -> None:
                 asked["topics"][0]["partitions"][0]["current_leader_epoch"] = epoch
                 (found,) = results(connection, version, asked)
                 assert found[0] == code
+
+
+def test_the_epoch_of_what_is_found(start_target: BrokerFactory) -> None:
+    """Each offset comes with the epoch in which it was written, the end with the one of now."""
+    broker = start_target()
+    wire.create_topic(broker.port, "t")
+
+    def append() -> None:
+        batch = Batch(records=[Record(b"v")], base_timestamp=100).encode()
+        answer = wire.call_once(broker.port, PRODUCE, 9, produce_body("t", batch))
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == NONE
+
+    def epoch_of(timestamp: int) -> int:
+        answer = wire.call_once(broker.port, LIST_OFFSETS, 4, body(("t", [(0, timestamp)])))
+        return int(answer["topics"][0]["partitions"][0]["leader_epoch"])
+
+    append()
+    first = epoch_of(LATEST)
+    assert epoch_of(EARLIEST) == epoch_of(100) == first
+    broker.kill()
+    broker.start()
+    wait_for("the partition has its leader", lambda: epoch_of(LATEST) > first, 30)
+    second = epoch_of(LATEST)
+    assert epoch_of(EARLIEST) == epoch_of(100) == first
+    append()
+    parts = [{"partition_index": 0, "offset": 1}]
+    cut = {"topics": [{"name": "t", "partitions": parts}], "timeout": 30_000}
+    wire.call_once(broker.port, DELETE_RECORDS, 2, cut)
+    assert epoch_of(EARLIEST) == epoch_of(100) == epoch_of(LATEST) == second
 
 
 @pytest.mark.parametrize("version", [1, 5, 11])
