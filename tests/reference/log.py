@@ -114,11 +114,13 @@ class Model:
         """Everything from the batch that holds the offset on."""
         return b"".join(one.data for one in self.batches if one.last_offset >= offset)
 
-    def offset_for_timestamp(self, timestamp: int) -> int | None:
-        """Offset of the first batch that reaches the timestamp (its records are not modelled)."""
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record that is not deleted and reaches the
+        timestamp. The timestamps of a batch grow by one from record to record."""
         for one in self.batches:
-            if one.max_timestamp >= timestamp:
-                return one.base_offset
+            for offset in range(max(one.base_offset, self.log_start), one.last_offset + 1):
+                if (at := one.max_timestamp - (one.last_offset - offset)) >= timestamp:
+                    return offset, at, one.leader_epoch
         return None
 
 

@@ -87,6 +87,8 @@ class Life:
         sizes = [(one.base_offset, one.size) for one in model.segments]
         assert [(base, size) for base, size, _ in log.segments()] == sizes
         assert read_all(log, max_bytes=700) == model.read_from(model.log_start)
+        for timestamp in range(0, 510, 30):
+            assert log.offset_for_timestamp(timestamp) == model.offset_for_timestamp(timestamp)
         for offset in range(model.log_start, model.leo, 7):
             expected = model.read_from(offset)
             assert expected.startswith(log.read(offset, 300))
