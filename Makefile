@@ -5,7 +5,9 @@
 #                   FORMAT=kafka (Spark's own connector instead of kbroker's data source)
 #   make stop       end the brokers that `make run` and `make pipeline` left
 #   make test       everything that takes minutes
-#   make test-long  what takes longer
+#   make test-long  what takes longer: more than an hour
+#   make test-kafka the same tests against Apache Kafka: that they are right, and that the client,
+#                   the command line and the Spark source work with it
 #   make faults     power cuts, kills, bad disks and bad clients as one table (FULL=1: hours)
 #   make test-asan  unit and client tests, bad input to a broker, on AddressSanitizer and UBSan
 #   make wheel      dist/: the sdist, and a wheel for each of PYTHONS
@@ -31,8 +33,8 @@ PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check inst
 REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
     print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
-.PHONY: help venv build test-venv run pipeline pipeline-needs stop test test-long faults test-asan pythons \
-	wheel deb bench lint types clean
+.PHONY: help venv build test-venv run pipeline pipeline-needs stop test test-long test-kafka faults \
+	test-asan pythons wheel deb bench lint types clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -64,7 +66,7 @@ COMPILE := @$(BIN)/python setup.py --quiet build_ext --inplace
 build test-venv faults test-asan: export KBROKER_TEST := 1
 
 # Nothing leaks, says a broker's last line: so count. What is measured, and shipped, does not.
-test test-long: export KBROKER_COUNT := 1
+test test-long test-kafka: export KBROKER_COUNT := 1
 
 build: venv
 	$(COMPILE)
@@ -105,7 +107,10 @@ test: build test-venv
 	    || $(BIN)/python -m tests.again $(TEST_CACHE) $$?
 
 test-long: build test-venv
-	$(BIN)/pytest -m long
+	$(BIN)/pytest -n $(TEST_PROCESSES) -m "long and not kafka"
+
+test-kafka: build test-venv
+	$(BIN)/pytest -n $(TEST_PROCESSES) -m kafka
 
 faults: build test-venv
 	$(BIN)/python -m tests.faults $(if $(FULL),--full)

@@ -16,10 +16,10 @@ from tests.support.processes import BrokerProcess
 from tests.support.tree import ROOT
 
 
-@pytest.fixture(scope="session", params=["kbroker", pytest.param("kafka", marks=pytest.mark.long)])
+@pytest.fixture(scope="session", params=["kbroker", pytest.param("kafka", marks=pytest.mark.kafka)])
 def target(request: pytest.FixtureRequest) -> BrokerProcess:
     """Each of the session's brokers in turn; starts of Spark's Python processes take long, so
-    Apache Kafka has its turn in `make test-long`."""
+    Apache Kafka has its turn in `make test-kafka`."""
     broker: BrokerProcess = request.getfixturevalue(request.param)
     return broker
 

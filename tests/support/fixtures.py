@@ -38,8 +38,8 @@ SESSION_SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
 }
 
-#: Both kinds of broker; Kafka's half of a test runs in `make test-long`.
-BOTH = (pytest.param("kafka", marks=pytest.mark.long), "kbroker")
+#: Both kinds of broker; Kafka's half of a test runs in `make test-kafka`.
+BOTH = (pytest.param("kafka", marks=pytest.mark.kafka), "kbroker")
 
 _counter = itertools.count(1)
 
