@@ -73,6 +73,7 @@ class Model:
     segments: list[Segment] = field(default_factory=lambda: [Segment(0)])
     log_start: int = 0
     leo: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)  # (leader epoch, its first offset)
 
     @property
     def batches(self) -> list[Stored]:
@@ -83,6 +84,8 @@ class Model:
         if active.batches and active.size + len(stored.data) > self.segment_bytes:
             self.roll()
         self.segments[-1].batches.append(stored)
+        if not self.epochs or stored.leader_epoch > self.epochs[-1][0]:
+            self.epochs.append((stored.leader_epoch, stored.base_offset))
         self.leo = stored.last_offset + 1
 
     def roll(self) -> None:
@@ -91,6 +94,10 @@ class Model:
 
     def set_start(self, offset: int) -> None:
         self.log_start = max(self.log_start, offset)
+        past = [epoch for epoch, first in self.epochs if first <= self.log_start]
+        if past:
+            coming = self.epochs[len(past) :]
+            self.epochs = [(past[-1], self.log_start), *coming]
 
     def delete_below_start(self) -> list[int]:
         gone = []
@@ -109,10 +116,21 @@ class Model:
         self.segments[-1].batches = kept
         self.leo = offset
         self.log_start = min(self.log_start, offset)
+        self.epochs = [(epoch, first) for epoch, first in self.epochs if first < offset]
 
     def read_from(self, offset: int) -> bytes:
         """Everything from the batch that holds the offset on."""
         return b"".join(one.data for one in self.batches if one.last_offset >= offset)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The greatest epoch that is not above this one, and where the next began; of a log with
+        records, as one that has none left keeps its epoch only until it is opened again."""
+        if not self.epochs or not 0 <= epoch <= self.epochs[-1][0]:
+            return -1, -1
+        if epoch == self.epochs[-1][0]:
+            return epoch, self.leo
+        below = [one for one, _ in self.epochs if one <= epoch]
+        return below[-1] if below else epoch, self.epochs[len(below)][1]
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record that is not deleted and reaches the
@@ -122,6 +140,13 @@ class Model:
                 if (at := one.max_timestamp - (one.last_offset - offset)) >= timestamp:
                     return offset, at, one.leader_epoch
         return None
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """The first with the largest of all timestamps, deleted or not as long as it is there."""
+        if not self.batches:
+            return None
+        found = max(self.batches, key=lambda one: one.max_timestamp)
+        return found.last_offset, found.max_timestamp, found.leader_epoch
 
 
 # ---- producers

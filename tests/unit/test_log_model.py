@@ -89,6 +89,9 @@ class Life:
         assert read_all(log, max_bytes=700) == model.read_from(model.log_start)
         for timestamp in range(0, 510, 30):
             assert log.offset_for_timestamp(timestamp) == model.offset_for_timestamp(timestamp)
+        assert log.offset_of_max_timestamp() == model.offset_of_max_timestamp()
+        for epoch in range(-1, self.epoch + 2) if model.leo > model.log_start else ():
+            assert log.end_offset_for_epoch(epoch) == model.end_of_epoch(epoch)
         for offset in range(model.log_start, model.leo, 7):
             expected = model.read_from(offset)
             assert expected.startswith(log.read(offset, 300))
