@@ -104,12 +104,12 @@ def test_the_broker_is_killed_in_rebalances(
     for cycle in range(cycles):
         scene.later()
         what = ("come", "leave", "die")[cycle % 3]
-        if what == "come" or len(team.live()) < 2:
+        if what == "come" or len(team.staying()) < 2:
             team.add(kinds[cycle % len(kinds)], commit=commit)
         elif what == "leave":
-            team.dismiss(pick.choice(team.live()))
+            team.dismiss(pick.choice(team.staying()))
         else:
-            team.kill(pick.choice(team.live()))
+            team.kill(pick.choice(team.staying()))
         if cycle % 2:
             scene.later()
         scene.kill_broker()

@@ -170,6 +170,10 @@ class Team:
         """The members whose processes run."""
         return [member for member in self.members if member.alive]
 
+    def staying(self) -> list[Member]:
+        """Those of them that were not told to leave."""
+        return [member for member in self.live() if not member.dismissed]
+
     def stop(self, *members: Member) -> None:
         """Lets members leave, at the same time."""
         for member in members:
