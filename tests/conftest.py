@@ -55,6 +55,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return _InTurn(config, log)
 
 
+def _made_of_text(*args: object, **named: object) -> logging.LogRecord:
+    """Captured records live as long as their test: an error among the arguments would keep, by its
+    traceback, what each function on its way had in hand."""
+    record = logging.LogRecord(*args, **named)  # type: ignore[arg-type]
+    record.msg, record.args = record.getMessage(), ()
+    return record
+
+
+logging.setLogRecordFactory(_made_of_text)
+
+
 @pytest.fixture(autouse=True)
 def _no_object_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test ends with no more live objects of ext than it began with: in the debug build each, in
