@@ -60,6 +60,14 @@ cdef void builder_stamp_summed(
 cdef void builder_reset(BatchBuilder* b) noexcept nogil
 cdef void builder_free(BatchBuilder* b) noexcept nogil
 
+cdef enum:
+    DECOMPRESSED_FREELY_BYTES_MAX = 16 << 20
+
+# Who decompresses more than that does it in between: what a batch comes to is its producer's
+# choice, up to a thousand times its size, and many threads at once would hold as many.
+cdef void large_batch_begin() noexcept nogil
+cdef void large_batch_end() noexcept nogil
+
 # The records of a compressed batch appended to `out`, at most `limit` bytes.
 cdef int batch_decompress(
     const uint8_t* p, const BatchInfo* info, size_t limit, Buffer* out

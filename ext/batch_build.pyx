@@ -16,6 +16,9 @@ from kbroker.ext.compression cimport (
 )
 from kbroker.ext.crc32c cimport crc32c, crc32c_combine
 from kbroker.ext.endian cimport load_i16, store_be32
+from kbroker.ext.posix cimport (
+    pthread_mutex_init, pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock,
+)
 from kbroker.ext.record cimport RECORD_OVERHEAD_MAX
 from kbroker.ext.wire cimport (
     store_i16, store_i32, store_i64, store_uvarlong, varlong_size, zigzag,
@@ -219,6 +222,18 @@ cdef void builder_stamp_summed(
 
 
 # ---- another codec
+
+cdef pthread_mutex_t large_batch
+pthread_mutex_init(&large_batch, NULL)
+
+
+cdef void large_batch_begin() noexcept nogil:
+    pthread_mutex_lock(&large_batch)
+
+
+cdef void large_batch_end() noexcept nogil:
+    pthread_mutex_unlock(&large_batch)
+
 
 cdef int batch_decompress(
     const uint8_t* p, const BatchInfo* info, size_t limit, Buffer* out

@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
 from kbroker.ext.batch cimport (
+    BATCH_BOMB,
     BATCH_NO_CODEC,
     BATCH_OK,
     RECORDS_OFFSET,
@@ -12,7 +13,12 @@ from kbroker.ext.batch cimport (
     next_record,
     records_init,
 )
-from kbroker.ext.batch_build cimport batch_decompress
+from kbroker.ext.batch_build cimport (
+    DECOMPRESSED_FREELY_BYTES_MAX,
+    batch_decompress,
+    large_batch_begin,
+    large_batch_end,
+)
 from kbroker.ext.compression cimport Buffer, buffer_free
 from kbroker.ext.index cimport time_index_lookup
 from kbroker.ext.log_state cimport (
@@ -47,7 +53,7 @@ from kbroker.ext.walk cimport (
 )
 
 cdef enum:
-    DECOMPRESSED_BYTES_MAX = 1 << 30
+    DECOMPRESSED_BYTES_MAX = 128 << 20      # what produce looks into
 
 ctypedef struct Search:
     int64_t timestamp           # wanted: at least, or exactly
@@ -79,28 +85,41 @@ cdef int search_records(const BatchInfo* info, const uint8_t* p, const uint8_t* 
         return 1
 
 
-cdef int search_batch(Walk* w, const Search* wanted, TimestampOffset* out) noexcept nogil:
-    """1 when a record was found. A codec that this machine lacks leaves the batch's own fields."""
-    cdef const uint8_t* p = walk_bytes(w, w.info.length)
+cdef int search_compressed(const BatchInfo* info, const uint8_t* p, size_t limit,
+                           const Search* wanted, TimestampOffset* out) noexcept nogil:
+    """1 when a record was found, BATCH_BOMB beyond the limit."""
     cdef Buffer plain
+    cdef int code
+    memset(&plain, 0, sizeof(Buffer))
+    code = batch_decompress(p, info, limit, &plain)
+    if code == BATCH_OK:
+        code = search_records(info, plain.p, plain.p + plain.n, wanted, out)
+    elif code != BATCH_BOMB and code != BATCH_NO_CODEC:
+        code = LOG_CORRUPT
+    buffer_free(&plain)
+    return code
+
+
+cdef int search_batch(Walk* w, const Search* wanted, TimestampOffset* out) noexcept nogil:
+    """1 when a record was found. A codec that this machine lacks, and more than anybody unpacks,
+    leave the batch's own fields."""
+    cdef const uint8_t* p = walk_bytes(w, w.info.length)
     cdef int code
     if p == NULL:
         return LOG_STORAGE_ERROR
     if w.info.compression == 0:
         return search_records(&w.info, p + RECORDS_OFFSET, p + w.info.length, wanted, out)
-    memset(&plain, 0, sizeof(Buffer))
-    code = batch_decompress(p, &w.info, DECOMPRESSED_BYTES_MAX, &plain)
-    if code == BATCH_OK:
-        code = search_records(&w.info, plain.p, plain.p + plain.n, wanted, out)
-    elif code == BATCH_NO_CODEC:
-        out.offset = max(wanted.from_offset, w.info.base_offset)
-        out.timestamp = w.info.max_timestamp
-        out.leader_epoch = w.info.leader_epoch
-        code = 1
-    else:
-        code = LOG_CORRUPT
-    buffer_free(&plain)
-    return code
+    code = search_compressed(&w.info, p, DECOMPRESSED_FREELY_BYTES_MAX, wanted, out)
+    if code == BATCH_BOMB:
+        large_batch_begin()
+        code = search_compressed(&w.info, p, DECOMPRESSED_BYTES_MAX, wanted, out)
+        large_batch_end()
+    if code != BATCH_BOMB and code != BATCH_NO_CODEC:
+        return code
+    out.offset = max(wanted.from_offset, w.info.base_offset)
+    out.timestamp = w.info.max_timestamp
+    out.leader_epoch = w.info.leader_epoch
+    return 1
 
 
 cdef int search_segment(Segment* s, int64_t position, int64_t end, const Search* wanted,

@@ -1,6 +1,7 @@
 """Decompressing what a topic's settings want to see, and recompressing it; see the contract.
 
-Memory is bounded: a batch decompresses to at most DECOMPRESSED_BYTES_MAX, whatever it claims.
+Memory is bounded: a batch decompresses to at most DECOMPRESSED_BYTES_MAX, whatever it claims, and
+of large ones all threads together hold one.
 """
 from libc.stdint cimport int32_t
 from libc.string cimport memset
@@ -8,13 +9,20 @@ from libc.string cimport memset
 from kbroker.ext.atomics cimport atomic_exchange_i32
 from kbroker.ext.batch cimport (
     BATCH_BAD_TIMESTAMP,
+    BATCH_BOMB,
     BATCH_NO_KEY,
     BATCH_OK,
     BATCH_TOO_LARGE,
     batch_parse,
     batch_validate_records,
 )
-from kbroker.ext.batch_build cimport batch_decompress, batch_recompress
+from kbroker.ext.batch_build cimport (
+    DECOMPRESSED_FREELY_BYTES_MAX,
+    batch_decompress,
+    batch_recompress,
+    large_batch_begin,
+    large_batch_end,
+)
 from kbroker.ext.broker cimport broker_of
 from kbroker.ext.compression cimport buffer_free, codec_library
 from kbroker.ext.connection cimport LOG_LINE_BYTES
@@ -26,13 +34,13 @@ cdef enum:
     DECOMPRESSED_BYTES_MAX = 134217728
 
 
-cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* info,
+cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* info, size_t limit,
                        int32_t* bad_left, BadRecords* bad) noexcept nogil:
     cdef Buffer records
     cdef int32_t first = -1
     cdef int code
     memset(&records, 0, sizeof(Buffer))
-    code = batch_decompress(p, info, DECOMPRESSED_BYTES_MAX, &records)
+    code = batch_decompress(p, info, limit, &records)
     if code == BATCH_OK:
         code = batch_validate_records(records.p, records.p + records.n, rules, info, &first)
     if code == BATCH_NO_KEY or code == BATCH_BAD_TIMESTAMP:
@@ -41,17 +49,17 @@ cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* inf
     return code
 
 
-cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
-                       Rewritten* out, int32_t* bad_left, BadRecords* bad) noexcept nogil:
+cdef int rewrite_within(size_t limit, Log* log, const uint8_t* p, const BatchRules* rules,
+                        BatchInfo* info, Rewritten* out, int32_t* bad_left,
+                        BadRecords* bad) noexcept nogil:
     cdef int32_t codec = log.cfg.compression_type
     cdef int code = BATCH_OK
     memset(out, 0, sizeof(Rewritten))
     if info.compression != 0:
-        code = check_records(p, rules, info, bad_left, bad)
+        code = check_records(p, rules, info, limit, bad_left, bad)
     if code != BATCH_OK or codec < 0 or codec == info.compression:
         return code
-    code = batch_recompress(p, info, codec, log.cfg.compression_level, DECOMPRESSED_BYTES_MAX,
-                            &out.buffer)
+    code = batch_recompress(p, info, codec, log.cfg.compression_level, limit, &out.buffer)
     if code != BATCH_OK:
         return code
     out.batch = out.buffer.p
@@ -60,6 +68,17 @@ cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, Batc
     out.info.max_timestamp = info.max_timestamp
     out.info.patch_max_timestamp = info.patch_max_timestamp
     return BATCH_TOO_LARGE if out.info.length > rules.max_message_bytes else code
+
+
+cdef int rewrite_batch(Log* log, const uint8_t* p, const BatchRules* rules, BatchInfo* info,
+                       Rewritten* out, int32_t* bad_left, BadRecords* bad) noexcept nogil:
+    cdef int code = rewrite_within(DECOMPRESSED_FREELY_BYTES_MAX, log, p, rules, info, out,
+                                   bad_left, bad)
+    if code == BATCH_BOMB:
+        large_batch_begin()
+        code = rewrite_within(DECOMPRESSED_BYTES_MAX, log, p, rules, info, out, bad_left, bad)
+        large_batch_end()
+    return code
 
 
 cdef void rewritten_free(Rewritten* rewritten) noexcept nogil:
