@@ -60,11 +60,13 @@ cdef void builder_stamp_summed(
 cdef void builder_reset(BatchBuilder* b) noexcept nogil
 cdef void builder_free(BatchBuilder* b) noexcept nogil
 
+# What the I/O pool decompresses of one batch: this much at most; and who decompresses more than
+# freely does it between begin and end, for what a batch comes to is its producer's choice, up to a
+# thousand times its size, and many threads at once would hold as many.
 cdef enum:
+    DECOMPRESSED_BYTES_MAX = 128 << 20
     DECOMPRESSED_FREELY_BYTES_MAX = 16 << 20
 
-# Who decompresses more than that does it in between: what a batch comes to is its producer's
-# choice, up to a thousand times its size, and many threads at once would hold as many.
 cdef void large_batch_begin() noexcept nogil
 cdef void large_batch_end() noexcept nogil
 

@@ -14,6 +14,7 @@ from kbroker.ext.batch cimport (
     records_init,
 )
 from kbroker.ext.batch_build cimport (
+    DECOMPRESSED_BYTES_MAX,
     DECOMPRESSED_FREELY_BYTES_MAX,
     batch_decompress,
     large_batch_begin,
@@ -51,9 +52,6 @@ from kbroker.ext.walk cimport (
     walk_init,
     walk_next,
 )
-
-cdef enum:
-    DECOMPRESSED_BYTES_MAX = 128 << 20      # what produce looks into
 
 ctypedef struct Search:
     int64_t timestamp           # wanted: at least, or exactly

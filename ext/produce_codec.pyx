@@ -17,6 +17,7 @@ from kbroker.ext.batch cimport (
     batch_validate_records,
 )
 from kbroker.ext.batch_build cimport (
+    DECOMPRESSED_BYTES_MAX,
     DECOMPRESSED_FREELY_BYTES_MAX,
     batch_decompress,
     batch_recompress,
@@ -29,9 +30,6 @@ from kbroker.ext.connection cimport LOG_LINE_BYTES
 from kbroker.ext.log_ring cimport LOG_ERROR, net_log_text
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.produce_wire cimport bad_records_find
-
-cdef enum:
-    DECOMPRESSED_BYTES_MAX = 134217728
 
 
 cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* info, size_t limit,
