@@ -175,6 +175,24 @@ class BuildExt(build_ext):
             extension.sources = result.sources
         super().run()
 
+    def build_extensions(self) -> None:
+        """With CPython's headers read once: a sixth of the compiler's time.
+
+        A compiler to which the precompiled header means nothing reads the one beside it. ccache
+        keeps nothing that was compiled with one.
+        """
+        compiler = self.compiler.compiler_so_cxx
+        if not any("ccache" in word for word in compiler):
+            header = Path(self.build_temp) / "python.h"
+            header.parent.mkdir(parents=True, exist_ok=True)
+            header.write_text('#define PY_SSIZE_T_CLEAN\n#include "Python.h"\n')
+            flags = [f"-I{folder}" for folder in self.compiler.include_dirs]
+            target = ["-x", "c++-header", str(header), "-o", f"{header}.gch"]
+            self.spawn([*compiler, *flags, *compiler_flags()[0], *target])
+            for extension in self.extensions:
+                extension.extra_compile_args += ["-include", str(header)]
+        super().build_extensions()
+
     def refuse_without_a_compiler(self) -> None:
         """Before a minute of translating. What was compiled before may need nothing any more."""
         if all(Path(self.get_ext_fullpath(one.name)).exists() for one in self.extensions):
