@@ -10,6 +10,11 @@ each time it is taken into use. Files are freed in the order of use, once the se
 owners that have batches in them were synced (the checkpointer's work): from the oldest file that
 is still needed on, sequences follow each other without a gap.
 
+A freed file's header is wiped, and that is synced, before it is used again. Its next header comes
+to the disk with its next first group, or that group comes alone: behind the header of the lap
+before it would be the first group of the oldest file, and a walk would end with it, before all
+that was acknowledged since.
+
 Rate decides how many there are: one small file at the start; the next is made while the active
 one is half full; up to `bytes_max` in all. Beyond that the flusher waits for the checkpointer,
 the group buffer fills and producers are held back. Spare files go after a minute without use.
@@ -205,21 +210,29 @@ cdef JournalFile* oldest(Journal* journal, bint is_free) noexcept nogil:
     return found
 
 
-cdef int take_into_use(Journal* journal, JournalFile* file) noexcept nogil:
-    """Write the header that names its place in the order. Synced with its first group."""
+cdef int write_header(Journal* journal, JournalFile* file, uint64_t sequence) noexcept nogil:
+    """Name the file's place in the order; 0: it holds nothing."""
     cdef uint8_t* block = NULL
     cdef int code
     if posix_memalign(<void**>&block, JOURNAL_BLOCK_BYTES, JOURNAL_BLOCK_BYTES) != 0:
         return ENOSPC
     memset(block, 0, JOURNAL_BLOCK_BYTES)
-    journal.file_sequence += 1
-    memcpy(block, b"KBJRNL01", 8)
-    store_be64(block + 8, journal.salt)
-    store_be64(block + 16, journal.file_sequence)
-    store_be64(block + 24, <uint64_t>file.bytes_max)
-    store_be32(block + 32, crc32c(block, 32))
+    if sequence:
+        memcpy(block, b"KBJRNL01", 8)
+        store_be64(block + 8, journal.salt)
+        store_be64(block + 16, sequence)
+        store_be64(block + 24, <uint64_t>file.bytes_max)
+        store_be32(block + 32, crc32c(block, 32))
     code = file_write(file.fd, block, JOURNAL_BLOCK_BYTES, 0)
     free(block)
+    return code
+
+
+cdef int take_into_use(Journal* journal, JournalFile* file) noexcept nogil:
+    """Its header is synced with its first group."""
+    cdef int code
+    journal.file_sequence += 1
+    code = write_header(journal, file, journal.file_sequence)
     pthread_mutex_lock(&journal.lock)
     file.sequence = journal.file_sequence
     file.position = JOURNAL_BLOCK_BYTES
@@ -340,13 +353,18 @@ cdef int owner_sync(Journal* journal, JournalOwner* owner) noexcept nogil:
 
 
 cdef void checkpoint_file(Journal* journal, JournalFile* file) noexcept nogil:
-    """Sync the segments of all owners of a sealed file; then the file may be written again."""
+    """Sync the segments of all owners of a sealed file; then the file may be written again, and
+    says so before it is."""
     cdef uint32_t i
     cdef int code = 0
     for i in range(file.owners_count):
         if code == 0:
             code = owner_sync(journal, file.owners[i])
     drop_owners(journal, file)
+    if code == 0:
+        code = write_header(journal, file, 0)
+    if code == 0 and fdatasync(file.fd) != 0:
+        code = errno
     pthread_mutex_lock(&journal.lock)
     if code == 0:
         file.is_free = 1

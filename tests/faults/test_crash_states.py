@@ -29,7 +29,15 @@ from kbroker.storage.manager import LogManager
 from tests.faults.scenes import batch_places
 from tests.reference.crafted_batches import Batch, Record, values_of
 from tests.support import wire
-from tests.support.crash_states import FIXED, Call, Choice, read_calls, wrong_states
+from tests.support.crash_states import (
+    FIXED,
+    Call,
+    Choice,
+    Disk,
+    materialize,
+    read_calls,
+    wrong_states,
+)
 from tests.support.logs import read_all
 from tests.support.native import Words, shared_library
 from tests.support.ports import FakeDataPlane
@@ -47,6 +55,7 @@ SETTINGS = {
     "log.segment.delete.delay.ms": "0",
 }
 PARTITIONS = 2
+SIZES = (10, 700, 9_000, 90_000)
 #: What thousands of recoveries in one process may take beside what one takes.
 MEMORY_MAX_BYTES = 512 << 20
 
@@ -76,8 +85,8 @@ class Story:
 class Writer:
     """The client, and its history."""
 
-    def __init__(self, story: Story, port: int, count: Words) -> None:
-        self.story, self.port, self.count = story, port, count
+    def __init__(self, story: Story, port: int, count: Words, sizes: tuple[int, ...]) -> None:
+        self.story, self.port, self.count, self.sizes = story, port, count, sizes
 
     def create(self, topic: str) -> None:
         wire.create_topic(self.port, topic, PARTITIONS)
@@ -87,7 +96,7 @@ class Writer:
         partition = chance.randrange(PARTITIONS)
         sent = self.story.sent.setdefault((topic, partition), [])
         value = b"%s %d %d " % (topic.encode(), partition, len(sent))
-        value += b"." * chance.choice((10, 700, 9_000, 90_000))
+        value += b"." * chance.choice(self.sizes)
         data = Batch([Record(value)]).encode()
         sent.append(value)
         part = {"index": partition, "records": data}
@@ -95,14 +104,13 @@ class Writer:
                 "topic_data": [{"name": topic, "partition_data": [part]}]}  # fmt: skip
         answer = connection.call(PRODUCE, 9, body)["responses"][0]["partition_responses"][0]
         assert answer["error_code"] == 0, answer
-        self.story.told.append(
-            Told(topic, partition, answer["base_offset"], value, self.count[0])
-        )
+        self.story.told.append(Told(topic, partition, answer["base_offset"], value, self.count[0]))
 
 
 def tell_a_story(
-    start: StartBroker, folder: Path, batches: int, seed: int, settings: dict[str, str]
-) -> Story:
+    start: StartBroker, folder: Path, batches: int, seed: int, settings: dict[str, str],
+    *, sizes: tuple[int, ...] = SIZES,
+) -> Story:  # fmt: skip
     """Two lives of a broker, the first ended by kill -9, with everything that they wrote."""
     chance = random.Random(seed)
     story = Story(folder / "data")
@@ -116,7 +124,7 @@ def tell_a_story(
         }
         broker = start(SETTINGS | settings, data_dir=story.root, environ=environ)
         for life in range(2):
-            writer = Writer(story, broker.port, count)
+            writer = Writer(story, broker.port, count, sizes)
             writer.create(f"topic-{life}")
             with WireConnection(broker.port, timeout_s=60) as connection:
                 for _ in range(batches):
@@ -265,3 +273,54 @@ def test_what_was_acknowledged_is_in_every_state(
     assert not lost, "\n".join(lost[:20])
     assert control
     assert peak_bytes() - before < MEMORY_MAX_BYTES
+
+
+def is_journal(path: str) -> bool:
+    return Path(path).name.startswith(".kbroker-journal.")
+
+
+def reused_headers(calls: list[Call]) -> Iterator[tuple[int, int]]:
+    """Where a journal's file that was used before gets its header, and where its next write ends
+    with the header not synced."""
+    journal = {call.inode for call in calls if call.kind == "C" and is_journal(call.path)}
+    written: set[int] = set()
+    pending: dict[int, int] = {}
+    for number, call in enumerate(calls):
+        if call.inode not in journal or call.kind not in "WS":
+            continue
+        header = pending.pop(call.inode, None)
+        if header is not None and call.kind == "W":
+            yield header, number + 1
+        elif call.kind == "W" and call.at == 0:
+            if call.inode in written:
+                pending[call.inode] = number
+            written.add(call.inode)
+
+
+def test_a_journal_file_that_is_used_again(
+    start_kbroker: StartBroker, tmp_path: Path, folder: Path
+) -> None:
+    """Its first group reaches the disk and its new header does not: what other files hold is not
+    behind the group, as the old header would have it."""
+    story = tell_a_story(start_kbroker, tmp_path, 220, 1, {}, sizes=(90_000,))
+    places = list(reused_headers(story.calls))
+    assert places
+    for number, (header, end) in enumerate(places):
+        disk = Disk(str(story.root))
+        for at, call in enumerate(story.calls[:end]):
+            if at != header:
+                disk.apply(call)
+        # Of the logs nothing is there that was not synced: all of it has to come from the journal.
+        lose_logs(disk)
+        state = folder / str(number)
+        materialize(disk, Choice(1, "all"), state)
+        assert wrong_with(state, story, end) == []
+        shutil.rmtree(state)
+
+
+def lose_logs(disk: Disk) -> None:
+    """What was not synced of files that are not the journal's."""
+    kept = {one for name, one in disk.names[-1].items() if is_journal(name)}
+    for identity, file in disk.files.items():
+        if identity not in kept:
+            del file.calls[file.synced :]
