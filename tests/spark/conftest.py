@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     home = tmp_path_factory.mktemp("spark")
-    kept = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{kept}" if kept else str(ROOT)
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -48,17 +47,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     }
     with contextlib.suppress(NoMavenError):  # of which the tests that need them tell
         settings["spark.jars"] = ",".join(map(str, jars()))
-    builder = SparkSession.builder.master("local[2]").appName("kbroker tests")
-    session = builder.config(map=settings).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        yield session
-    finally:
-        _end(session)
-        if kept is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        patch.setenv("PYSPARK_PYTHON", sys.executable)  # else whichever python3 PATH has
+        builder = SparkSession.builder.master("local[2]").appName("kbroker tests")
+        session = builder.config(map=settings).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            yield session
+        finally:
+            _end(session)
 
 
 def _end(session: Any) -> None:

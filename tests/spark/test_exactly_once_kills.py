@@ -63,7 +63,7 @@ class Job:
             self.process = subprocess.Popen(
                 self.command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
                 env=os.environ | {name: str(path) for name, path in here.items()}
-                | {"SPARK_LOCAL_IP": "127.0.0.1"},
+                | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
             )  # fmt: skip
 
     def _members(self) -> Iterator[Member]:
