@@ -73,10 +73,11 @@ def with_sources(rows: Iterable[Row]) -> list[Row]:
 class Series:
     """A system in its round. Data stay until the end: what is deleted gives its pages back."""
 
-    def __init__(self, system: System, home: Path, seconds: float) -> None:
+    def __init__(self, system: System, home: Path, seconds: float, pages: UsedPages) -> None:
         self.system = system
         self.home = home
         self.seconds = seconds
+        self.pages = pages
         self.process: BrokerProcess | None = None
 
     def __enter__(self) -> Series:
@@ -105,17 +106,18 @@ class Series:
         process = self.broker(row)
         prepare(process, self.system, row)
         os.sync()
+        self.pages.keep()
         arguments = row.arguments(round_name(row))
         return load(row.mode, process.port, process.pid, self.seconds, *arguments)
 
 
 def run_series(
-    system: System, rows: Sequence[Row], seconds: float, results: Results
+    system: System, rows: Sequence[Row], seconds: float, pages: UsedPages, results: Results
 ) -> None:
     """One round of one system; what goes wrong in a row is told and leaves the row without one."""
     home = BUILD / "data" / system.name
     shutil.rmtree(home, ignore_errors=True)
-    with Series(system, home, seconds) as series:
+    with Series(system, home, seconds, pages) as series:
         for row in with_sources(rows):
             if system.name in row.not_for:
                 continue
@@ -154,7 +156,7 @@ def run_rounds(
             say(f"-- round {number} of {rounds}: {system.title}")
             pages.refresh()
             try:
-                run_series(system, rows, seconds, results)
+                run_series(system, rows, seconds, pages, results)
             except Unavailable as reason:
                 missing[system.name] = str(reason)
                 say(str(reason))
