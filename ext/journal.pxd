@@ -33,9 +33,6 @@ cdef void journal_commit(Journal* journal, Reservation* place, const uint8_t* ba
                          uint32_t size, int64_t end_offset) noexcept nogil
 cdef void journal_cancel(Journal* journal, Reservation* place) noexcept nogil
 cdef void journal_demand(Journal* journal) noexcept nogil
-cdef int journal_wait_room(Journal* journal) noexcept nogil
-cdef int journal_wait_room_until(Journal* journal, int64_t deadline_ns) noexcept nogil
-cdef bint journal_has_room(Journal* journal, uint32_t size) noexcept nogil
 
 cdef Journal* journal_create(const char* directory, int64_t group_bytes, int64_t file_bytes,
                              int64_t bytes_max, int64_t interval_ms,

@@ -44,6 +44,7 @@ from kbroker.ext.journal_files cimport (
     journal_checkpointer,
     owner_sync,
 )
+from kbroker.ext.journal_room cimport journal_demand_locked, journal_is_empty
 from kbroker.ext.journal_state cimport JournalGroup
 from kbroker.ext.posix cimport (
     CLOCK_MONOTONIC,
@@ -112,7 +113,7 @@ cdef int journal_reserve(Journal* journal, JournalOwner* owner, uint32_t size,
         code = JOURNAL_FAILED
     elif group.used + journal.admitted + out.size > journal.group_bytes:
         journal.stalled = 1
-        demand_locked(journal)
+        journal_demand_locked(journal)
         code = JOURNAL_STALL
     else:
         journal.admitted += out.size
@@ -121,9 +122,16 @@ cdef int journal_reserve(Journal* journal, JournalOwner* owner, uint32_t size,
 
 
 cdef void journal_cancel(Journal* journal, Reservation* place) noexcept nogil:
+    cdef bint stalled = False
     pthread_mutex_lock(&journal.lock)
     journal.admitted -= place.size
+    if journal_is_empty(journal):   # nothing that comes would tell who waits of the room
+        stalled = journal.stalled
+        journal.stalled = 0
+        pthread_cond_broadcast(&journal.moved)
     pthread_mutex_unlock(&journal.lock)
+    if stalled and journal.unstall != NULL:
+        journal.unstall(journal.unstall_argument)
 
 
 cdef inline bint join_group(Journal* journal, JournalOwner* owner, int which,
@@ -190,13 +198,6 @@ cdef void write_entry(Journal* journal, JournalOwner* owner, uint8_t* target,
         crc32c(target + 4, JOURNAL_ENTRY_HEADER_BYTES - 4), batch, BATCH_PREFIX_BYTES))
 
 
-cdef inline void demand_locked(Journal* journal) noexcept nogil:
-    if not journal.demand:
-        journal.demand = 1
-        if journal.sleeping:
-            pthread_cond_signal(&journal.wanted)
-
-
 cdef void journal_demand(Journal* journal) noexcept nogil:
     """Somebody waits for what was committed so far. Cheap when it was demanded already.
 
@@ -212,43 +213,6 @@ cdef void journal_demand(Journal* journal) noexcept nogil:
     pthread_mutex_unlock(&journal.lock)
     if wake:
         pthread_cond_signal(&journal.wanted)
-
-
-cdef bint journal_has_room(Journal* journal, uint32_t size) noexcept nogil:
-    """Is there room for `size` bytes of entries at this moment (a hint: others may take it)?"""
-    cdef bint room
-    pthread_mutex_lock(&journal.lock)
-    room = (journal.groups[journal.current].used + journal.admitted + size
-            <= journal.group_bytes) or size > journal.group_bytes
-    if not room:
-        journal.stalled = 1
-        demand_locked(journal)
-    pthread_mutex_unlock(&journal.lock)
-    return room
-
-
-cdef int journal_wait_room(Journal* journal) noexcept nogil:
-    """Wait until a group was written. For callers that may block. 0, or JOURNAL_FAILED."""
-    return journal_wait_room_until(journal, 0)
-
-
-cdef int journal_wait_room_until(Journal* journal, int64_t deadline_ns) noexcept nogil:
-    """Likewise, until a moment (monotonic; 0: without end) at most: JOURNAL_STALL when it came."""
-    cdef timespec_t at
-    cdef int64_t seen
-    cdef int code = JOURNAL_OK
-    at.tv_sec = deadline_ns // 1000000000
-    at.tv_nsec = deadline_ns % 1000000000
-    pthread_mutex_lock(&journal.lock)
-    seen = journal.groups_written
-    demand_locked(journal)
-    while seen == journal.groups_written and not journal.failed and code == JOURNAL_OK:
-        if deadline_ns == 0:
-            pthread_cond_wait(&journal.moved, &journal.lock)
-        elif pthread_cond_timedwait(&journal.moved, &journal.lock, &at) != 0:
-            code = JOURNAL_STALL
-    pthread_mutex_unlock(&journal.lock)
-    return JOURNAL_FAILED if journal.failed else code
 
 
 # -- the flusher ----------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_crc_ok, batch_parse
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.epochs cimport epochs_assign, epochs_latest
-from kbroker.ext.journal cimport JOURNAL_STALL, journal_wait_room_until
+from kbroker.ext.journal cimport JOURNAL_STALL
+from kbroker.ext.journal_room cimport journal_wait_room_until
 from kbroker.ext.log_append cimport AppendResult, log_append_on
 from kbroker.ext.log_find cimport (
     TimestampOffset,

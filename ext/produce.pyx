@@ -49,9 +49,8 @@ from kbroker.ext.error_codes cimport (
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     error_of_log,
 )
-from kbroker.ext.journal cimport (
-    JOURNAL_ENTRY_HEADER_BYTES, JOURNAL_OK, journal_demand, journal_has_room, journal_wait_room,
-)
+from kbroker.ext.journal cimport JOURNAL_ENTRY_HEADER_BYTES, JOURNAL_OK, journal_demand
+from kbroker.ext.journal_room cimport journal_has_room, journal_wait_room
 from kbroker.ext.log_append cimport AppendResult, log_append_on
 from kbroker.ext.log_state cimport LOG_DUPLICATE, LOG_OK, LOG_STALL, LOG_STORAGE_ERROR, Log
 from kbroker.ext.produce_codec cimport (

@@ -17,8 +17,8 @@ from kbroker.ext.journal cimport (
     journal_reserve,
     journal_start,
     journal_stop,
-    journal_wait_room,
 )
+from kbroker.ext.journal_room cimport journal_has_room, journal_wait_room
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 
@@ -122,6 +122,13 @@ cdef class TestJournal:
         if code < JOURNAL_OK:
             raise OSError("the journal has failed")
         return code == JOURNAL_OK
+
+    def wait_room(self):
+        with nogil:
+            journal_wait_room(self.journal)
+
+    def has_room(self, uint32_t size):
+        return journal_has_room(self.journal, size)
 
     def reserve_and_cancel(self, TestOwner owner not None, uint32_t size):
         cdef Reservation place

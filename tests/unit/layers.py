@@ -59,6 +59,7 @@ LAYERS = (
     "kbroker.ext.epochs",
     "kbroker.ext.journal_state",
     "kbroker.ext.journal_files",
+    "kbroker.ext.journal_room",
     "kbroker.ext.journal",
     "kbroker.ext.journal_walk",
     "kbroker.ext.log_state",

@@ -191,6 +191,21 @@ def test_a_cancelled_reservation_leaves_its_room(owner, open_journal):
         assert journal.reserve_and_cancel(owner, 60 * KIB) == 0
 
 
+def test_who_waits_for_room_that_is_there_by_now_goes_on(owner, open_journal):
+    """The full group was written between the refusal and the wait: nobody tells of an empty one."""
+    journal = open_journal(group_bytes=64 * KIB, interval_ms=100_000)
+    journal.append(owner, batch_at(0, 10 * KIB), 1)
+    wait_until(lambda: owner.durable == 1)
+    journal.wait_room()
+
+
+def test_the_largest_that_a_group_cannot_hold_as_a_whole_has_room(open_journal):
+    """It goes into several: of an empty group its header takes some bytes."""
+    journal = open_journal(group_bytes=64 * KIB)
+    for size in (64 * KIB - 64, 64 * KIB - 63, 64 * KIB, 64 * KIB + 1):
+        assert journal.has_room(size), size
+
+
 def test_a_failed_sync_is_final(owner, open_journal):
     journal = open_journal(group_bytes=64 * KIB)
     owner.fail_syncs(errno.EIO)
