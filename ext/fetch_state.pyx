@@ -4,10 +4,20 @@ KIP-227: epoch -1 ends a session and asks for none; epoch 0 asks for a new one a
 partitions; any other continues a session, listing only what is new, changed or forgotten. The
 session's lock is held while its partitions are copied out, never while logs are read.
 """
+import os
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from kbroker.ext.broker cimport broker_of
+from kbroker.ext.byte_table cimport (
+    TABLE_NO_MEMORY,
+    ByteTable,
+    table_free,
+    table_init,
+    table_put,
+)
 from kbroker.ext.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
@@ -33,6 +43,7 @@ from kbroker.ext.sessions cimport (
     FetchTarget,
     SessionPartition,
     next_epoch,
+    same_target,
     session_find,
     session_forget,
     session_put,
@@ -43,6 +54,9 @@ from kbroker.ext.wire cimport REQUEST_PARTITIONS_MAX, Cursor, cursor_init, get_i
 
 cdef enum:
     TOPIC_IDS = 13
+    FEW = 8                         # partitions, compared each with each
+
+cdef uint64_t _seed = int.from_bytes(os.urandom(8), "big")
 
 # What one pass over the request found.
 ctypedef struct Survey:
@@ -121,6 +135,66 @@ cdef void fill_from_request(Fetch* fetch, Request* request, uint32_t count) noex
             fetch_read_partition(&c, request.api_version, &target)
             add_partition(fetch, &target, &names)
         fetch_end_struct(&c, request.api_version)
+
+
+# -- partitions that are named again --------------------------------------------------------
+
+ctypedef struct Named:
+    ByteTable topics                # by name, or by id
+    ByteTable places                # by number of a topic, and partition
+
+
+cdef int64_t place_among_few(const Fetch* fetch, uint32_t count,
+                             const FetchTarget* target) noexcept nogil:
+    cdef uint32_t i
+    for i in range(count):
+        if same_target(&fetch.partitions[i].target, target):
+            return i
+    return count
+
+
+cdef int64_t place_by_table(Named* named, const FetchTarget* target) noexcept nogil:
+    cdef int64_t key[2]
+    if target.name == NULL:
+        key[0] = table_put(&named.topics, target.id, 16)
+    else:
+        key[0] = table_put(&named.topics, target.name, <size_t>target.name_length)
+    key[1] = target.partition
+    if key[0] < 0:
+        return TABLE_NO_MEMORY
+    return table_put(&named.places, <const uint8_t*>key, sizeof(key))
+
+
+cdef bint collapse(Fetch* fetch, Named* named) noexcept nogil:
+    """A partition that is named again is asked for once, at its first place with what was said of
+    it last, as by Apache Kafka. False: no memory."""
+    cdef uint32_t i, count = 0
+    cdef bint few = fetch.count <= FEW
+    cdef int64_t place
+    for i in range(fetch.count):
+        if few:
+            place = place_among_few(fetch, count, &fetch.partitions[i].target)
+        else:
+            place = place_by_table(named, &fetch.partitions[i].target)
+        if place < 0:
+            return False
+        if place != i:
+            fetch.partitions[place] = fetch.partitions[i]
+        if place == count:
+            count += 1
+    fetch.count = count
+    return True
+
+
+cdef bint collapse_repeats(Fetch* fetch) noexcept nogil:
+    cdef Named named
+    cdef bint done
+    table_init(&named.topics, _seed)
+    table_init(&named.places, _seed)
+    done = collapse(fetch, &named)
+    table_free(&named.topics)
+    table_free(&named.places)
+    return done
 
 
 # -- sessions -------------------------------------------------------------------------------
@@ -228,6 +302,10 @@ cdef Fetch* fetch_from_request(Request* request) noexcept nogil:
     if fetch == NULL:
         return NULL
     fill_from_request(fetch, request, survey.partitions)
+    if not collapse_repeats(fetch):
+        fetch_free(fetch)
+        request.reason = b"out of memory"
+        return NULL
     fetch.create_session = epoch == INITIAL_EPOCH
     return fetch
 

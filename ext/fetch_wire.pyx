@@ -2,7 +2,11 @@
 from libc.string cimport memcpy, memset
 
 from kbroker.ext.atomics cimport atomic_load_i32
-from kbroker.ext.error_codes cimport FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER
+from kbroker.ext.error_codes cimport (
+    FENCED_LEADER_EPOCH,
+    KAFKA_STORAGE_ERROR,
+    NOT_LEADER_OR_FOLLOWER,
+)
 from kbroker.ext.wire cimport (
     TOPIC_NAME_BYTES_MAX,
     Slice,
@@ -168,10 +172,15 @@ cdef void put_aborted(Writer* w, int16_t version, const FetchPartition* p) noexc
             put_no_tags(w)
 
 
+cdef inline int16_t told_error(int16_t version, int16_t error) noexcept nogil:
+    """Clients of old do not know the other, and would not try again."""
+    return NOT_LEADER_OR_FOLLOWER if version <= 5 and error == KAFKA_STORAGE_ERROR else error
+
+
 cdef void fetch_put_partition(Writer* w, int16_t version,
                               const FetchPartition* p) noexcept nogil:
     put_i32(w, p.target.partition)
-    put_i16(w, p.error)
+    put_i16(w, told_error(version, p.error))
     put_i64(w, p.high_watermark)
     put_i64(w, p.last_stable_offset)
     if version >= 5:

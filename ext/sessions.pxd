@@ -76,6 +76,8 @@ cdef void session_remove(SessionCache* cache, int32_t session_id) noexcept nogil
 # or by their bytes.
 cdef Session* session_create(SessionCache* cache, bint uses_ids, int64_t now_ms) noexcept nogil
 
+cdef bint same_target(const FetchTarget* a, const FetchTarget* b) noexcept nogil
+
 # -- with the session's lock held
 # NULL: no memory, too many partitions in this session or bytes in all. The session then lacks what
 # its client believes to be in it, and must go.

@@ -56,6 +56,25 @@ def test_limits_of_a_request(s: Script, version: int) -> None:
 
 
 @same(SOME)
+def test_named_again(s: Script, version: int) -> None:
+    """A partition is answered once, at its first place, from the position that was said last."""
+    topic = s.topic(partitions=12)
+    for partition in range(12):
+        s.produce(topic, s.batch(b"a"), partition=partition)
+        s.produce(topic, s.batch(b"b"), partition=partition)
+    field = s.topic_field(topic, version >= 13, "topic")
+    few = [(2, 0), (0, 1), (2, 1), (2, 2), (0, 0)]
+    for asked in (few, few * 2, [(number % 12, number % 3) for number in range(30)]):
+        parts = [
+            {"partition": p, "fetch_offset": at, "partition_max_bytes": 5000} for p, at in asked
+        ]
+        half = len(parts) // 2
+        topics = [field | {"partitions": some} for some in (parts[:half], parts[half:])]
+        body = {"max_bytes": 1 << 20, "topics": topics}
+        s.call(1, version, body | ({"replica_id": -1} if version < 15 else {}))
+
+
+@same(SOME)
 def test_unknown(s: Script, version: int) -> None:
     topic = filled(s, 1)
     for partition in (1, -1, 5):
