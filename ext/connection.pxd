@@ -293,6 +293,7 @@ cdef struct Connection:
     Out out
     Op* ops                         # oldest first
     Op* ops_tail
+    int64_t out_of_turn             # bytes of answers that wait for one before them
     int32_t in_flight               # Ops in the FIFO
     const char* failed              # BLOCK_FAILED: why, NULL when that has been logged
     Mark* marks                     # answers in `out` that are not sent yet, oldest first

@@ -125,9 +125,9 @@ cdef void connection_flush(Connection* connection) noexcept nogil:
         marks_sent(connection)
     if out.unsent < before:
         connection.last_active_ms = connection.thread.now_ms
-    if out.unsent > unsent_max:
+    if out.unsent + connection.out_of_turn > unsent_max:
         connection.blocked |= BLOCK_OUTPUT
-    elif out.unsent <= unsent_max // 2:
+    elif out.unsent + connection.out_of_turn <= unsent_max // 2:
         connection_unblock(connection, BLOCK_OUTPUT)
 
 

@@ -16,12 +16,10 @@ from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_add_relaxed_i32, atomic_exchange_i32, atomic_load_i32, atomic_store_i32,
 )
 from kbroker.ext.connection cimport (
-    BLOCK_FAILED, BLOCK_INFLIGHT, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD, OP_INLINE_BYTES, OP_PARKED,
-    OP_READY, Region,
+    BLOCK_FAILED, BLOCK_INFLIGHT, BLOCK_OUTPUT, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD,
+    OP_INLINE_BYTES, OP_PARKED, OP_READY, Region,
 )
-from kbroker.ext.debug cimport (
-    OBJECT_DELAYED_OPERATION, debug_assert, object_born, object_died,
-)
+from kbroker.ext.debug cimport OBJECT_DELAYED_OPERATION, debug_assert, object_born, object_died
 from kbroker.ext.endian cimport store_be32
 from kbroker.ext.marks cimport mark_op, mark_request, marks_free_caches, times_of
 from kbroker.ext.network cimport thread_post
@@ -396,6 +394,7 @@ cdef void op_ready(Op* op) noexcept nogil:
     op.state = OP_READY
     if op.times.ready == 0:
         op.times.ready = op.thread.clock_ns
+    connection.out_of_turn += op.out.unsent
     while connection.ops != NULL and connection.ops.state == OP_READY:
         op = connection.ops
         connection.ops = op.next
@@ -404,11 +403,14 @@ cdef void op_ready(Op* op) noexcept nogil:
         connection.in_flight -= 1
         op.state = OP_DEAD
         op.connection = NULL
+        connection.out_of_turn -= op.out.unsent
         out_append(connection, op)
         mark_op(connection, op)
         op_drop(op)
         connection.last_active_ms = connection.thread.now_ms
         flush_later(connection)
+    if connection.out_of_turn > connection.net.settings.unsent_bytes_max:
+        connection.blocked |= BLOCK_OUTPUT
     if connection.in_flight < connection.net.settings.in_flight_max:
         connection_unblock(connection, BLOCK_INFLIGHT)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.index import load_request_schema
 
 from tests.reference.crafted_batches import GZIP, Batch, Record
 from tests.support import messages
@@ -20,6 +22,7 @@ from tests.support.wire import (
     ELECT_LEADERS,
     FETCH,
     LIST_OFFSETS,
+    METADATA,
     PRODUCE,
     WireConnection,
     call_once,
@@ -196,3 +199,36 @@ def test_what_is_named_again_and_again(
             assert len(answer) < ANSWER_BYTES_MAX, what
             assert time.monotonic() - began < ANSWER_SECONDS_MAX, what
     assert resident_bytes(broker) - before < GROWTH_BYTES_MAX
+
+
+def test_answers_that_wait_for_their_turn_are_bounded(
+    start_kbroker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """A long poll that nothing ends, and behind it small requests with large answers: the broker
+    stops to read. Once the poll is answered all the others are, in their order."""
+    broker = start_kbroker()
+    create_topic(broker.port, topic)
+    metadata = {"allow_auto_topic_creation": False,
+                "topics": [{"name": f"{'n' * 200}{n}"} for n in range(2_000)]}  # fmt: skip
+    poll = {"replica_id": -1, "max_wait": 600_000, "min_bytes": 1, "max_bytes": 1 << 20,
+            "topics": [{"topic": topic, "partitions": [
+                {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]}  # fmt: skip
+    requests = 300
+    with WireConnection(broker.port) as connection:
+        connection.send(FETCH, 11, poll)
+        body = messages.encode(load_request_schema(METADATA, 9), metadata)
+        frame = messages.request_frame(METADATA, 9, body, 2)
+        before = resident_bytes(broker)
+        sender = threading.Thread(target=connection.send_bytes, args=(frame * requests,))
+        sender.start()
+        sender.join(2)
+        assert resident_bytes(broker) - before < GROWTH_BYTES_MAX
+        assert sender.is_alive(), "all was read, whatever its answers take"
+        records = Batch([Record(value=b"v")]).encode()
+        part = {"index": 0, "records": records}
+        produce = {"acks": -1, "timeout": 10_000,
+                   "topic_data": [{"name": topic, "partition_data": [part]}]}  # fmt: skip
+        call_once(broker.port, PRODUCE, 9, produce)
+        for _ in range(requests + 1):
+            connection.receive_frame()
+        sender.join()
