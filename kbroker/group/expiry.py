@@ -24,20 +24,20 @@ _RECORDS_PER_BATCH: Final = 1_000
 
 
 def chain(
-    records: Sequence[CoordinatorRecord], failed: Callable[[], None] | None = None
+    records: Sequence[CoordinatorRecord], failed: Callable[[], None] | None = None, at: int = 0
 ) -> Outcome:
     """Records that need not go together, in batches that every topic setting allows. `failed` is
-    called where one could not be appended; those behind it are not tried."""
-    rest = records[_RECORDS_PER_BATCH:]
+    called where one could not be appended; those behind it are not tried. From `at` on."""
+    until = at + _RECORDS_PER_BATCH
 
     def then(error: ErrorCode) -> Outcome | None:
         if error != ErrorCode.NONE:
             if failed is not None:
                 failed()
             return None
-        return chain(rest, failed) if rest else None
+        return chain(records, failed, until) if until < len(records) else None
 
-    return Outcome(records[:_RECORDS_PER_BATCH], then=then)
+    return Outcome(records[at:until], then=then)
 
 
 def expired(  # noqa: PLR0917

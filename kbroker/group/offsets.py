@@ -311,13 +311,13 @@ class Offsets:
 
     def forget_topics(self, names: Collection[str], now: Now) -> Outcome:
         """Topics were deleted."""
+        gone = frozenset(names)
         keys = {
             (group, name, partition): None
             for group in self.committed.groups()
-            for name in names
-            for partition in self.committed.topics(group).get(name, ())
+            for name in self.committed.topics(group).keys() & gone
+            for partition in self.committed.topics(group)[name]
         }
-        gone = frozenset(names)
         keys.update(dict.fromkeys(key for key in self.pending if key[1] in gone))
         return self._drop(keys, now)
 

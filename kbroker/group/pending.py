@@ -19,7 +19,7 @@ class PendingOffsets:
     def __init__(self) -> None:
         self._of_producer: dict[int, dict[Key, bytes | None]] = {}
         self._producers: dict[Key, list[int]] = {}
-        self._keys_of_group: dict[str, int] = {}
+        self._keys_of_group: dict[str, dict[Key, None]] = {}
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -37,9 +37,7 @@ class PendingOffsets:
 
     def of_group(self, group: str) -> list[Key]:
         """What is pending of a group."""
-        if group not in self._keys_of_group:
-            return []
-        return [key for key in self._producers if key[0] == group]
+        return list(self._keys_of_group.get(group, ()))
 
     def put(self, producer_id: int, key: Key, data: bytes | None) -> None:
         """A commit of a transaction; None where it has no effect any more."""
@@ -47,7 +45,7 @@ class PendingOffsets:
         producers = self._producers.get(key)
         if producers is None:
             producers = self._producers[key] = []
-            self._keys_of_group[key[0]] = self._keys_of_group.get(key[0], 0) + 1
+            self._keys_of_group.setdefault(key[0], {})[key] = None
         elif producer_id in producers:
             producers.remove(producer_id)
         producers.append(producer_id)
@@ -96,8 +94,7 @@ class PendingOffsets:
     def _unlist(self, key: Key) -> None:
         if self._producers.pop(key, None) is None:
             return
-        left = self._keys_of_group[key[0]] - 1
-        if left:
-            self._keys_of_group[key[0]] = left
-        else:
+        keys = self._keys_of_group[key[0]]
+        del keys[key]
+        if not keys:
             del self._keys_of_group[key[0]]

@@ -53,4 +53,6 @@ def settings_of(config: BrokerConfig, configs_of: Callable[[str], GroupConfigs])
         if name != "configs_of":
             value = config.value(key)
             values[name] = tuple(value) if isinstance(value, list) else value
+    policy = str(values["group_consumer_migration_policy"])  # taken in any case
+    values["group_consumer_migration_policy"] = policy.lower()
     return GroupSettings(**values, configs_of=configs_of)  # type: ignore[arg-type]

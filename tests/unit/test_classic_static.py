@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kbroker.errors import ErrorCode
 from tests.support.classic import BOTH, DELAY_MS, RANGE, REBALANCE_MS, SESSION_MS, Classic
 from tests.support.coordinator import Answer
@@ -115,6 +117,24 @@ def test_a_static_member_that_does_not_join_stays_until_its_session_is_over() ->
     c.pass_ms(REBALANCE_MS)
     assert answer.came
     assert names[1] not in c.group.members
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31)])
+def test_members_that_give_nobody_time_hold_up_nobody(timeout_ms: int) -> None:
+    """All who are left are static and have not joined: they are asked again, but not at once."""
+    c = Classic()
+    static(c)
+    for member in c.group.members.values():
+        member.rebalance_timeout_ms = timeout_ms
+    c.leave(("", "s0"))
+    assert c.state == "PreparingRebalance"
+    turns = 0
+    while (action := c.shard.timers.pop_due(c.now.monotonic_ms)) is not None:
+        action(c.now)
+        turns += 1
+        assert turns < 3, "it goes on without an end"
+    due = c.shard.timers.next_ms()
+    assert due is not None and due > c.now.monotonic_ms
 
 
 def test_the_session_of_the_replaced_member_ends_nothing() -> None:

@@ -265,6 +265,18 @@ def test_partitions_that_are_not_there_are_not_taken_over(shard, t):
     assert {p for mine in target.values() for p in mine.get(t, ())} == {0, 1, 2, 3}
 
 
+def test_a_partition_that_two_have_is_not_taken_over(shard):
+    """Apache Kafka refuses it likewise: two would go on reading it, and another nobody."""
+    first = shard.classic_join("", protocols("t"), version=3)[0]["member_id"]
+    waiting = shard.classic_join("", protocols("t"), version=3)
+    (joined,) = shard.classic_join(first, protocols("t"))
+    second, generation = waiting[0]["member_id"], joined["generation_id"]
+    both = dict.fromkeys((first, second), write_assignment({"t": [0, 1]}, 1))
+    shard.classic_sync(first, generation, both)
+    assert code_of(shard.join, "new", "t") == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert isinstance(shard.shard.groups["g"], ClassicGroup)
+
+
 def test_who_cannot_be_fenced_yet_is_fenced_later(shard):
     """With this one the group would become a classic one again, which cannot be written: what a
     member sent with its first protocol, which was never selected, cannot be read."""

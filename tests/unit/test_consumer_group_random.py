@@ -93,7 +93,7 @@ def state(group):
     return {
         name: vars(value) if name == "subscriptions" else value
         for name, value in vars(group).items()
-        if name not in ("fresh", "resolved_at")
+        if name not in ("fresh", "resolved_at", "unresolved_ms")
     }
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from kbroker.errors import ErrorCode
-from kbroker.group.consumer.regex import check_regex, resolve_regexes
+from kbroker.group.consumer.regex import Resolution, check_regex
 from tests.support.group_shard import CLIENT, GroupShard, code_of
 from tests.support.topics import FakeTopics
 
@@ -23,6 +23,13 @@ def shard():
 
 def names(shard, assignment):
     return sorted(shard.topics.by_id(topic_id).name for topic_id in assignment)
+
+
+def resolve_regexes(patterns, topics):
+    resolution = Resolution(patterns, topics)
+    while not resolution.go_on():
+        pass
+    return resolution.found
 
 
 def test_syntax():
@@ -110,8 +117,33 @@ def test_what_could_not_be_written_is_resolved_again(shard):
     shard.refuse = ErrorCode.COORDINATOR_NOT_AVAILABLE  # what the next heartbeat finds out
     shard.beat("m1", 2)
     assert shard.refuse is None
+    shard.refuse = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    shard.beat("m1", 2)
+    assert shard.refuse is not None, "it tries again with every heartbeat"
+    shard.refuse = None
+    shard.advance(10_001)
     shard.beat("m1", 2)
     assert len(shard.beat("m1", 2)["assignment"]) == 3
+
+
+def test_many_topics_are_looked_through_bit_by_bit():
+    """Between the slices others get their turn; a group that is gone is let go."""
+    topics = FakeTopics()
+    for number in range(2_000):
+        topics.add(f"red-{number}", 1)
+    shard = GroupShard(topics, group_consumer_assignment_interval_ms=0)
+    for group in ("g", "gone"):
+        shard.join("m1", topic_regex="red-.*7", group_id=group)
+        assert not shard.group(group).regexes
+    shard.beat("m1", -1, group_id="gone")
+    topics.add("red-new7", 1)  # its turn has not come yet, but that is for the next time
+    slices = 0
+    while not shard.group().regexes:
+        shard.advance(1)
+        slices += 1
+    assert slices > 2
+    assert len(shard.group().regexes["red-.*7"].topics) == 200
+    assert len(names(shard, shard.beat("m1", 1)["assignment"])) == 200
 
 
 def test_names_and_expression_together(shard):

@@ -142,11 +142,11 @@ def test_the_join_that_another_one_replaces_is_answered(member, broker) -> None:
     a = member().alone()
     b = member()
     b.begin_join()
+    a.until_rebalance()  # the first of the two joins has come
     again = Member(broker, b.group)
     again.id = b.id
     again.begin_join()
     assert b.take()["error_code"] == REBALANCE
-    a.until_rebalance()
     a.begin_join()
     assert again.take()["generation_id"] == a.take()["generation_id"] == 2
     again.connection.close()

@@ -102,8 +102,8 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        """The longest that any member asks for; who asks for less than nothing gets nothing."""
+        return max((0, *(member.rebalance_timeout_ms for member in self.members.values())))
 
     def move(self, state: State, now: Now) -> None:
         """Into another state."""

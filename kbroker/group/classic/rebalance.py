@@ -22,6 +22,8 @@ from kbroker.limits import PENDING_MEMBERS_MAX_CHARS, PENDING_MEMBERS_MAX_COUNT
 _LOG: Final = logging.getLogger("kbroker.group")
 
 _NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+# Static members may ask for a rebalance timeout of nothing and not come.
+_NOBODY_AGAIN_MS: Final = 1_000
 """How long the first join of a member without an id may wait for its answer: a client that gave
 up asks again without an id, and what it left behind must not pile up."""
 
@@ -136,9 +138,10 @@ class Rebalance:
             return NOTHING
         return self.complete(group, now)
 
-    def _collect_joins(self, group: ClassicGroup, now: Now) -> None:
+    def _collect_joins(self, group: ClassicGroup, now: Now, at_least_ms: int = 0) -> None:
         over = functools.partial(self.complete, group)
-        self._timers.schedule(_join(group), now.monotonic_ms + group.rebalance_timeout_ms, over)
+        delay_ms = max(group.rebalance_timeout_ms, at_least_ms)
+        self._timers.schedule(_join(group), now.monotonic_ms + delay_ms, over)
 
     def complete(self, group: ClassicGroup, now: Now) -> Outcome:
         """End the join phase: dynamic members that have not joined are gone, the others are told
@@ -151,7 +154,7 @@ class Rebalance:
             return NOTHING
         if not group.elect() and group.members:
             _LOG.warning("group %r: nobody has joined; waiting on", group.group_id)
-            self._collect_joins(group, now)
+            self._collect_joins(group, now, _NOBODY_AGAIN_MS)
             return NOTHING
         group.next_generation(now)
         _LOG.info("group %r: generation %d has %d members (%d have not joined)", group.group_id,

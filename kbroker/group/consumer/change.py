@@ -16,7 +16,7 @@ from kbroker.group.consumer import records
 from kbroker.group.consumer.group import ConsumerGroup
 from kbroker.group.consumer.member import Member, MemberState
 from kbroker.group.consumer.reconcile import Owned, Step, Target, next_assignment
-from kbroker.group.consumer.regex import check_regex, resolve_regexes
+from kbroker.group.consumer.regex import check_regex
 from kbroker.group.consumer.subscription import Subscriptions, TopicIdsOf
 from kbroker.group.consumer.target import assignment_is_due, compute_target
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Response
@@ -109,7 +109,8 @@ class Change:
     def _maybe_resolve(self, old: Member, new: Member, refresh: bool, sees: Sees) -> None:
         """Resolve again where something is new, but not again and again."""
         last = next(iter(self.group.regexes.values()), None)
-        if last and self.now.wall_ms <= last.timestamp_ms + REGEX_REFRESH_MIN_INTERVAL_MS:
+        resolved_ms = max(last.timestamp_ms if last else 0, self.group.unresolved_ms)
+        if self.now.wall_ms <= resolved_ms + REGEX_REFRESH_MIN_INTERVAL_MS:
             return
         wanted = Subscriptions()
         wanted.regexes.update(self.group.subscriptions.regexes)
@@ -124,9 +125,8 @@ class Change:
             > last.timestamp_ms + settings.group_consumer_regex_refresh_interval_ms
         )
         if refresh and wanted.regexes:
-            patterns = list(wanted.regexes)
-            group_id = self.group.group_id
-            self.after(lambda: resolve(self.room, group_id, patterns, self.now, sees))
+            patterns, group_id = list(wanted.regexes), self.group.group_id
+            self.after(lambda: self.room.resolving.begin(group_id, patterns, self.now, sees))
 
     # --- the group ----------------------------------------------------------------------------
 
@@ -198,41 +198,6 @@ class Change:
             timeouts.rebalance(group_id, member, self.now)
         else:
             timeouts.cancel_rebalance(group_id, member.member_id)
-
-
-def resolve(
-    room: ConsumerProtocol, group_id: str, patterns: list[str], now: Now, sees: Sees = None
-) -> Outcome | None:
-    """Look up which topics a group's regular expressions name now, of those that may be seen by
-    the member whose request it is, as in Apache Kafka."""
-    group = room.find(group_id)
-    if group is None:
-        return None
-    topics = room.shard.topics
-    resolved = resolve_regexes(
-        [one for one in patterns if one in group.subscriptions.regexes], topics.names(), sees
-    )
-    subscriptions = group.subscriptions.copy()
-    found: list[CoordinatorRecord] = []
-    bump = False
-    for pattern, names in resolved.items():
-        old = group.regexes[pattern].topics if pattern in group.regexes else frozenset()
-        if names != old:
-            bump = True
-            subscriptions.resolve(old, names)
-        found.append(records.regex(group_id, pattern, names, topics.version, now.wall_ms))
-    version = topics.version
-    metadata_hash = room.hashes.of_group(subscriptions.topics())
-    if bump or metadata_hash != group.metadata_hash:
-        epoch = group.epoch + 1
-        found.append(records.group_epoch(group_id, epoch, metadata_hash))
-        group.fresh = (version, epoch)
-
-    def then(error: ErrorCode) -> None:
-        if not error:
-            group.resolved_at = version
-
-    return Outcome(found, None, then)
 
 
 def _all(after: tuple[After, ...]) -> Outcome | None:

@@ -54,6 +54,8 @@ class ConsumerGroup:
         """Version of the topics that the group's hash was taken of last, and its epoch then."""
         self.resolved_at: int | None = None
         """Version of the topics when the regular expressions were resolved last, in this run."""
+        self.unresolved_ms = 0
+        """When they were resolved last and the outcome could not be written."""
         self._partition_epochs: dict[bytes, dict[int, int]] = {}
 
     # --- what others ask ----------------------------------------------------------------------
@@ -161,7 +163,7 @@ class ConsumerGroup:
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member of an instance id."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members[member_id]
+        return None if member_id is None else self.member(member_id)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
         """The target assignment; a static member's is that of whom it replaces, too."""

@@ -22,6 +22,7 @@ from kbroker.group.consumer.member import MemberState
 from kbroker.group.consumer.metadata_hash import MetadataHashes
 from kbroker.group.consumer.replay import Replay
 from kbroker.group.consumer.requests import Heartbeat
+from kbroker.group.consumer.resolving import Resolving
 from kbroker.group.consumer.timeouts import Timeouts
 from kbroker.group.group import Group
 from kbroker.group.migration import Client
@@ -45,6 +46,7 @@ class ConsumerProtocol:
         self.limits = GroupLimits(shard)
         self.hashes = MetadataHashes(shard.topics)
         self.timeouts = Timeouts(shard.timers, self._fence)
+        self.resolving = Resolving(self)
         shard.replays(Replay(shard).replayers())
         shard.when_loaded(self._loaded)
         shard.consumer = self

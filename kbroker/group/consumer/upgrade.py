@@ -17,6 +17,7 @@ from kbroker.group.group import Group
 from kbroker.group.migration import ClassicMember, ClassicSide, ClassicState
 from kbroker.group.outcome import CoordinatorRecord, Now
 from kbroker.metadata.records.consumer_group import ClassicMemberMetadata, ClassicProtocol
+from kbroker.uuids import uuid_text
 
 if TYPE_CHECKING:
     from kbroker.group.consumer.protocol import ConsumerProtocol
@@ -100,6 +101,14 @@ def _add(
             for name, partitions in embedded.partitions.items()
             if (info := topics.by_name(name)) is not None
         }
+    for topic_id, mine in assigned.items():
+        for partition in mine:
+            if (epoch := group.partition_epoch(topic_id, partition)) != -1:
+                raise ClientError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"Cannot set the epoch of {uuid_text(topic_id)}-{partition} to "
+                    f"{state.generation} because the partition is still owned at epoch {epoch}.",
+                )
     # A group that has never completed a join has not selected a protocol yet.
     protocol = state.protocol_name or select_protocol(state.members)
     subscription = read_subscription(dict(classic.protocols).get(protocol, b""))
