@@ -1,7 +1,7 @@
 """WriteTxnMarkers: end transactions in partitions, as a coordinator decided, or an administrator.
 
 Behavior: one control batch for each partition; the answer waits for the last. The markers of one
-producer are answered together.
+producer are answered together. What is beyond 10,000 markers is for another request.
 
 Version notes:
   v1: flexible. v2: the transaction's version (KIP-1228).
@@ -24,6 +24,8 @@ from kbroker.txn.transaction import Partition
 
 Results = dict[int, dict[Partition, int]]
 
+#: Of one request: for so long, some seconds at most, it may have the control thread.
+_MARKERS_MAX: Final = 10_000
 _NOT_READY: Final = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -64,6 +66,7 @@ def write_txn_markers(request: Any, context: Context) -> Response:
         require_cluster(context, CLUSTER_ACTION)
     results: Results = {}
     last: tuple[LogPort, int] | None = None
+    left = _MARKERS_MAX
     for asked in request.markers:
         marker = Marker(
             asked.producer_id,
@@ -74,8 +77,12 @@ def write_txn_markers(request: Any, context: Context) -> Response:
         )
         found = results.setdefault(asked.producer_id, {})
         for partition in dict.fromkeys(_wanted(asked)):
-            if marker.epoch < 0:
+            if min(marker.epoch, marker.producer_id, marker.version) < 0:
                 found[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+                continue
+            left -= 1
+            if left < 0:
+                found[partition] = ErrorCode.REQUEST_TIMED_OUT  # coordinators ask again
                 continue
             try:
                 last = context.transactions.write_marker(partition, marker)

@@ -30,6 +30,7 @@ from kbroker.group.outcome import (
     Response,
 )
 from kbroker.group.partition import group_partition
+from kbroker.group.room_wait import RoomWait
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
 from kbroker.group.slot import Slot, SlotReply
@@ -50,7 +51,8 @@ from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
     from kbroker.group.records import Records
-    from kbroker.group.rooms import Rooms
+    from kbroker.group.room_wait import RoomWait
+from kbroker.group.rooms import Rooms
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
@@ -60,10 +62,6 @@ Refusal = Callable[[GroupSettings], "Response | None"]
 """What is wrong with a request whatever its group: its answer, None for nothing; may raise
 ClientError."""
 
-ROOM_WAIT_MS: Final = 500
-"""How long an append may hold up the control thread while the disk hangs."""
-
-_HANGS: Final = ErrorCode.REQUEST_TIMED_OUT
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 # What the coordinator answers in the place of an error of the log, as Apache Kafka does.
 _TRANSLATED: Final = {
@@ -144,7 +142,7 @@ class GroupCoordinator:
         self._due_ms: int | None = None
         self._opened_ms = 0
         self._stopped = False
-        self._last_error = ErrorCode.NONE
+        self._room = RoomWait()
         """Of the last append: the same is told once, and a disk that hangs is waited for once."""
 
     # ---- the partitions
@@ -403,14 +401,9 @@ class GroupCoordinator:
                 raise ClientError(ErrorCode.MESSAGE_TOO_LARGE)
             if log is None:
                 return ErrorCode.NOT_COORDINATOR
-            log.append(
-                batch,
-                leader_epoch=log.leader_epoch,
-                room_wait_ms=0 if self._last_error is _HANGS else ROOM_WAIT_MS,
-            )
+            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=self._room.ms)
         except (ClientError, DiskError, OSError) as error:
-            last, self._last_error = self._last_error, code_of(error)
-            if self._last_error is not last:
+            if self._room.failed(error):
                 _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
             return coordinator_code(error)
         except (RecordError, ValueError) as error:  # a string over 32,767 bytes
@@ -419,7 +412,7 @@ class GroupCoordinator:
         except Exception:
             _LOG.exception("__consumer_offsets-%d takes no record", slot.partition)
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        self._last_error = ErrorCode.NONE
+        self._room.done()
         self._appends += 1
         slot.appended = self._appends
         return ErrorCode.NONE

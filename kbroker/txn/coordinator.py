@@ -20,20 +20,23 @@ from functools import partial
 from typing import Final, Protocol
 
 from kbroker.clock import Clock
-from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
+from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext.records import build
 from kbroker.group.loading import Load
 from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
 from kbroker.group.partition import group_partition
+from kbroker.group.room_wait import RoomWait
 from kbroker.group.runtime import coordinator_code
 from kbroker.group.slot_loads import ACTIVE, FAILED, SlotLoads, check_all_served
 from kbroker.group.timers import Timers
+from kbroker.metadata.records.wire import RecordError
 from kbroker.storage.manager import LogPort
 from kbroker.txn import records, steps
 from kbroker.txn.doubt import Doubt
 from kbroker.txn.durable import Durable
+from kbroker.txn.expiry import in_batches
 from kbroker.txn.figures import Counts, Figures, figures_of
-from kbroker.txn.markers import ROOM_WAIT_MS, Groups, Marker, Markers, Partitions
+from kbroker.txn.markers import Groups, Marker, Markers, Partitions
 from kbroker.txn.settings import TransactionSettings
 from kbroker.txn.slot import Slot
 from kbroker.txn.steps import Add, End, Producer
@@ -49,7 +52,6 @@ from kbroker.txn.transaction import (
 _LOG: Final = logging.getLogger("kbroker.txn")
 
 _AGAIN_MS: Final = 100
-_RECORDS_PER_BATCH: Final = 1_000
 _PASSED_OVER: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -95,7 +97,8 @@ class TransactionCoordinator:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._markers = Markers(host, host.groups)
+        self._room = RoomWait()
+        self._markers = Markers(host, host.groups, self._room)
         self._slots: list[Slot] = []
         self._timers = Timers()
         self._loads = SlotLoads(_LOG, host, self._timers, self._opened)
@@ -260,12 +263,14 @@ class TransactionCoordinator:
             batch = build(
                 [(now_ms, *records.encode(name, value, version)) for name, value in changes]
             )
-            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=ROOM_WAIT_MS)
+            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=self._room.ms)
         except (ClientError, DiskError, OSError) as error:
-            _LOG.warning("__transaction_state-%d takes no record: %s", slot.partition, error)
+            if self._room.failed(error):
+                _LOG.warning("__transaction_state-%d takes no record: %s", slot.partition, error)
             raise ClientError(coordinator_code(error)) from None
-        except ValueError as error:  # a transactional id over 32,767 bytes
+        except (RecordError, ValueError) as error:  # a transactional id over 32,767 bytes
             raise ClientError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        self._room.done()
         self._host.appended(log)
 
     def init(
@@ -354,13 +359,10 @@ class TransactionCoordinator:
         left = slot.unmarked.setdefault(name, set(now.partitions))
         for partition in sorted(left):
             try:
-                now_ms = self._host.clock.wall_ms()
-                place = self._markers.write(partition, marker, now_ms)
+                place = self._markers.write(partition, marker, self._host.clock.wall_ms())
                 slot.marked.setdefault(name, []).append(place)
             except (ClientError, DiskError, OSError) as error:
                 if not self._is_passed_over(name, partition, error):
-                    if code_of(error) is ErrorCode.REQUEST_TIMED_OUT:
-                        break  # the disk hangs: each further one would wait as long
                     continue
             left.discard(partition)
         if left:
@@ -423,6 +425,7 @@ class TransactionCoordinator:
         settings = self._host.settings()
         interval_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._timers.schedule("overdue", now.monotonic_ms + interval_ms, self._look_for_overdue)
+        stay: list[str] = []
         for slot in () if first else self._slots:
             for name in list(slot.ongoing):
                 found = slot.transactions[name]
@@ -433,7 +436,9 @@ class TransactionCoordinator:
                         self._fence(slot, name, found, now.wall_ms)
                         self.counts.timed_out += 1
                     except (ClientError, DiskError) as error:
-                        _LOG.warning("transaction %s stays open: %s", name, error)
+                        stay.append(f"{name}: {error}")
+        if stay:
+            _LOG.warning("%d transactions stay open, the last %s", len(stay), stay[-1])
         return NOTHING
 
     def _look_for_expired(self, now: Now, *, first: bool = False) -> Outcome:
@@ -450,8 +455,7 @@ class TransactionCoordinator:
                 if found.state in AT_REST and found.updated_ms <= before_ms
             ]
             try:
-                for at in range(0, len(gone), _RECORDS_PER_BATCH):
-                    names = gone[at : at + _RECORDS_PER_BATCH]
+                for names in in_batches(gone):
                     self._append(slot, [(name, None) for name in names])
                     for name in names:
                         slot.replay(name, None)

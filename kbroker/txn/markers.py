@@ -11,8 +11,9 @@ import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from kbroker.errors import ClientError, ErrorCode
+from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext.records import build
+from kbroker.group.room_wait import RoomWait
 from kbroker.storage.manager import LogPort
 from kbroker.txn.transaction import Partition, Transaction
 
@@ -21,8 +22,6 @@ _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
 _VERSION: Final = 0
-ROOM_WAIT_MS: Final = 500
-"""How long an append may hold up the control thread while the disk hangs."""
 
 
 class Marker(NamedTuple):
@@ -61,9 +60,10 @@ class Partitions(Protocol):
 class Markers:
     """Writes them. The control thread's."""
 
-    def __init__(self, partitions: Partitions, groups: Groups) -> None:
+    def __init__(self, partitions: Partitions, groups: Groups, room: RoomWait) -> None:
         self._partitions = partitions
         self._groups = groups
+        self._room = room
 
     def write(self, partition: Partition, marker: Marker, now_ms: int) -> tuple[LogPort, int]:
         """Append the marker to a partition: the log, and where it ends then. Raises ClientError,
@@ -73,12 +73,17 @@ class Markers:
         batch = build_marker(marker, now_ms)
 
         def append(log: LogPort) -> None:
-            log.append(
-                batch,
-                leader_epoch=log.leader_epoch,
-                room_wait_ms=ROOM_WAIT_MS,
-                transaction_version=marker.version,
-            )
+            try:
+                log.append(
+                    batch,
+                    leader_epoch=log.leader_epoch,
+                    room_wait_ms=self._room.ms,
+                    transaction_version=marker.version,
+                )
+            except (ClientError, DiskError, OSError) as error:
+                self._room.failed(error)
+                raise
+            self._room.done()
 
         topic, index = partition
         if topic == CONSUMER_OFFSETS:

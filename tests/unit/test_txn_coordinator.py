@@ -20,6 +20,7 @@ from tests.support.txn_world import (
     TIMEOUT_MS,
     Answer,
     Client,
+    Log,
     World,
     outcomes,
 )
@@ -257,3 +258,46 @@ def test_random(seed: int) -> None:
         assert ends != {"open"}, value
         if value in told:
             assert ends == {told[value]}, value
+
+
+class TestTheDiskHangs:
+    """An append that waits for room in the journal has the control thread; so only the first."""
+
+    @pytest.fixture
+    def waits(self, world, monkeypatch) -> list[int]:
+        """Of each append since the disk hangs, how long it may wait (ms)."""
+        for number in range(20):
+            client = Client(world, f"id-{number}", 2)
+            client.init()
+            client.send([("a", 0)])
+        world.settle()
+        waits: list[int] = []
+
+        def append(log: Log, batch: bytes, *, room_wait_ms: int, **_: Any) -> None:
+            waits.append(room_wait_ms)
+            raise ClientError(ErrorCode.REQUEST_TIMED_OUT)
+
+        monkeypatch.setattr(Log, "append", append)
+        return waits
+
+    def test_transactions_that_are_overdue(self, world, waits, caplog):
+        world.advance(TIMEOUT_MS + 10_000)
+        assert len(waits) >= 20 and waits[0] == 500 and set(waits[1:]) == {0}
+        told = [one for one in caplog.records if one.levelname == "WARNING"]
+        assert len(told) < 10, "a line for each"
+
+    def test_requests(self, world, waits):
+        client = Client(world, "id-0", 2)
+        for _ in range(3):
+            client.init()
+        assert waits == [500, 0, 0]
+
+    def test_it_waits_again_once_the_disk_is_back(self, world, waits, monkeypatch):
+        client = Client(world, "id-0", 2)
+        client.init()
+        hanging = Log.append
+        monkeypatch.undo()
+        Client(world, "id-1", 2).init()
+        monkeypatch.setattr(Log, "append", hanging)
+        client.init()
+        assert waits == [500, 500]
