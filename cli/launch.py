@@ -31,6 +31,7 @@ __all__ = [
 
 FIRST_PORT = 9092
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MEANT: Final = {"TLS": "SSL", "HTTPS": "SSL", "SASL": "SASL_PLAINTEXT", "SASL_TLS": "SASL_SSL"}
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _SECURED: Final = "SASL_PLAINTEXT"
 _PORTS_TRIED = 100
@@ -122,6 +123,8 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
     if wish.data_dir:
         chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
     secured = bool(wish.user)
+    if wish.password_file and not secured:
+        raise UsageError("whose password it is says --user NAME", "--password-file")
     if wish.insecure:
         chosen["kbroker.insecure"] = "true"
     config_file = Path(wish.config[-1]) if wish.config else None
@@ -132,8 +135,11 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
             f"clients cannot connect to {untold}; tell their address with --advertise HOST:PORT",
             "--listen",
         )
-    if _PROTOCOL_MAP in listeners and _is_told(_PROTOCOL_MAP, config_file, chosen):
-        del listeners[_PROTOCOL_MAP]
+    if _PROTOCOL_MAP in listeners:
+        if _is_told(_PROTOCOL_MAP, config_file, chosen):
+            del listeners[_PROTOCOL_MAP]
+        else:
+            _refuse_meant(wish.listen)
     chosen.update(listeners)
     told = _told(config_file, chosen)
     throwaway = wish.dev and not {"log.dirs", "log.dir"} & told.keys()
@@ -279,6 +285,19 @@ def _unreachable(wish: Wish) -> str:
 
     hosts = [parse_address(text, to_bind=True).host for text in wish.listen[len(wish.advertise) :]]
     return next((host for host in hosts if host in ("0.0.0.0", "::")), "")
+
+
+def _refuse_meant(listen: Sequence[str]) -> None:
+    """A listener of a name of one's own speaks plain text: who writes TLS means something else."""
+    for text in listen:
+        name, found, _ = text.partition("://")
+        meant = _MEANT.get(name.upper()) if found else None
+        if meant:
+            raise UsageError(
+                f"{name}:// is no protocol of Apache Kafka's; write {meant}://, or say in"
+                f" listener.security.protocol.map what {name} speaks",
+                "--listen",
+            )
 
 
 def _listener_name(text: str, at: int, plain: str) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "SECONDS_MAX",
     "Real",
     "address_option",
+    "asked",
     "bootstrap_option",
     "broker_options",
     "client_settings",
@@ -287,6 +288,13 @@ def reachable(listener: str) -> str:
     host, _, port = address.rpartition(":")
     host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
     return f"{host}:{port}"
+
+
+def asked(listeners: Sequence[str]) -> tuple[str, bool]:
+    """The address at which a broker is asked by who has no settings for it: of a listener that
+    asks for none where there is one; and whether it is such a one."""
+    plain = [one for one in listeners if one.startswith(("PLAINTEXT://", "PLAINTEXT_"))]
+    return reachable((plain or list(listeners))[0]), bool(plain)
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:

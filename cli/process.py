@@ -12,13 +12,14 @@ import click
 
 from kbroker import __version__, runfile
 from kbroker.cli import space
-from kbroker.cli.options import SECONDS, data_dir_option, output_option, reachable
+from kbroker.cli.options import SECONDS, asked, data_dir_option, output_option
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes, human_time, print_json
-from kbroker.cli.scrape import state_troubles
+from kbroker.cli.scrape import lives, state_troubles
 
 _POLL_S = 0.02
 _ANSWER_TIMEOUT_S = 5.0
+_UNTOLD = "? (it asks who one is: `kbroker cluster health` with -X or --profile)"
 
 
 @click.command()
@@ -69,7 +70,7 @@ def status(data_dir: Path | None, output: str) -> int:
     info = runfile.running(place)
     if info is None:
         return _not_serving(place, output)
-    topics, offline, trouble = _topics(reachable(info.listeners[0]) if info.listeners else "")
+    topics, offline, trouble = _asked(info)
     told: dict[str, Any] = {
         "pid": info.pid,
         "uptime_s": round(time.time() - info.started_ms / 1000, 1),
@@ -118,7 +119,7 @@ def _print_status(told: dict[str, Any]) -> None:
         "metrics": ", ".join(told["http"]) or None,
         "data dir": told["data_dir"],
         "durability": durability,
-        "topics": "?" if told["topics"] is None else told["topics"],
+        "topics": _UNTOLD if told["topics"] is None else told["topics"],
         "offline": f"{told['offline_partitions']} partitions: the disk failed, the log says how"
         if told["offline_partitions"] else None,
         "memory": "?" if told["rss_bytes"] is None else f"{human_bytes(told['rss_bytes'])} RSS",
@@ -160,6 +161,13 @@ def _pid_of(place: Path) -> int | None:
             return None
     except DirectoryInUseError as error:
         return error.pid or None
+
+
+def _asked(info: runfile.RunInfo) -> tuple[int | None, int | None, str | None]:
+    """As `_topics`; of a broker that asks who one is, whether it lives."""
+    address, plain = asked(info.listeners) if info.listeners else ("", True)
+    told = _topics(address)
+    return (None, None, None) if told[2] and not plain and lives(info) else told
 
 
 def _topics(address: str) -> tuple[int | None, int | None, str | None]:

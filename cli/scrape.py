@@ -85,6 +85,14 @@ def state_troubles(info: runfile.RunInfo) -> dict[str, str | None]:
     return {name: _state_trouble(told, *state) for name, state in _STATE.items()}
 
 
+def lives(info: runfile.RunInfo) -> bool:
+    """Whether the broker says so itself: both of its planes move."""
+    try:
+        return bool(info.http) and bool(_get(_reachable(info.http[0]), "/livez"))
+    except OperatorError:
+        return False
+
+
 def _state_trouble(told: Mapping[str, int], kind: str, topic: str, holds: str) -> str | None:
     found = []
     if failed := told.get(f"{kind}_partitions_failed"):

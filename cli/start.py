@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -143,11 +144,25 @@ def _detached(ready: Ready, timeout_s: float) -> int:
             )
             return 1
         time.sleep(_POLL_S)
+    _show_warnings(log_file, before)
     for listener in info.listeners:
         click.echo(f"listening on {listener}")
     click.echo(f"pid {info.pid}, data in {place}, log in {log_file}")
     click.echo(f"`{stop_command(place)}` ends it")
     return 0
+
+
+def _show_warnings(log_file: Path, before: int) -> None:
+    """What the start warns of is for who starts it."""
+    import json
+
+    with log_file.open("rb") as log:
+        log.seek(before)
+        for line in log.read().splitlines():
+            with contextlib.suppress(ValueError, TypeError, KeyError):  # not every line is JSON
+                told = json.loads(line)
+                if told["level"] in {"warn", "error"}:
+                    click.echo(f"{told['level']}: {told['msg']}", err=True)
 
 
 def _show_end_of(log_file: Path, before: int) -> None:

@@ -96,6 +96,22 @@ def test_a_detached_broker_is_found_described_and_stopped(place: Path) -> None:
     assert "serving" in (place / "kbroker.log").read_text()
 
 
+def test_a_detached_broker_that_asks_who_one_is_lives_all_the_same(place: Path) -> None:
+    started = kbroker(
+        "start", "--data-dir", str(place), "--listen", "127.0.0.1:0", "--detach",
+        "--user", "admin:secret", "--set", "kbroker.http.listeners=HTTP://127.0.0.1:0",
+        "--set", "kbroker.durability=page-cache",
+    )  # fmt: skip
+    assert started.returncode == 0, started.stderr
+    assert re.search("^warn: .*a power cut may take back", started.stderr, re.MULTILINE)
+    shown = kbroker("status", "--data-dir", str(place))
+    assert shown.returncode == 0, shown.stderr
+    assert "topics:     ? (it asks who one is: `kbroker cluster health`" in shown.stdout
+    checked = kbroker("check", "--data-dir", str(place))
+    assert "it lives; 127.0.0.1:" in checked.stdout and "FAILED" not in checked.stdout
+    assert kbroker("stop", "--data-dir", str(place)).returncode == 0
+
+
 def test_after_a_crash_the_directory_is_free(place: Path) -> None:
     process, _ = foreground(place, "--listen", "127.0.0.1:0")
     process.kill()

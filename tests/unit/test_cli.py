@@ -82,6 +82,8 @@ def test_every_command_has_help(capsys: Captured, words: tuple[str, ...]) -> Non
         (["start", "--listen", "foo:bar"], "'bar' is not a port"),
         (["start", "--listen", "a:1", "--advertise", "b", "--advertise", "c"], "more --advertise"),
         (["start", "--listen", "a:1", "--advertise", "bad:port:x"], "'bad:port:x' is neither a"),
+        (["start", "--listen", "tls://a:1"], "tls:// is no protocol of Apache Kafka's; write SSL://"),
+        (["start", "--password-file", "f"], "whose password it is says --user NAME"),
         (["start", "--listen", "0.0.0.0:9092"], "tell their address with --advertise HOST:PORT"),
         (
             ["start", "--listen", "a:1", "--listen", "[::]:2", "--advertise", "b"],
