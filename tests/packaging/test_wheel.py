@@ -78,10 +78,12 @@ def wheels() -> dict[int, Path]:
 
 
 def environment(folder: Path, python: str, *packages: str) -> Path:
-    """A virtual environment with packages; its commands."""
-    subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    """A virtual environment with packages; its commands. Nothing of the tree is found, whose path
+    Spark's tests put into PYTHONPATH: pip would take kbroker for installed."""
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([python, "-m", "venv", str(folder)], check=True, env=own)
     pip = [str(folder / "bin" / "pip"), "--quiet", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, *packages], check=True, timeout=1800)
+    subprocess.run([*pip, *packages], check=True, timeout=1800, env=own)
     return folder / "bin"
 
 
