@@ -85,6 +85,9 @@ class Model:
             self.roll()
         self.segments[-1].batches.append(stored)
         if not self.epochs or stored.leader_epoch > self.epochs[-1][0]:
+            # An epoch that has nothing left goes when the next begins where it would have (Kafka's
+            # LeaderEpochFileCache does so with entries that do not come before the new one).
+            self.epochs = [one for one in self.epochs if one[1] < stored.base_offset]
             self.epochs.append((stored.leader_epoch, stored.base_offset))
         self.leo = stored.last_offset + 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kbroker.ext import records
@@ -114,6 +114,8 @@ class Life:
 
 @settings(max_examples=80, deadline=None)
 @given(steps=lives)
+@example(steps=[("append", 1, 0, 0, 0), ("append", 1, 0, 0, 3), ("truncate", 1), ("trim", 1),
+                ("append", 1, 0, 0, 3)])  # fmt: skip
 def test_a_life(tmp_path_factory, steps):
     life = Life(tmp_path_factory.mktemp("life") / "topic-0")
     for step in steps:
