@@ -294,7 +294,7 @@ def asked(listeners: Sequence[str]) -> tuple[str, bool]:
     """The address at which a broker is asked by who has no settings for it: of a listener that
     asks for none where there is one; and whether it is such a one."""
     plain = [one for one in listeners if one.startswith(("PLAINTEXT://", "PLAINTEXT_"))]
-    return reachable((plain or list(listeners))[0]), bool(plain)
+    return reachable((plain or listeners)[0]), bool(plain)
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:

@@ -51,8 +51,7 @@ from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
     from kbroker.group.records import Records
-    from kbroker.group.room_wait import RoomWait
-from kbroker.group.rooms import Rooms
+    from kbroker.group.rooms import Rooms
 
 _LOG: Final = logging.getLogger("kbroker.group")
 

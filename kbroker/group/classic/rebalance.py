@@ -22,10 +22,10 @@ from kbroker.limits import PENDING_MEMBERS_MAX_CHARS, PENDING_MEMBERS_MAX_COUNT
 _LOG: Final = logging.getLogger("kbroker.group")
 
 _NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
-# Static members may ask for a rebalance timeout of nothing and not come.
-_NOBODY_AGAIN_MS: Final = 1_000
 """How long the first join of a member without an id may wait for its answer: a client that gave
 up asks again without an id, and what it left behind must not pile up."""
+_NOBODY_AGAIN_MS: Final = 1_000
+"""Static members may ask for a rebalance timeout of nothing, and not come."""
 
 
 class Rebalance:
