@@ -30,6 +30,8 @@ ctypedef struct ByteTable:
     uint64_t seed
     ArenaChunk* arena
 
+# The process's own, for tables whose strings come from clients.
+cdef uint64_t process_seed() noexcept nogil
 cdef void table_init(ByteTable* table, uint64_t seed) noexcept nogil
 cdef void table_free(ByteTable* table) noexcept nogil
 cdef uint32_t bytes_hash(uint64_t seed, const uint8_t* p, size_t n) noexcept nogil

@@ -1,4 +1,6 @@
 """A table of distinct byte strings (see byte_table.pxd)."""
+import os
+
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -7,6 +9,11 @@ cdef enum:
     ITEMS_MAX = 0x7FFFFFFF
 
 cdef uint64_t MULTIPLIER = 0x9E3779B97F4A7C15
+cdef uint64_t _process_seed = int.from_bytes(os.urandom(8), "big")
+
+
+cdef uint64_t process_seed() noexcept nogil:
+    return _process_seed
 
 
 cdef void table_init(ByteTable* table, uint64_t seed) noexcept nogil:

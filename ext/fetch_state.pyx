@@ -4,20 +4,11 @@ KIP-227: epoch -1 ends a session and asks for none; epoch 0 asks for a new one a
 partitions; any other continues a session, listing only what is new, changed or forgotten. The
 session's lock is held while its partitions are copied out, never while logs are read.
 """
-import os
-
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from kbroker.ext.broker cimport broker_of
-from kbroker.ext.byte_table cimport (
-    TABLE_NO_MEMORY,
-    ByteTable,
-    table_free,
-    table_init,
-    table_put,
-)
 from kbroker.ext.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
@@ -34,6 +25,13 @@ from kbroker.ext.fetch_wire cimport (
     fetch_read_topic,
 )
 from kbroker.ext.log_state cimport log_unref
+from kbroker.ext.named_places cimport (
+    NamedPlaces,
+    named_free,
+    named_init,
+    named_partition,
+    named_topic,
+)
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.segment cimport segment_unref
 from kbroker.ext.sessions cimport (
@@ -55,8 +53,6 @@ from kbroker.ext.wire cimport REQUEST_PARTITIONS_MAX, Cursor, cursor_init, get_i
 cdef enum:
     TOPIC_IDS = 13
     FEW = 8                         # partitions, compared each with each
-
-cdef uint64_t _seed = int.from_bytes(os.urandom(8), "big")
 
 # What one pass over the request found.
 ctypedef struct Survey:
@@ -139,11 +135,6 @@ cdef void fill_from_request(Fetch* fetch, Request* request, uint32_t count) noex
 
 # -- partitions that are named again --------------------------------------------------------
 
-ctypedef struct Named:
-    ByteTable topics                # by name, or by id
-    ByteTable places                # by number of a topic, and partition
-
-
 cdef int64_t place_among_few(const Fetch* fetch, uint32_t count,
                              const FetchTarget* target) noexcept nogil:
     cdef uint32_t i
@@ -153,19 +144,17 @@ cdef int64_t place_among_few(const Fetch* fetch, uint32_t count,
     return count
 
 
-cdef int64_t place_by_table(Named* named, const FetchTarget* target) noexcept nogil:
-    cdef int64_t key[2]
+cdef int64_t place_by_table(NamedPlaces* named, const FetchTarget* target) noexcept nogil:
+    """< 0: no memory."""
+    cdef int64_t topic
     if target.name == NULL:
-        key[0] = table_put(&named.topics, target.id, 16)
+        topic = named_topic(named, target.id, 16)
     else:
-        key[0] = table_put(&named.topics, target.name, <size_t>target.name_length)
-    key[1] = target.partition
-    if key[0] < 0:
-        return TABLE_NO_MEMORY
-    return table_put(&named.places, <const uint8_t*>key, sizeof(key))
+        topic = named_topic(named, target.name, <size_t>target.name_length)
+    return topic if topic < 0 else named_partition(named, topic, target.partition)
 
 
-cdef bint collapse(Fetch* fetch, Named* named) noexcept nogil:
+cdef bint collapse(Fetch* fetch, NamedPlaces* named) noexcept nogil:
     """A partition that is named again is asked for once, at its first place with what was said of
     it last, as by Apache Kafka. False: no memory."""
     cdef uint32_t i, count = 0
@@ -187,13 +176,11 @@ cdef bint collapse(Fetch* fetch, Named* named) noexcept nogil:
 
 
 cdef bint collapse_repeats(Fetch* fetch) noexcept nogil:
-    cdef Named named
+    cdef NamedPlaces named
     cdef bint done
-    table_init(&named.topics, _seed)
-    table_init(&named.places, _seed)
+    named_init(&named)
     done = collapse(fetch, &named)
-    table_free(&named.topics)
-    table_free(&named.places)
+    named_free(&named)
     return done
 
 

@@ -13,15 +13,12 @@ which may be cold, and goes to the I/O pool, where the same code runs.
 Rights: a request that wants one that is not known goes to the control thread first, and from there
 to the pool (rights.pxd).
 """
-import os
-
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64
 from kbroker.ext.broker cimport Broker, COUNTED_LIST_OFFSETS, broker_of, count_answer
-from kbroker.ext.byte_table cimport ByteTable, table_free, table_init, table_put
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport H_CLOSE, H_CONTROL, H_DONE, H_IO, Request, STOP_NOW
 from kbroker.ext.error_codes cimport (
@@ -41,6 +38,9 @@ from kbroker.ext.log_find cimport (
 from kbroker.ext.log_read cimport log_epoch_at
 from kbroker.ext.log_state cimport (
     LOG_OK, Log, Watermarks, log_ref, log_unref, log_usable, log_watermarks,
+)
+from kbroker.ext.named_places cimport (
+    NamedPlaces, named_free, named_init, named_partition, named_topic,
 )
 from kbroker.ext.network cimport turn_begin, turn_end
 from kbroker.ext.quotas cimport Hold, QUOTA_REQUEST, quota_answer
@@ -67,8 +67,6 @@ cdef enum Naming:
     NAMED_ONCE = 0
     NAMED_TWICE                     # this is the first time
     NAMED_BEFORE
-
-cdef uint64_t _seed = int.from_bytes(os.urandom(8), "big")
 
 
 # One request while it is handled; on the stack of handle_list_offsets.
@@ -130,20 +128,15 @@ cdef bint survey(ListOffsets* asked) noexcept nogil:
 # -- partitions that are named again --------------------------------------------------------
 
 ctypedef struct Repeats:
-    ByteTable names
-    ByteTable places                # number of a name and partition
+    NamedPlaces named
     uint32_t* firsts                # where a place was first named, by its number
 
 
 cdef bint name_place(ListOffsets* asked, Repeats* repeats, int64_t topic, int32_t partition,
                      uint32_t at) noexcept nogil:
     """False: no memory."""
-    cdef int64_t key[2]
-    cdef int64_t fresh = repeats.places.count
-    cdef int64_t number
-    key[0] = topic
-    key[1] = partition
-    number = table_put(&repeats.places, <const uint8_t*>key, sizeof(key))
+    cdef int64_t fresh = repeats.named.places.count
+    cdef int64_t number = named_partition(&repeats.named, topic, partition)
     if number == fresh:
         repeats.firsts[number] = at
     elif number >= 0:
@@ -161,7 +154,7 @@ cdef bint name_topic(ListOffsets* asked, Repeats* repeats, Cursor* c,
     cdef int64_t number = 0
     cdef int32_t i
     if fits:
-        number = table_put(&repeats.names, topic.name.p, <size_t>topic.name.n)
+        number = named_topic(&repeats.named, topic.name.p, <size_t>topic.name.n)
     for i in range(topic.partitions_count):
         list_offsets_read_partition(c, asked.request.api_version, &target)
         if fits and (number < 0 or not name_place(asked, repeats, number, target.partition,
@@ -192,14 +185,12 @@ cdef bint find_repeats(ListOffsets* asked) noexcept nogil:
     cdef bint done
     if asked.count < 2:
         return True
-    table_init(&repeats.names, _seed)
-    table_init(&repeats.places, _seed)
+    named_init(&repeats.named)
     asked.namings = <uint8_t*>calloc(asked.count, 1)
     repeats.firsts = <uint32_t*>calloc(asked.count, sizeof(uint32_t))
     done = asked.namings != NULL and repeats.firsts != NULL and name_all(asked, &repeats)
     free(repeats.firsts)
-    table_free(&repeats.names)
-    table_free(&repeats.places)
+    named_free(&repeats.named)
     return done
 
 

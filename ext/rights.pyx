@@ -1,19 +1,15 @@
 """Tables of rights (see rights.pxd)."""
-import os
-
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
 from kbroker.ext.atomics cimport atomic_add_i32, atomic_add_relaxed_i32
-from kbroker.ext.byte_table cimport bytes_hash
+from kbroker.ext.byte_table cimport bytes_hash, process_seed
 
 cdef enum:
     SLOTS_FIRST = 16
     NAMES_FIRST_BYTES = 256
     NAMES_MAX_BYTES = 1073741824
-
-cdef uint64_t _seed = int.from_bytes(os.urandom(8), "big")
 
 
 cdef RightEntry* new_entries(uint32_t slots) noexcept nogil:
@@ -72,7 +68,7 @@ cdef void rights_unref(Rights* rights) noexcept nogil:
 
 
 cdef inline uint32_t hash_of(int right, const uint8_t* name, int32_t length) noexcept nogil:
-    return bytes_hash(_seed ^ <uint64_t>right, name, <size_t>length)
+    return bytes_hash(process_seed() ^ <uint64_t>right, name, <size_t>length)
 
 
 cdef RightEntry* slot_of(const Rights* rights, uint32_t hash, int right, const uint8_t* name,

@@ -4,8 +4,6 @@ A full cache gives the place of the session that was unused for longest, if that
 `eviction_ms`; else the client gets no session and fetches without one, as with Apache Kafka. Full
 is a cache of too many sessions or of too many bytes; the latter bound is ours, Kafka has none.
 """
-import os
-
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
@@ -16,7 +14,7 @@ from kbroker.ext.atomics cimport (
     atomic_add_u64,
     atomic_load_i64,
 )
-from kbroker.ext.byte_table cimport bytes_hash
+from kbroker.ext.byte_table cimport bytes_hash, process_seed
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.posix cimport (
     pthread_mutex_destroy,
@@ -34,10 +32,6 @@ cdef enum:
 cdef uint64_t id_counter = 0
 
 
-# So that who picks names and ids cannot pick collisions.
-cdef uint64_t _seed = int.from_bytes(os.urandom(8), "big")
-
-
 cdef uint64_t mix(uint64_t x) noexcept nogil:
     """Finalizer of splitmix64: a bijection without patterns."""
     x = (x ^ (x >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
@@ -46,7 +40,7 @@ cdef uint64_t mix(uint64_t x) noexcept nogil:
 
 
 cdef uint32_t target_hash(const FetchTarget* target) noexcept nogil:
-    cdef uint64_t seed = mix(_seed ^ <uint32_t>target.partition)
+    cdef uint64_t seed = mix(process_seed() ^ <uint32_t>target.partition)
     if target.name == NULL:
         return bytes_hash(seed, target.id, 16)
     return bytes_hash(seed, target.name, <size_t>target.name_length)

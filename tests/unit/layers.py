@@ -41,6 +41,7 @@ LAYERS = (
     "kbroker.ext.record",
     "kbroker.ext.crc32c",
     "kbroker.ext.byte_table",
+    "kbroker.ext.named_places",
     "kbroker.ext.compression_buffer",
     "kbroker.ext.compression_match",
     "kbroker.ext.compression_lz4",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import threading
 import time
@@ -111,6 +112,18 @@ def test_sessions_of_all_clients_together_are_bounded(
     assert fetch_v7(broker.port, more)[:2] == (FETCH_SESSION_ID_NOT_FOUND, 0)
     # It has gone, and what it held is there for others.
     assert full_fetch(broker.port, 0, 50_000) != 0
+
+
+def test_names_that_collide_cost_no_more_than_others(kbroker: BrokerProcess) -> None:
+    """Of 65,536 with the same hash as Java has it each would be compared with each."""
+    row = struct.pack(">iiqqi", 1, 0, 0, 0, 1)
+    names = ["".join(pairs).encode() for pairs in itertools.product(("Aa", "BB"), repeat=16)]
+    head = struct.pack(">iiiibiii", -1, 0, 0, 1 << 20, 0, 0, 0, len(names))
+    body = head + b"".join(struct.pack(">h", len(name)) + name + row for name in names) + bytes(4)
+    error, session_id = fetch_v7(kbroker.port, body)
+    assert error == 0 and session_id != 0
+    closed = struct.pack(">iiiibiii", -1, 0, 0, 1 << 20, 0, session_id, -1, 0) + bytes(4)
+    assert fetch_v7(kbroker.port, closed) == (0, 0)
 
 
 def full_fetch(port: int, first: int, count: int = 100_000) -> int:
