@@ -13,7 +13,8 @@ for as long as that tells; no request reads more than a client may have of all w
 
 Followers: there are no other replicas, so a fetch with a replica id gets NOT_LEADER_OR_FOLLOWER.
 """
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
@@ -53,9 +54,10 @@ from kbroker.ext.wire cimport Writer, reserve, writer_init
 cdef enum:
     COPY_BYTES_MAX = 8192           # shorter reads are copied into the response
     FIXED_BYTES = 64
+    ANSWER_BYTES_MAX = 0x7FFFFFFF
     EVALUATIONS_MAX = 16            # in a row, while appends keep coming between read and watch
 
-cdef const char* UNANSWERED = b"no memory or a read error while answering a fetch"
+cdef const char* UNANSWERED = b"no memory, a read error or too much to say while answering a fetch"
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -184,11 +186,11 @@ cdef inline bint same_topic(const FetchPartition* a, const FetchPartition* b) no
         a.target.name, b.target.name, <size_t>a.target.name_length) == 0
 
 
-cdef uint32_t measure(Fetch* fetch, int32_t* topics) noexcept nogil:
+cdef uint64_t measure(Fetch* fetch, int32_t* topics) noexcept nogil:
     """Bytes that the response takes at most, regions not counted; and its number of topics."""
     cdef FetchPartition* previous = NULL
     cdef FetchPartition* partition
-    cdef uint32_t total = FIXED_BYTES
+    cdef uint64_t total = FIXED_BYTES
     cdef uint32_t i
     topics[0] = 0
     for i in range(fetch.count):
@@ -289,19 +291,21 @@ cdef bint write_throttled(Fetch* fetch, Reply* reply) noexcept nogil:
 
 
 cdef bint write_response(Fetch* fetch, Reply* reply) noexcept nogil:
-    """False: no memory or a read error; the connection must be closed."""
+    """False: no memory, a read error or too large; the connection must be closed."""
     cdef int32_t session_id, topics
-    cdef uint32_t room
+    cdef uint64_t room
     cdef uint8_t* body
     cdef Writer w
     if fetch.throttle_ms > 0:
         return write_throttled(fetch, reply)
     session_id = fetch_choose(fetch)
     room = measure(fetch, &topics)
-    body = reply_begin(reply, room)
+    if room > ANSWER_BYTES_MAX:
+        return False
+    body = reply_begin(reply, <uint32_t>room)
     if body == NULL:
         return False
-    writer_init(&w, body, room)
+    writer_init(&w, body, <size_t>room)
     fetch_put_head(&w, fetch.version, fetch.error, session_id, topics, 0)
     count_error(fetch.broker, COUNTED_FETCH, fetch.error)
     if not write_partitions(fetch, &w, reply, body):

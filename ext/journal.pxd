@@ -8,7 +8,8 @@ owner's log lock, in the order of its offsets. `journal_demand` by anybody. The 
 the flusher (`durable`) and on the checkpointer (`sync`), never under a lock of the journal.
 
 Lock order: log lock, then journal lock. The journal lock is a leaf: nothing is called under it
-but `retain`, which is one atomic addition.
+but `retain`, which is one atomic addition. `unstall` is called under a log's lock, by
+`journal_cancel`: it does no more than wake.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 

@@ -63,7 +63,7 @@ cdef inline bint has_producers(Log* log) noexcept nogil:
 
 cdef int log_check_producer(Log* log, const Terms* terms, const uint8_t* batch,
                             const BatchInfo* info, ProducerBatch* before) noexcept nogil:
-    if info.producer_id == NO_PRODUCER_ID:
+    if info.producer_id <= NO_PRODUCER_ID:
         return LOG_OK
     if not has_producers(log):
         return LOG_NO_MEMORY
@@ -83,7 +83,7 @@ cdef void log_apply_producer(Log* log, const uint8_t* batch, const BatchInfo* in
                              int64_t base_offset) noexcept nogil:
     cdef EndedTxn ended
     cdef int error
-    if info.producer_id == NO_PRODUCER_ID:
+    if info.producer_id <= NO_PRODUCER_ID:
         return
     producers_apply(log.producers, batch, info, base_offset, &ended)
     if ended.first_offset >= 0 and ended.aborted:

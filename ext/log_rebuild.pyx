@@ -72,7 +72,7 @@ cdef int fold_producer(Log* log, Segment* s, Walk* w, bint index_aborted) noexce
     cdef Terms terms
     cdef const uint8_t* bytes = NULL
     cdef int error
-    if w.info.producer_id == NO_PRODUCER_ID:
+    if w.info.producer_id <= NO_PRODUCER_ID:
         return LOG_OK
     if w.info.control:
         bytes = walk_bytes(w, w.info.length)

@@ -237,7 +237,7 @@ cdef int fold_commit(Fold* fold, const Record* record, bint legacy) noexcept nog
     if record.value.n < 0:
         remove(fold, &fold.entries[number])
         return FOLD_OK
-    if fold.batch.producer_id != NO_PRODUCER_ID:
+    if fold.batch.producer_id > NO_PRODUCER_ID:
         return pend(fold, fold.batch.producer_id, <uint32_t> number, &value, record.offset)
     if commit_set(fold, &fold.entries[number].commit, &value, record.offset) != FOLD_OK:
         return FOLD_NO_MEMORY

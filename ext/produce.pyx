@@ -383,8 +383,7 @@ cdef int reply_when_durable(Produce* produce) noexcept nogil:
         return H_CLOSE
     durable_watch(op, produce.results, produce.count, written)
     journal_demand(produce.broker.journal)
-    if not produce.request.on_io:
-        op_deadline(op, max(produce.head.timeout_ms, <int32_t>DURABLE_WAIT_MS_MIN))
+    op_deadline(op, max(produce.head.timeout_ms, <int32_t>DURABLE_WAIT_MS_MIN))
     durable_release(op)
     return H_PENDING
 

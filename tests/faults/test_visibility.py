@@ -14,10 +14,12 @@ from tests.faults.scenes import injected
 from tests.reference.crafted_batches import batch, values_of
 from tests.support import wire
 from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
 from tests.support.wire import FETCH, LIST_OFFSETS, PRODUCE, WireConnection
 from tests.wire.test_connections import fetch_body, produce_body
 
 HOLD_S = 3
+REQUEST_TIMED_OUT = 7
 
 
 def slow_syncs(broker: BrokerProcess) -> AbstractContextManager[None]:
@@ -53,6 +55,22 @@ def test_nothing_unsynced_is_seen(start_kbroker: Callable[..., BrokerProcess], t
         seen = wire.call_once(broker.port, FETCH, 11, fetch_body(topic, 1))
         records = seen["responses"][0]["partitions"][0]["records"]
         assert values_of(records)[0] == (1, b"held")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("codec", ["producer", "gzip"])
+def test_a_producer_waits_as_long_as_it_said(
+    start_kbroker: Callable[..., BrokerProcess], topic: str, codec: str
+) -> None:
+    """Also one whose batch an I/O thread rewrote. What was appended stays, and is synced."""
+    broker = start_kbroker({"compression.type": codec})
+    wire.create_topic(broker.port, topic)
+    with slow_syncs(broker):
+        body = produce_body(topic, batch(b"late")) | {"timeout": 1000}
+        answer = wire.call_once(broker.port, PRODUCE, 9, body)
+        part = answer["responses"][0]["partition_responses"][0]
+        assert part["error_code"] == REQUEST_TIMED_OUT
+    wait_for("the record is there", lambda: end_offset(broker.port, topic) == 1, 60)
 
 
 @pytest.mark.timeout(120)

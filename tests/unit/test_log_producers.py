@@ -108,6 +108,14 @@ class TestSequences:
         assert testing_log.append(log, data, CLIENT, 5_000)[3] == 5_000
         assert testing_log.append(log, data, CLIENT, 9_000)[3] == 5_000
 
+    def test_ids_below_none_are_none(self, folder):
+        log = open_log(folder)
+        for i in range(3):
+            assert send(log, -2, 0, 0) == (OK, i, i)
+        assert not log.producers()
+        log.close(clean=False)
+        assert not open_log(folder).producers()
+
     def test_producers_expire(self, folder):
         log = open_log(folder, producer_id_expiration_ms=100)
         send(log, 1, 0, 0, timestamp=1000)
