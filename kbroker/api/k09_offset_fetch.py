@@ -52,13 +52,20 @@ def offset_fetch(request: Any, context: Context) -> Response:
     stable = getattr(request, "require_stable", False)
     groups = request.groups if context.version >= _FIRST_WITH_GROUPS else [request]
     hidden = denied(context, DESCRIBE, GROUP, (group.group_id for group in groups))
-    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    refused = [_refused(context, group, code) for group in groups if group.group_id in hidden]
-    return context.groups.each(
-        [_call(context, *one, stable) for one in _once(groups) if one[0].group_id not in hidden],
-        context.answer,
-        lambda parts: _answer(context.version, [*refused, *parts]),
-    )
+    refused: list[Response | None] = []  # in the order of the request; None: the group is asked
+    calls = []
+    for group, asked in _once(groups):
+        if group.group_id in hidden:
+            refused.append(_refused(context, group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        else:
+            refused.append(None)
+            calls.append(_call(context, group, asked, stable))
+
+    def answer(parts: list[Response]) -> Response:
+        found = iter(parts)
+        return _answer(context.version, [one or next(found) for one in refused])
+
+    return context.groups.each(calls, context.answer, answer)
 
 
 def _once(groups: Sequence[Any]) -> Iterator[tuple[Any, _Asked | None]]:

@@ -29,6 +29,7 @@ from tests.support.wire import (
 from tests.wire.test_classic_groups import Member
 
 NO_TOPIC, NO_GROUP, NO_ID, UNKNOWN, UNKNOWN_ID = 29, 30, 53, 3, 100
+OFFSET_FETCH = 9
 BATCH = Batch(records=[Record(b"v")]).encode()
 
 TOPIC_WRITE, TOPIC_READ = acl(g.TOPIC, "t", g.WRITE), acl(g.TOPIC, "t", g.READ)
@@ -237,6 +238,18 @@ def test_heartbeats_stop_when_the_group_may_not_be_read(broker: KbrokerProcess) 
     with granted(broker.port, acl(g.GROUP, "g", g.READ)):
         assert [member.heartbeat() for _ in range(3)] == [0] * 3
     member.connection.close()
+
+
+def test_groups_are_told_in_the_order_they_were_asked_for(
+    broker: KbrokerProcess, other: WireConnection
+) -> None:
+    """Those that may be seen and those that may not."""
+    asked = [{"group_id": name, "topics": None} for name in ("x", "g", "y")]
+    with granted(broker.port, acl(g.GROUP, "g", g.DESCRIBE)):
+        told = other.call(OFFSET_FETCH, 8, {"groups": asked})["groups"]
+    assert [(one["group_id"], one["error_code"]) for one in told] == [
+        ("x", NO_GROUP), ("g", 0), ("y", NO_GROUP)
+    ]  # fmt: skip
 
 
 def test_a_transaction_wants_its_id_and_its_topics(
