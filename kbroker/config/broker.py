@@ -24,6 +24,7 @@ from kbroker.config.definitions import (
 )
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
 from kbroker.config.definitions_security import AUTHORIZERS
+from kbroker.config.group_bounds import check_group_bounds
 from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
 from kbroker.config.refused import refuse_unheeded
 from kbroker.config.types import (
@@ -156,6 +157,7 @@ class BrokerConfig:
             raise ConfigError(
                 "log.cleaner.dedupe.buffer.size: must be more than 1 MiB for each cleaner thread"
             )
+        check_group_bounds(self.integer)
 
     def preview(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
         """These settings with other dynamic ones, to see what would hold."""

@@ -11,9 +11,9 @@ from typing import Final
 
 from kbroker.config.broker import BrokerConfig
 from kbroker.config.definitions import BROKER, GROUP, group_broker_key
+from kbroker.config.group_bounds import GROUP_KINDS
 from kbroker.config.types import ConfigError, Value, parse_value
 
-_KINDS: Final = ("consumer", "share", "streams")
 # Bounds whose names do not follow from the key, and keys whose defaults nobody compares with them.
 _BOUND: Final = {"streams.num.standby.replicas": "standby.replicas"}
 _ONLY_WHERE_SET: Final = "assignment.interval.ms"
@@ -28,7 +28,7 @@ def validate_group(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
     for name, value in values.items():
         if isinstance(value, int) and (name in overrides or not name.endswith(_ONLY_WHERE_SET)):
             _check_bounds(config, name, value)
-    for kind in _KINDS:
+    for kind in GROUP_KINDS:
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
         silent, beat = values[session], values[heartbeat]
         if isinstance(silent, int) and isinstance(beat, int) and silent <= beat:

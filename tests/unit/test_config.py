@@ -297,6 +297,24 @@ def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
         ({"listeners": "CONTROLLER://a:1"}, "no listener is left"),
         ({**LOOPBACK, "advertised.listeners": "OTHER://a:1"}, "OTHER is not a name in listeners"),
         ({"log.dirs": "/a,/b"}, "one directory"),
+        (
+            {"group.consumer.heartbeat.interval.ms": "1000"},
+            "group.consumer.heartbeat.interval.ms must be greater than or equal to "
+            "group.consumer.min.heartbeat.interval.ms",
+        ),
+        (
+            {"group.share.session.timeout.ms": "60001"},
+            "group.share.max.session.timeout.ms must be greater than or equal to "
+            "group.share.session.timeout.ms",
+        ),
+        (
+            {
+                "group.streams.max.heartbeat.interval.ms": "45000",
+                "group.streams.heartbeat.interval.ms": "45000",
+            },
+            "group.streams.heartbeat.interval.ms must be less than "
+            "group.streams.session.timeout.ms",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, message):
