@@ -30,7 +30,7 @@ from tests.support.wire import (
 )  # fmt: skip
 from tests.wire.test_connections import fetch_body
 
-LEADER_NOT_AVAILABLE = 5
+LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER = 5, 6
 TOLD_S = 10
 PARTITIONS = 3
 StartBroker = Callable[..., BrokerProcess]
@@ -110,12 +110,14 @@ def check_apis(broker: BrokerProcess, topic: str) -> None:
         ]
         (folder,) = connection.call(DESCRIBE_LOG_DIRS, 4, {"topics": None})["results"]
         fetched = connection.call(FETCH, 11, fetch_all(topic))["responses"][0]["partitions"]
+        old = connection.call(FETCH, 5, fetch_all(topic))["responses"][0]["partitions"]
         (created,) = connection.call(CREATE_TOPICS, 5, {"topics": [new]})["topics"]
     assert [
         (part["error_code"], part["leader_id"], part["offline_replicas"])
         for part in told["partitions"]
     ] == [(LEADER_NOT_AVAILABLE, -1, part["replica_nodes"]) for part in told["partitions"]]
-    assert len(fetched) == PARTITIONS
+    assert len(fetched) == len(old) == PARTITIONS
+    assert {part["error_code"] for part in old} == {NOT_LEADER_OR_FOLLOWER}
     codes = [part["error_code"] for part in offsets["partitions"] + fetched]
     codes += [folder["error_code"], created["error_code"]]
     assert len(told["partitions"]) == PARTITIONS and set(codes) == {KAFKA_STORAGE_ERROR}

@@ -206,6 +206,12 @@ def test_the_topics_of_subscriptions() -> None:
     assert topics_of([newer]) == {"a"}
 
 
+def test_subscriptions_that_name_too_many_topics_are_not_known() -> None:
+    many = subscription(*["t"] * 250_000)
+    assert topics_of([many, many]) == {"t"}
+    assert topics_of([many, many, subscription("t")]) is None
+
+
 @given(st.binary(max_size=40))
 def test_what_is_no_subscription_is_not_known(told: bytes) -> None:
     for end in range(len(told)):

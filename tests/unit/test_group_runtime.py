@@ -6,11 +6,13 @@ import pytest
 from kio.index import load_request_schema
 
 from kbroker.clock import FakeClock, SystemClock
+from kbroker.config.broker import BrokerConfig
 from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.group.committed import Committed, pack, unpack
 from kbroker.group.outcome import Outcome
 from kbroker.group.pending import PendingOffsets
 from kbroker.group.runtime import coordinator_code
+from kbroker.group.settings import settings_of
 from kbroker.limits import PARKED_REQUESTS_MAX_COUNT
 from kbroker.protocol import ApiKey
 from kbroker.server.control import Mailbox
@@ -251,6 +253,12 @@ def test_settings_of_a_group_are_those_of_the_metadata(groups):
     answer = groups.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
     assert answer["responses"][0]["error_code"] == 0
     assert settings.configs_of("g") == {"consumer.session.timeout.ms": "50000"}
+
+
+def test_the_migration_policy_is_taken_in_any_case():
+    config = BrokerConfig({"group.consumer.migration.policy": "UPGRADE"})
+    settings = settings_of(config, lambda group: {})
+    assert settings.group_consumer_migration_policy == "upgrade"
 
 
 def test_the_mailbox_keeps_the_order_and_gives_way():

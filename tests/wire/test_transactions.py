@@ -16,8 +16,8 @@ from tests.support.transactional import WireProducer, committed_offset
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, FIND_COORDINATOR, WireConnection
 
-END, LIST = 26, 66
-INVALID_TXN_STATE = 48
+END, MARKERS, LIST = 26, 27, 66
+INVALID_TXN_STATE, UNKNOWN_PARTITION, TIMED_OUT = 48, 3, 7
 FENCED = (49, 90)
 """INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
 CONTROL = 0x20
@@ -319,3 +319,17 @@ def test_a_decision_says_nothing_of_what_is_open_by_now(
     producer.until_state("CompleteCommit")
     assert read(broker) == [b"first"], "the second is open, and nobody committed it"
     assert read(broker, 1) == [b"third"]
+
+
+def test_of_one_request_so_many_markers_are_written(start: Callable[..., KbrokerProcess]) -> None:
+    """Coordinators ask again for the rest. An id or an epoch that no producer has is refused."""
+    broker = start()
+    parts = [{"name": "t", "partition_indexes": list(range(2, 10_003))}]
+    marker = {"producer_id": 7, "producer_epoch": 0, "coordinator_epoch": 0,
+              "transaction_result": True, "topics": parts}  # fmt: skip
+    bad = marker | {"topics": [{"name": "t", "partition_indexes": [0]}]}
+    asked = [marker, bad | {"producer_id": -1}, bad | {"producer_id": 8, "producer_epoch": -1}]
+    told = wire.call_once(broker.port, MARKERS, 1, {"markers": asked})["markers"]
+    codes = {one["producer_id"]: [part["error_code"] for part in one["topics"][0]["partitions"]]
+             for one in told}  # fmt: skip
+    assert codes == {7: [UNKNOWN_PARTITION] * 10_000 + [TIMED_OUT], -1: [-1], 8: [-1]}
