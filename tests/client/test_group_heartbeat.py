@@ -6,13 +6,13 @@ import ctypes
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbroker.client.partitions import OffsetAndMetadata
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.ext.client_heartbeat import (
     ANSWERED,
     BROKEN,
@@ -23,7 +23,7 @@ from kbroker.ext.client_heartbeat import (
 from kbroker.ext.client_loop import ClientLoop
 from tests.support import wire
 from tests.support.processes import BrokerProcess
-from tests.support.seats import Seat, poll_until, seated, share
+from tests.support.seats import Seat, poll_until, seated, settle, share
 from tests.support.waits import wait_for
 
 CLASSIC, CONSUMER = 12, 68
@@ -57,6 +57,39 @@ def test_a_member_lives_while_something_holds_the_gil(
         one.group.commit({next(iter(one.owned)): OffsetAndMetadata(1)}, 5.0)
         assert one.group.metadata() == before
         assert one.heartbeat.counts[1] >= 10
+
+
+class Slow(Seat):
+    """Gives partitions up in its own time."""
+
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        super().on_revoked(partitions)
+        a_few_heartbeats(self)
+
+
+def a_few_heartbeats(seat: Seat) -> None:
+    before = seat.heartbeat.counts[1]
+    wait_for("some heartbeats", lambda: seat.heartbeat.counts[1] >= before + 3, 20)
+
+
+def test_who_gives_up_and_does_not_poll_is_not_fenced(
+    start_kbroker: Callable[..., BrokerProcess],
+) -> None:
+    """What is given up is answered with a new epoch, with which the next heartbeat goes."""
+    broker = start_kbroker(SHORT)
+    wire.create_topic(broker.port, "t", 2)
+    one = Slow(broker.bootstrap, "g", group_protocol="consumer")
+    two = Seat(broker.bootstrap, "g", group_protocol="consumer")
+    with seated(one, two):
+        one.group.subscribe(["t"], one)
+        poll_until(lambda: share(one) == [2], one)
+        settle(one)
+        two.group.subscribe(["t"], two)
+        poll_until(lambda: share(one) == [1], one, two)
+        poll_until(lambda: share(two) == [1], two)
+        a_few_heartbeats(one)
+        settle(one, two)
+        assert [what for what, _ in one.story] == ["assigned", "revoked", "assigned"]
 
 
 class Broker:

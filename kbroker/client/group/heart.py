@@ -25,8 +25,6 @@ class _Driver(Protocol):
 
     def polled(self, deadline_s: float) -> None: ...
 
-    def went_out(self, epoch: int, interval_s: float) -> None: ...
-
 
 class Heart:
     """Heartbeats of one generation of a member.
@@ -82,11 +80,10 @@ class Heart:
         return self._values
 
     def went_out(self, epoch: int, interval_s: float) -> None:
-        """A heartbeat of the member's own was answered (KIP-848): epoch and interval hold."""
+        """A heartbeat of the member's own was answered (KIP-848): epoch and interval hold. The
+        driver heard of it at once, and may have heard of a later epoch since."""
         self.interval_s = interval_s
         self._values["member_epoch"] = epoch
-        if self._driver is not None:
-            self._driver.went_out(epoch, interval_s)
 
     def stops_at(self, answer: Any) -> bool:
         """Whether heartbeats end with this answer."""

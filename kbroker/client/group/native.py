@@ -187,6 +187,13 @@ class NativePulse:
         self._driver.hold(timeout_s)
         self.on_event()
 
+    def heard(self, answer: Any) -> None:
+        """A heartbeat of the member's own was answered (KIP-848): epoch and interval hold for the
+        next of the loop's, which leaves whether or not anybody polls by then."""
+        if answer.error_code == 0 and answer.member_epoch > 0:
+            interval_s = answer.heartbeat_interval.total_seconds()
+            self._driver.went_out(int(answer.member_epoch), interval_s)
+
     def release(self) -> None:
         self._driver.release()
 

@@ -230,7 +230,10 @@ class Wire:
             made = job.values
             if callable(made):
                 made = made(channel.version_of(job.api, by_id=job.by_id))
-            return channel.call(job.api, made, timeout_s=job.timeout_s, by_id=job.by_id)
+            answer = channel.call(job.api, made, timeout_s=job.timeout_s, by_id=job.by_id)
+            if pulse is not None and job.api is ApiKey.CONSUMER_GROUP_HEARTBEAT:
+                pulse.heard(answer)
+            return answer
         finally:
             if pulse is not None:
                 pulse.release()
