@@ -94,7 +94,9 @@ class Producer(ProducerCore):
         self._set_up(driver, self.config.max_block_ms, plain)
         loop.start()
         thread.start()
-        self._shut = weakref.finalize(self, _shut, loop, cluster, thread, driver)
+        self._shut = weakref.finalize(
+            self, _shut, self._made_in, loop, cluster, thread, driver
+        )
 
     def __enter__(self) -> Producer:
         return self
@@ -179,6 +181,7 @@ class Producer(ProducerCore):
             _log.warning("the transaction was not aborted: %s", failed)
 
     def _in_transactions(self) -> Transactions:
+        self._check_fork()
         if self._transactions is None:
             raise KafkaError("this producer has no transactional.id")
         return self._transactions
@@ -207,6 +210,7 @@ class Producer(ProducerCore):
         run. TimeoutError after `timeout` seconds; KafkaError where called from a callback."""
         if threading.current_thread() is self._thread:
             raise KafkaError("flush() in a callback would wait for itself")
+        self._check_fork()
         deadline_ns = _FOREVER_NS
         if timeout is not None:
             deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
@@ -218,6 +222,7 @@ class Producer(ProducerCore):
     def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
         """Gives records up, with PurgedError: those that wait, those that are on their way (which
         may be written all the same). Returns when they are."""
+        self._check_fork()
         self.driver.purge(queued, in_flight)
         if queued and in_flight:
             self._flush(time.monotonic_ns() + 5_000_000_000)
@@ -229,8 +234,9 @@ class Producer(ProducerCore):
         A transaction that is open is aborted first, within the same time (None: max.block.ms): its
         records that wait fail with PurgedError. One that leave_open() left stays. The log says
         where it was not aborted; transaction.timeout.ms end it then. With a timeout of 0, and in a
-        callback, nothing is waited for, and so nothing aborted."""
-        if not self._shut.alive:
+        callback, nothing is waited for, and so nothing aborted. In a child of fork() nothing is
+        done: records, transaction and threads are the parent's."""
+        if not self._shut.alive or self._is_forked:
             return
         in_callback = threading.current_thread() is self._thread
         limit = None if timeout is None else Limit(timeout)
@@ -247,8 +253,8 @@ class Producer(ProducerCore):
             _quietly(each, "close")
 
     def _abort_open(self, timeout: float | None) -> None:
-        """What is open when the producer is closed; in a child of fork() it is the parent's."""
-        if self._transactions is None or self._made_in != os.getpid():
+        """What is open when the producer is closed."""
+        if self._transactions is None:
             return
         try:
             if self._transactions.close(self.flush, timeout):
@@ -329,6 +335,15 @@ class Producer(ProducerCore):
                 then(delivery)
 
         return acknowledged
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._made_in != os.getpid()
+
+    def _check_fork(self) -> None:
+        """Before what waits for the threads, which a child of fork() has not got."""
+        if self._is_forked:
+            raise self._ended(True)
 
     def _ended(self, forked: bool) -> Exception:
         if forked:
@@ -423,10 +438,17 @@ def _driver(config: ProducerConfig, way: int) -> SenderDriver:
 
 
 def _shut(
-    loop: ClientLoop, cluster: Cluster, thread: threading.Thread, driver: SenderDriver
+    pid: int,
+    loop: ClientLoop,
+    cluster: Cluster,
+    thread: threading.Thread,
+    driver: SenderDriver,
 ) -> None:
     """Ends both threads; what was not delivered fails. Also when a producer that was not closed
-    is collected, or the interpreter ends."""
+    is collected, or the interpreter ends. Not in a child of fork(), where a lock that the parent's
+    threads held is never let go of."""
+    if pid != os.getpid():
+        return
     waiting = driver.totals()["batches_waiting"]
     if waiting:
         _log.warning("%d batches of records are given up; close() delivers them", waiting)

@@ -313,6 +313,40 @@ def test_fork_and_exit(target: BrokerProcess, topic: str) -> None:
     assert time.monotonic() - began < 30
 
 
+FORKED = """
+import os, sys
+from kbroker.client.errors import ForkError
+from kbroker.client.producer import Producer
+producer = Producer(bootstrap_servers=sys.argv[1], linger_ms=60_000)
+producer.send(sys.argv[2], b"the parent's")
+pid = os.fork()
+if pid == 0:
+    told = 0
+    for call in (producer.flush, producer.purge, lambda: producer.send(sys.argv[2], b"y")):
+        try:
+            call()
+        except ForkError:
+            told += 1
+    with producer:
+        pass
+    producer.close()
+    sys.exit(told)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+producer.close()
+"""
+
+
+def test_a_child_of_fork_waits_for_nothing(target: BrokerProcess, topic: str) -> None:
+    """Neither where it ends as any program does."""
+    wire.create_topic(target.port, topic, 1)
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", FORKED, target.bootstrap, topic],
+        capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [r.value for r in read_all(target.bootstrap, topic, 1)] == [b"the parent's"]
+
+
 def test_a_topic_that_was_deleted_and_made_again(target: BrokerProcess, topic: str) -> None:
     with (
         producer_of(target, retry_backoff_ms=20) as producer,
