@@ -269,7 +269,7 @@ class Producer(ProducerCore):
         if not name:
             raise ValueError("topic: the name is empty")
         info = self._cluster.retry(
-            lambda: self._cluster.topic(name, create=True), timeout_s=timeout_s
+            lambda: self._cluster.topic(name, create=True), timeout_s=timeout_s, ends=True
         )
         if not info.partitions:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
@@ -277,7 +277,9 @@ class Producer(ProducerCore):
 
     def _load_partition(self, name: str, partition: int, timeout_s: float) -> None:
         """A partition that is not known yet: the topic may have grown."""
-        self._cluster.retry(lambda: self._cluster.refresh([name]), timeout_s=timeout_s)
+        self._cluster.retry(
+            lambda: self._cluster.refresh([name]), timeout_s=timeout_s, ends=True
+        )
         info = self._cluster.topic(name)
         tell_topic(self.driver, info)
         if partition >= len(info.partitions):
