@@ -385,7 +385,8 @@ class Cluster:
             made = self._reach.connect(address, self._note, self._own.left_s)
         except KafkaError as error:
             self._count("failed-connection-total")
-            _log.info("%s", error)
+            if not self.closed.is_set():
+                self._reach.tell(address, error)
             raise
         self._count("connection-creation-total")
         _log.debug("connected to %s", address)

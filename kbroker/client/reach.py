@@ -8,6 +8,7 @@ never while waiting.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import socket
@@ -39,6 +40,9 @@ __all__ = [
 
 _JITTER = 0.2
 _LEAST_S = 0.001  # to connect: sockets take 0 for another thing
+_WARNING_S = 60.0  # of an address no second one sooner
+
+_log = logging.getLogger("kbroker.client.cluster")
 
 
 class ClusterSettings(NamedTuple):
@@ -157,6 +161,7 @@ class Reach:
         self._settings = settings
         self._lock = threading.Lock()
         self._attempts: dict[Address, _Attempts] = {}
+        self._warn_at_s: dict[Address, float] = {}
 
     def pause_s(self, address: Address) -> float:
         """How long to wait before the next attempt."""
@@ -222,6 +227,17 @@ class Reach:
                 settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, failures
             )
             self._attempts[address] = _Attempts(failures, time.monotonic() + pause)
+
+    def tell(self, address: Address, error: KafkaError) -> None:
+        """Logs a failed attempt. As a warning the first time and then once a minute, since what
+        is tried again looks like waiting; who is not patient gets the error at once."""
+        now = time.monotonic()
+        with self._lock:
+            warns = self._settings.patient and now >= self._warn_at_s.get(address, now)
+            if warns:
+                self._warn_at_s[address] = now + _WARNING_S
+        text = str(error) if str(address) in str(error) else f"{address}: {error}"
+        _log.log(logging.WARNING if warns else logging.INFO, "%s", text)
 
     def reached(self, address: Address) -> None:
         """A connection stands."""

@@ -6,9 +6,10 @@ is wanted is missing. Belongs to the polling thread.
 
 from __future__ import annotations
 
+import logging
 import math
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from kbroker.client.errors import BrokerError, KafkaError
@@ -18,6 +19,7 @@ from kbroker.protocol import ApiKey
 
 __all__ = ["Shape", "TopicsWatch"]
 
+_log = logging.getLogger("kbroker.client.group")
 _TOLD = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 
 
@@ -51,6 +53,7 @@ class TopicsWatch:
         self._asking = False
         self._due = math.inf
         self._waiting: list[Callable[[], None]] = []
+        self._warned: set[str] = set()
 
     def want(self, names: frozenset[str] | None) -> bool:
         """These from now on, None: all. True: they are not known yet, `after` tells when."""
@@ -140,6 +143,8 @@ class TopicsWatch:
                 if topic.error_code in _TOLD and wanted is not None:
                     self.failure = BrokerError(int(topic.error_code), f"topic {topic.name!r}")
             missing = wanted is not None and not wanted <= self.known.keys()
+            if missing:
+                self._warn(answer.topics)
         if missing:
             self._due = min(self._due, now + self._pause_s)
             self._pause_s = min(self._pause_s * 2, self._retry_s[1])
@@ -150,6 +155,15 @@ class TopicsWatch:
         if not isinstance(answer, KafkaError):
             for done in waiting:
                 done()
+
+    def _warn(self, topics: Iterable[Any]) -> None:
+        """Once of each topic that was asked for and is not there: it may be on its way, or its
+        name be wrong."""
+        for topic in topics:
+            unknown = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if unknown and topic.name not in self._warned:
+                self._warned.add(topic.name)
+                _log.warning("topic %r is subscribed to and does not exist", topic.name)
 
 
 def _shapes(answer: Any) -> dict[str, Shape]:
