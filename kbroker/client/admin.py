@@ -17,7 +17,7 @@ from kbroker.client.connection import Connection
 from kbroker.client.errors import BrokerError, KafkaError, UnsupportedApiError
 from kbroker.client.metadata import NO_ID
 from kbroker.client.offsets import leader_of
-from kbroker.client.results import Results, ask_each
+from kbroker.client.results import Results, ask_each, listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -81,7 +81,7 @@ def create_topics(
     cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool = False
 ) -> Results[str, CreatedTopic]:
     """Creates topics."""
-    wanted = {topic.name: topic for topic in topics}
+    wanted = {topic.name: topic for topic in listed(topics)}
 
     def ask(names: list[str]) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
         values = {

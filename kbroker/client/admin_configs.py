@@ -10,7 +10,7 @@ from kbroker.client.admin import error_of
 from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.errors import KafkaError, check
-from kbroker.client.results import Results, ask_each
+from kbroker.client.results import Results, ask_each, listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -132,7 +132,7 @@ def describe_resources(
     synonyms: bool = False,
 ) -> Results[Resource, list[ConfigEntry]]:
     """The settings of resources, by name. keys: only these. synonyms: with all their sources."""
-    wanted_keys = None if keys is None else list(keys)
+    wanted_keys = None if keys is None else list(listed(keys))
 
     def ask(left: list[Resource]) -> Iterator[tuple[Resource, list[ConfigEntry] | KafkaError]]:
         for node, group in _by_node(left).items():

@@ -19,7 +19,7 @@ from kbroker.client.coordinators import (
 from kbroker.client.errors import KafkaError, check
 from kbroker.client.offsets import leader_of
 from kbroker.client.partitions import TopicPartition
-from kbroker.client.results import Results
+from kbroker.client.results import Results, listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -154,7 +154,7 @@ def list_transactions(
     """Transactional ids of all coordinators, by id; those in one of these states, of one of these
     producers, open for so long, and whose whole id matches (KIP-994, KIP-1152)."""
     values: dict[str, Any] = {
-        "state_filters": list(states),
+        "state_filters": list(listed(states)),
         "producer_id_filters": list(producer_ids),
     }
 

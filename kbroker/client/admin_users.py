@@ -13,7 +13,7 @@ from kbroker.client.admin import error_of
 from kbroker.client.admin_transactions import to_ms
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import ConfigError, KafkaError, check
-from kbroker.client.results import Results, ask_each
+from kbroker.client.results import Results, ask_each, listed
 from kbroker.protocol import ApiKey
 
 __all__ = [
@@ -98,7 +98,7 @@ def describe_scram_users(
     cluster: Cluster, users: Collection[str] | None = None
 ) -> Results[str, tuple[ScramCredential, ...]]:
     """The SCRAM credentials of users, or of all."""
-    wanted = None if users is None else [{"name": user} for user in users]
+    wanted = None if users is None else [{"name": user} for user in listed(users)]
 
     def ask() -> Results[str, tuple[ScramCredential, ...]]:
         connection = cluster.any_connection()
@@ -230,7 +230,7 @@ def create_token(
 ) -> DelegationToken:
     """A token for the user of this admin, or for `owner` (`User:name`, KIP-373)."""
     values: dict[str, Any] = {
-        "renewers": [_principal(renewer) for renewer in renewers],
+        "renewers": [_principal(renewer) for renewer in listed(renewers)],
         "max_lifetime": max_lifetime_ms,
     }
     if owner is not None:
@@ -289,7 +289,7 @@ def describe_tokens(
     cluster: Cluster, owners: Collection[str] | None = None
 ) -> list[DelegationToken]:
     """The tokens that this admin may see, or those of these owners (`User:name`)."""
-    wanted = None if owners is None else [_principal(owner) for owner in owners]
+    wanted = None if owners is None else [_principal(owner) for owner in listed(owners)]
 
     def ask() -> list[DelegationToken]:
         connection = cluster.any_connection()

@@ -31,8 +31,8 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     WakeupError,
 )
-from kbroker.client.offsets import EARLIEST, LATEST
-from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.client.offsets import EARLIEST, LATEST, checked_time
+from kbroker.client.partitions import OffsetAndMetadata, TopicPartition, checked_partitions
 from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_heartbeat import HeartbeatDriver
@@ -219,7 +219,7 @@ class Consumer:
             self._assign(partitions)
 
     def _assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        self._assignment.assign_from_group([TopicPartition(*where) for where in partitions])
+        self._assignment.assign_from_group(checked_partitions(partitions))
         self._paused &= self._assignment.assigned()
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -372,9 +372,7 @@ class Consumer:
         self, timestamp_ms: int, partitions: Iterable[tuple[str, int]] = ()
     ) -> None:
         """To the first record of this time or later, the end where there is none."""
-        if timestamp_ms < 0:
-            raise ValueError(f"timestamp {timestamp_ms}; times are ms since 1970")
-        self._seek_by(partitions, timestamp_ms)
+        self._seek_by(partitions, checked_time(timestamp_ms))
 
     def _seek_by(self, partitions: Iterable[tuple[str, int]], strategy: int) -> None:
         with self._turn:

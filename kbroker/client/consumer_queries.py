@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
 from kbroker.client.config_consumer import ConsumerConfig
-from kbroker.client.offsets import FoundOffset, list_offsets
+from kbroker.client.offsets import FoundOffset, checked_time, list_offsets
 from kbroker.client.partitions import TopicPartition
 from kbroker.ext.client_fetch import Fetcher
 
@@ -48,10 +48,10 @@ class Queries:
         self, times_ms: Mapping[tuple[str, int], int], timeout_s: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time."""
-        for (topic, index), time_ms in times_ms.items():
-            if time_ms < 0:
-                raise ValueError(f"time {time_ms} of {topic}-{index}; times are ms since 1970")
-        wanted = {(topic, index): time_ms for (topic, index), time_ms in times_ms.items()}
+        wanted = {
+            (topic, index): checked_time(time_ms, f" of {topic}-{index}")
+            for (topic, index), time_ms in times_ms.items()
+        }
         return {
             TopicPartition(*where): (
                 OffsetAndTimestamp(told.offset, told.timestamp_ms) if told.offset >= 0 else None

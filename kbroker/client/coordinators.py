@@ -13,6 +13,7 @@ from typing import TypeVar
 from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.errors import check
+from kbroker.client.results import listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -81,7 +82,7 @@ def ask_coordinators(
     ask(connection, node, its groups) is called at each coordinator, and again for the groups that
     it has told nothing of when it raised an error that passes.
     """
-    left = list(dict.fromkeys(groups))
+    left = list(dict.fromkeys(listed(groups)))
     found: dict[str, T] = {}
 
     def attempt() -> None:

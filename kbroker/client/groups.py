@@ -16,6 +16,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.coordinators import ask_coordinators, check_coordinator, subject_of
 from kbroker.client.errors import BrokerError, KafkaError, check
+from kbroker.client.results import listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -117,9 +118,8 @@ def _list_at(
     if (states and version < 4) or (types and version < 5):
         what = "states" if version < 4 else "types"
         raise KafkaError(f"broker {connection.address} does not tell the {what} of groups")
-    body = connection.call(
-        ApiKey.LIST_GROUPS, {"states_filter": list(states), "types_filter": list(types)}
-    )
+    values = {"states_filter": list(listed(states)), "types_filter": list(listed(types))}
+    body = connection.call(ApiKey.LIST_GROUPS, values)
     check(body.error_code, "groups")
     return [
         GroupListing(
@@ -298,7 +298,7 @@ def remove_members(
         wanted = [(member.member_id, member.instance_id) for member in members]
         wanted = [("", instance) if instance else (member, None) for member, instance in wanted]
     else:
-        wanted = [("", instance) for instance in dict.fromkeys(instances)]
+        wanted = [("", instance) for instance in dict.fromkeys(listed(instances))]
     if not wanted:
         return {}
     told_reason = reason or "member was removed by an admin"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import BrokerError, KafkaError, check
@@ -14,8 +16,8 @@ from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
 __all__ = [
-    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "duration_ms", "list_offsets",
-    "offsets_of_each",
+    "EARLIEST", "LATEST", "MAX_TIMESTAMP", "FoundOffset", "checked_time", "duration_ms",
+    "list_offsets", "offsets_of_each",
 ]  # fmt: skip
 
 LATEST = -1
@@ -47,6 +49,7 @@ def offsets_of_each(
     cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False
 ) -> Results[Partition, FoundOffset]:
     """The same, with the errors of single partitions among the results."""
+    wanted = {key: _whole(told, f" of {key[0]}-{key[1]}") for key, told in wanted.items()}
 
     def ask(keys: list[Partition]) -> Iterator[tuple[Partition, FoundOffset | KafkaError]]:
         by_leader: dict[int, list[Partition]] = defaultdict(list)
@@ -112,6 +115,22 @@ def leader_of(cluster: Cluster, topic: str, partition: int, *, create: bool = Fa
         f"topic {topic!r} has no partition {partition}; it has {len(info.partitions)}"
         f" (0 to {len(info.partitions) - 1})"
     )
+
+
+def checked_time(given: Any, of: str = "") -> int:
+    """A time in ms since 1970. Raises TypeError for what is no whole number: seconds, as
+    time.time() gives them, would be a time in 1970. ValueError for one before that."""
+    found = _whole(given, of)
+    if found < 0:
+        raise ValueError(f"time {given}{of}; times are ms since 1970")
+    return found
+
+
+def _whole(given: Any, of: str) -> int:
+    try:
+        return operator.index(given)  # numpy's as well
+    except TypeError:
+        raise TypeError(f"time {given!r}{of}; times are whole numbers of ms since 1970") from None
 
 
 def duration_ms(text: str) -> int:

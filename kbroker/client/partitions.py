@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["OffsetAndMetadata", "TopicPartition", "checked_offsets"]
+__all__ = ["OffsetAndMetadata", "TopicPartition", "checked_offsets", "checked_partitions"]
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -34,6 +34,14 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+def checked_partitions(given: Iterable[Any]) -> list[TopicPartition]:
+    """Partitions to be read. Raises TypeError or ValueError that names what is none."""
+    if isinstance(given, str):
+        raise TypeError(f"partitions: {given!r} is no list of (topic, partition)")
+    pairs = (tuple(where) if isinstance(where, list) else where for where in given)
+    return [_checked_partition(where, "partitions") for where in pairs]
+
+
 def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets to be committed, by (topic, partition): numbers, or OffsetAndMetadata.
 
@@ -49,9 +57,9 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     }
 
 
-def _checked_partition(where: Any) -> TopicPartition:
+def _checked_partition(where: Any, what: str = "offsets") -> TopicPartition:
     if not (isinstance(where, tuple) and len(where) == 2 and isinstance(where[0], str)):
-        raise TypeError(f"offsets: {where!r} is no (topic, partition)")
+        raise TypeError(f"{what}: {where!r} is no (topic, partition)")
     topic, partition = where
     number = _checked_number(partition, f"partition {partition!r} of {topic!r}", _INT32_MAX)
     return TopicPartition(topic, number)

@@ -9,7 +9,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.errors import KafkaError
 from kbroker.errors import ErrorCode
 
-__all__ = ["Results", "ask_each"]
+__all__ = ["Results", "ask_each", "listed"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -58,6 +58,13 @@ class Results(Mapping[K, V]):
         return self
 
 
+def listed(given: Iterable[V]) -> Iterable[V]:
+    """What is given. Raises TypeError for a string, which would be taken letter by letter."""
+    if isinstance(given, str | bytes):
+        raise TypeError(f"several are asked for: write [{given!r}] instead of {given!r}")
+    return given
+
+
 def ask_each(
     cluster: Cluster,
     keys: Iterable[K],
@@ -68,7 +75,7 @@ def ask_each(
     """What `ask` tells of each key, in their order; again for those whose error passes, within the
     cluster's limit. An error that `ask` raises counts for all keys of which it has told nothing,
     and is raised where it stays so. final: codes that are not waited out."""
-    every = list(dict.fromkeys(keys))
+    every = list(dict.fromkeys(listed(keys)))
     told: dict[K, V | KafkaError] = {}
 
     def passes(known: V | KafkaError | None) -> bool:

@@ -295,6 +295,35 @@ assert admin.metrics()["connection-creation-total"] == before
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_string_is_no_list_of_names(admin: Admin):
+    calls: list[tuple[Any, str]] = [
+        (admin.create_topics, "t9"),
+        (admin.delete_topics, "t9"),
+        (admin.describe_topics, "t9"),
+        (admin.describe_groups, "g9"),
+        (admin.delete_groups, "g9"),
+        (admin.list_group_offsets, "g9"),
+        (admin.describe_transactions, "x9"),
+        (admin.fence_producers, "x9"),
+        (admin.describe_scram_users, "alice"),
+        (admin.describe_tokens, "User:alice"),
+        (lambda one: admin.remove_members("g9", one), "i9"),
+        (lambda one: admin.list_groups(states=one), "Stable"),
+        (lambda one: admin.list_groups(types=one), "classic"),
+        (lambda one: admin.list_transactions(states=one), "Ongoing"),
+        (lambda one: admin.create_token(renewers=one), "User:alice"),
+        (lambda one: admin.describe_configs([(TOPIC, "t9")], keys=one), "retention.ms"),
+    ]
+    for call, name in calls:
+        with pytest.raises(TypeError, match=re.escape(f"write [{name!r}]")):
+            call(name)
+
+
+def test_a_time_is_in_whole_ms(admin: Admin, topic: str):
+    with pytest.raises(TypeError, match="whole numbers of ms"):
+        admin.list_offsets({(topic, 0): 1.5})  # type: ignore[dict-item]
+
+
 def test_an_admin_is_in_no_reference_cycle(kbroker: BrokerProcess):
     gc.collect()
     gc.disable()
