@@ -197,8 +197,8 @@ class Consumer:
     def subscribe(self, topics: Any, listener: RebalanceListener | None = None) -> None:
         """Names, a compiled pattern, or a SubscriptionPattern; replaces what was before."""
         with self._turn:
-            self._control.quiet = True
             self._need_group("subscribe").subscribe(topics, listener)
+            self._control.quiet = True
 
     def unsubscribe(self) -> None:
         """Leaves the group, or gives up what was assigned."""
@@ -214,12 +214,13 @@ class Consumer:
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Reads these, without the group deciding; replaces what was before."""
         with self._turn:
-            if self.subscription():
+            if self._group is not None and self._group.active:
                 raise KafkaError("assign() and subscribe() exclude each other; unsubscribe() first")
             self._assign(partitions)
 
     def _assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         self._assignment.assign_from_group(checked_partitions(partitions))
+        self._control.quiet = False
         self._paused &= self._assignment.assigned()
 
     def assignment(self) -> frozenset[TopicPartition]:

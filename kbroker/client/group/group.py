@@ -122,6 +122,11 @@ class Group:
         return self._room.subscribed.topics
 
     @property
+    def active(self) -> bool:
+        """Something is subscribed to, be it a pattern that matches nothing yet."""
+        return self._room.subscribed.active
+
+    @property
     def settled(self) -> bool:
         """No rebalance goes on, as far as this member knows."""
         return not self._room.subscribed.active or self._member.settled

@@ -1,0 +1,156 @@
+"""What is wrong is told: by the log where it may pass, at once where it cannot be meant."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kbroker.client import Consumer, Producer
+from kbroker.client.errors import KafkaError, UnknownTopicOrPartitionError
+from tests.client.test_consumer import produce, taken
+from tests.support import wire
+from tests.support.processes import BrokerProcess
+from tests.support.waits import free_ports, wait_for
+
+PROTOCOLS = ["classic", "consumer"]
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nothing listens."""
+    return f"127.0.0.1:{free_ports(1)[0]}"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """An address that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def warnings(caplog: pytest.LogCaptureFixture, of: str) -> list[str]:
+    """Those that have this in them."""
+    told = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    return [text for text in told if of in text]
+
+
+def test_who_cannot_be_reached_is_told_of_once(
+    nobody: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Producer(bootstrap_servers=nobody, max_block_ms=1000) as producer:
+        for _ in range(2):
+            with pytest.raises(KafkaError):
+                producer.send("t", b"")
+        assert producer._cluster.metrics()["failed-connection-total"] > 2
+    (told,) = warnings(caplog, nobody)
+    assert told.startswith(f"no broker listens on {nobody}")
+
+
+def test_max_block_bounds_connecting(silent: str) -> None:
+    with Producer(bootstrap_servers=silent, max_block_ms=300) as producer:
+        began = time.monotonic()
+        with pytest.raises(KafkaError):
+            producer.send("t", b"")
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_topic_that_is_not_there_is_told_of_once(
+    target: BrokerProcess, topic: str, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Consumer(
+        bootstrap_servers=target.bootstrap, group_id=topic, group_protocol=protocol,
+        allow_auto_create_topics=False, retry_backoff_ms=20, retry_backoff_max_ms=20,
+    ) as consumer:  # fmt: skip
+        consumer.subscribe([topic])
+        wait_for(
+            "a warning", lambda: consumer.poll(0.1) == [] and warnings(caplog, repr(topic)), 60
+        )
+        consumer.poll(0.5)
+        assert len(warnings(caplog, repr(topic))) == 1
+        wire.create_topic(target.port, topic, 1)
+        wait_for("it is read", lambda: consumer.poll(0.1) == [] and consumer.assignment(), 60)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_without_a_coordinator_the_end_is_near(nobody: str, protocol: str) -> None:
+    consumer = Consumer(bootstrap_servers=nobody, group_id="g", group_protocol=protocol)
+    consumer.subscribe(["t"])
+    consumer.poll(0.2)
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_nor_are_commits_waited_for(
+    start_kbroker: Callable[..., BrokerProcess], protocol: str
+) -> None:
+    broker = start_kbroker()
+    wire.create_topic(broker.port, "t", 1)
+    produce(broker.port, "t", 10)
+    consumer = Consumer(
+        bootstrap_servers=broker.bootstrap, group_id="g", group_protocol=protocol,
+        auto_offset_reset="earliest",
+    )  # fmt: skip
+    consumer.subscribe(["t"])
+    assert len(taken(consumer, 10)) == 10
+    broker.kill()
+    began = time.monotonic()
+    consumer.close()
+    assert time.monotonic() - began < 15
+
+
+def test_what_was_not_looked_up_yet_is_committed_at_the_end(
+    target: BrokerProcess, topic: str
+) -> None:
+    wire.create_topic(target.port, topic, 1)
+    produce(target.port, topic, 10)
+    with Consumer(bootstrap_servers=target.bootstrap, group_id=topic) as consumer:
+        consumer.assign([(topic, 0)])
+        consumer.seek((topic, 0), 0)
+        assert len(taken(consumer, 10)) == 10
+    with Consumer(bootstrap_servers=target.bootstrap, group_id=topic) as consumer:
+        found = consumer.committed([(topic, 0)])
+        assert [one and one.offset for one in found.values()] == [10]
+
+
+def test_a_refused_subscription_changes_nothing(target: BrokerProcess, topic: str) -> None:
+    with Consumer(
+        bootstrap_servers=target.bootstrap, group_id=topic, allow_auto_create_topics=False
+    ) as consumer:
+        with pytest.raises(TypeError, match="takes a list of topics"):
+            consumer.subscribe(topic)
+        consumer.assign([(topic, 0)])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            taken(consumer, 1)
+        consumer.subscribe(re.compile("matches-nothing-yet"))
+        with pytest.raises(KafkaError, match="unsubscribe"):
+            consumer.assign([(topic, 0)])
+        consumer.unsubscribe()
+        consumer.assign([(topic, 0)])
+        with pytest.raises(UnknownTopicOrPartitionError):
+            taken(consumer, 1)
+
+
+def test_partitions_and_times_are_what_they_are_called(
+    target: BrokerProcess, topic: str
+) -> None:
+    wire.create_topic(target.port, topic, 1)
+    with Consumer(bootstrap_servers=target.bootstrap) as consumer:
+        for wrong in ("t9", ["t9"], [(topic, "0")]):
+            with pytest.raises(TypeError, match="partition"):
+                consumer.assign(wrong)  # type: ignore[arg-type]
+        consumer.assign([(topic, 0)])
+        now_s = time.time()
+        with pytest.raises(TypeError, match="whole numbers of ms"):
+            consumer.seek_to_timestamp(now_s)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=f"{topic}-0.*whole numbers of ms"):
+            consumer.offsets_for_times({(topic, 0): now_s})  # type: ignore[dict-item]
+        with pytest.raises(ValueError, match="ms since 1970"):
+            consumer.seek_to_timestamp(-1)
