@@ -157,7 +157,7 @@ def _defaults(wanted: _Wanted, span: Span) -> dict[str, Any]:
         raise click.UsageError(
             "with -G, -o says where to begin without a committed offset: beginning, end or @TIME"
         )
-    if span.given and _RESETS[span.begin_at]:
+    if _RESETS[span.begin_at]:
         settings["auto.offset.reset"] = _RESETS[span.begin_at]
     return settings
 

@@ -113,6 +113,13 @@ def test_a_group_commits_what_was_printed(
         assert "-G" in run("consume", "-G", timed, timed, *wrong, status=2).err
 
 
+@pytest.mark.parametrize(("told", "count"), [((), 20), (("-X", "auto.offset.reset=end"), 0)])
+def test_a_new_group_begins_at_the_beginning(
+    run: Run, timed: str, told: tuple[str, ...], count: int
+) -> None:
+    assert len(run("consume", "-G", timed, timed, "-e", *told).out.split()) == count
+
+
 def test_a_group_begins_at_a_time(kbroker: KbrokerProcess, run: Run, timed: str) -> None:
     found = run("consume", "-G", timed, f"^{timed}$", "-o", "@5000", "-e").out.split()
     assert sorted(map(int, found)) == list(range(8, 20))
