@@ -11,7 +11,12 @@ __all__ = ["main"]
 
 def main() -> int:
     """Runs the command line of this process; returns the exit status."""
-    if sys.argv[1:2] == ["start"]:
+    starts = sys.argv[1:2] == ["start"]
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from kbroker.cli.streams import stand_in
+
+        stand_in(silent=starts)
+    if starts:
         status = _start(sys.argv[2:])
         if status is not None:
             return status
@@ -30,8 +35,12 @@ def _show(text: str) -> int:
     try:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        from kbroker.cli.streams import forget_unwritten
+
+        forget_unwritten()
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"kbroker: standard output: {error.strerror}\n")
         return 1
     return 0
 

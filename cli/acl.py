@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kbroker.cli.options import bootstrap_option, open_cluster, output_option
-from kbroker.cli.render import Column, print_rows
+from kbroker.cli.render import Column, print_rows, say
 
 if TYPE_CHECKING:
     from kbroker.client.admin_acls import Acl, AclFilter
@@ -165,6 +165,7 @@ def create(
 @_resources
 @_who
 @click.option("--all", "every", is_flag=True, help="All ACLs there are.")
+@click.option("--if-exists", is_flag=True, help="No error where there are none.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 def delete(
     principals: tuple[str, ...],
@@ -173,9 +174,10 @@ def delete(
     hosts: tuple[str, ...],
     operations: tuple[str, ...],
     every: bool,
+    if_exists: bool,
     dry_run: bool,
     **named: Any,
-) -> None:
+) -> int:
     """Delete ACLs of PRINCIPALs and resources; with both, those of these on these."""
     told = bool(principals or hosts or operations or prefix or any(named.values()))
     if told == every:
@@ -192,6 +194,11 @@ def delete(
             found = [acl for acls in deleted.values() for acl in acls]
     for acl in sorted(set(found), key=_order):
         _tell(str(acl), "would be deleted" if dry_run else "deleted", None)
+    if found:
+        return 0
+    fine = every or if_exists
+    click.echo(f"{'' if fine else 'kbroker: '}there are no such ACLs", err=not fine)
+    return 0 if fine else 1
 
 
 def _filters(
@@ -284,7 +291,7 @@ def _order(acl: Acl) -> tuple[Any, ...]:
 
 def _tell(what: str, done: str, error: Exception | None) -> int:
     if error is None:
-        click.echo(f"{what} {done}")
+        say(f"{what} {done}")
         return 0
-    click.echo(f"kbroker: {error}", err=True)
+    say(f"kbroker: {error}", err=True)
     return 1

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from kbroker.cli.options import data_dir_option, output_option
+from kbroker.cli.options import Folder, data_dir_option, output_option
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.progress import Progress
 from kbroker.cli.render import human_bytes, human_time, print_json
 
-_FOLDER = click.Path(path_type=Path)
+_FOLDER = Folder(path_type=Path)
 _BACKUP = click.Path(exists=True, file_okay=False, path_type=Path)
 
 

@@ -32,6 +32,7 @@ _RECORDS = 1_000_000
 _ALL = 1 << 62
 _E2E_RATE, _E2E_S = 1000.0, 10.0
 _STAMP_BYTES = 16  # bench_through.STAMP_BYTES, which --help does not load
+_SIZE_MAX = 100 << 20  # of what a broker takes as a request, unless told otherwise
 _STOPPED = 130
 _DELETE_S = 5.0
 _SENDING = {
@@ -89,8 +90,8 @@ _one_by_one = click.option(
 
 def _size(least: int) -> Callable[[Decorated], Decorated]:
     return click.option(
-        "--record-size", "-s", "size", type=click.IntRange(least), default=100, show_default=True,
-        metavar="BYTES", help="Of a record's value.",
+        "--record-size", "-s", "size", type=click.IntRange(least, _SIZE_MAX), default=100,
+        show_default=True, metavar="BYTES", help="Of a record's value.",
     )  # fmt: skip
 
 

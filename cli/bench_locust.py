@@ -9,11 +9,14 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import click
 
@@ -26,6 +29,58 @@ _COME_S = 120
 _END_S = 60.0
 """Until they have ended when all is told."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _PassedOn:
+    """Within it a signal that would end this command is passed on to the processes in `to`: by the
+    first one Locust ends and tells its verdict, the second one ends it where it is.
+
+    asked: the last one, 0 for none.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.to: Sequence[subprocess.Popen[bytes]] = ()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in _ENDS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                self._before[number] = signal.signal(number, self._pass_on)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        for process in self.to:
+            process.send_signal(signal.SIGKILL if self.asked else signal.SIGTERM)
+        self.asked = number
+
+    def run(self, command: Sequence[str], environment: dict[str, str]) -> int:
+        """Locust's exit status; that of a signal that came before there was a Locust."""
+        if not self.asked:
+            process = _started(command, environment)
+            self.to = [process]
+            if not self.asked:
+                return _status(process.wait())
+            process.terminate()
+            process.wait()
+        return 128 + self.asked
+
+
+def _started(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A process of Locust's in a group of its own: Ctrl-C on a terminal is passed on to it, and
+    would reach it twice in this one. So it reads no keys, for which it would be stopped."""
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, process_group=0)
+
+
+def _status(ended: int) -> int:
+    """As a shell tells it: 128 and its number where a signal ended the process."""
+    return ended if ended >= 0 else 128 - ended
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -97,10 +152,11 @@ def locust(
     page += ["--csv", csv] if csv else []
     environment = dict(os.environ, LOCUST_SKIP_MONKEY_PATCH="1")
     environment["KBROKER_LOCUST_SETTINGS"] = json.dumps(settings)
-    if processes == 1:
-        status = _wait(subprocess.Popen([*command, *page], env=environment))
-    else:
-        status = _distributed(command, page, processes, environment)
+    with _PassedOn() as signals:
+        if processes == 1:
+            status = signals.run([*command, *page], environment)
+        else:
+            status = _distributed(signals, command, page, processes, environment)
     if status == 0:
         _forget(bootstrap, topic)
     return status
@@ -116,16 +172,12 @@ def _locustfile() -> Path:
     return Path(users.origin)
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            continue  # Locust gets it too, and tells its verdict
-
-
 def _distributed(
-    command: list[str], page: list[str], workers: int, environment: dict[str, str]
+    signals: _PassedOn,
+    command: list[str],
+    page: list[str],
+    workers: int,
+    environment: dict[str, str],
 ) -> int:
     """Processes that load, and one more that counts. Not by Locust's own --processes: its forks
     need gevent in place of the standard library, and it does not wait until they have ended."""
@@ -135,14 +187,13 @@ def _distributed(
               "--master-bind-port", port, "--expect-workers", str(workers),
               "--expect-workers-max-wait", str(_COME_S)]  # fmt: skip
     worker = [*command, "--worker", "--master-host", "127.0.0.1", "--master-port", port]
-    # A group of their own: Ctrl-C is the master's, which has them report before they end.
-    loading = [
-        subprocess.Popen(worker, env=environment, process_group=0) for _ in range(workers)
-    ]
+    # A signal is the master's, which has them report before they end; theirs when it is gone.
+    loading = [_started(worker, environment) for _ in range(workers)]
     status = 1
     try:
-        status = _wait(subprocess.Popen(master, env=environment))
+        status = signals.run(master, environment)
     finally:
+        signals.to = loading
         for process in loading:
             try:
                 process.wait(_END_S if status == 0 else _END_S / 6)

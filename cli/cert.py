@@ -11,6 +11,7 @@ Nothing that is there is written over, but with --force what is not the CA's.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import socket
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _CA_DAYS = 3650
 _NAME = re.compile(r"[\w.@ -]{1,64}")
+_LABEL = r"\w(?:[\w-]*\w)?"
+_HOST = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+_HOST_MOST = 253
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -64,6 +68,12 @@ def create(
     """
     if client is not None and not _NAME.fullmatch(client):
         raise click.BadParameter("letters, digits and . _ @ - are allowed", param_hint="--client")
+    for host in hosts:
+        if not _is_host(host):
+            raise click.BadParameter(
+                f"{host!r} is neither a name nor an address; write it without a port",
+                param_hint="--host",
+            )
     folder = folder.absolute()
     name = client or "server"
     files = [folder / f"{name}.pem", folder / f"{client or 'client'}.properties"]
@@ -79,6 +89,20 @@ def create(
         _tell_server(folder)
     else:
         click.echo(f"{folder / client}.properties: what {client}'s clients need")
+
+
+def _is_host(text: str) -> bool:
+    """Whether it can stand in a certificate, as an address or a name, also one as *.example."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        pass
+    else:
+        return True
+    try:
+        return len(text.encode("idna")) <= _HOST_MOST and bool(_HOST.fullmatch(text))
+    except UnicodeError:  # a part of the name is too long
+        return False
 
 
 def _authority(folder: Path) -> Owned:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kbroker import runfile
-from kbroker.cli.cluster_health import look, troubles
+from kbroker.cli.cluster_health import look, troubles, unseen_text
 from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_text
 from kbroker.cli.options import asked
 from kbroker.cli.scrape import lives, state_troubles
@@ -58,6 +58,8 @@ def _answers(info: runfile.RunInfo) -> Iterator[Finding]:
     wrong = list(troubles(told))
     text = "; ".join(wrong) if wrong else f"{told['partitions']}, all led and in sync"
     yield Finding("partitions", OK if told["healthy"] else FAILED, text)
+    if told["log_dirs_unseen"]:
+        yield Finding("log directories", WARNING, unseen_text(told))
 
 
 def _open_files(process: Path) -> Iterator[Finding]:

@@ -63,6 +63,7 @@ def health(bootstrap: str | None, output: str, wait: float) -> int:
 def look(cluster: Cluster) -> dict[str, Any]:
     """How the cluster is, as -o json tells it."""
     from kbroker.client.admin_cluster import describe_cluster, log_dirs
+    from kbroker.client.errors import AuthorizationError
 
     told = describe_cluster(cluster, fenced=True)
     topics = cluster.topics()
@@ -71,11 +72,14 @@ def look(cluster: Cluster) -> dict[str, Any]:
     folders = log_dirs(cluster, serving, [])
     off = [f"{folder.path} of broker {folder.node_id}: {folder.error}"
            for node in folders.succeeded.values() for folder in node if folder.error]  # fmt: skip
+    errors = folders.errors
+    unseen = [node for node, error in errors.items() if isinstance(error, AuthorizationError)]
+    off += [str(error) for node, error in errors.items() if node not in unseen]
     trouble: dict[str, list[str]] = {
         "without_leader": [name for name, part in parts if part.leader < 0],
         "under_replicated": [name for name, part in parts if len(part.isr) < len(part.replicas)],
         "fenced_brokers": [str(node) for node in told.fenced],
-        "log_dirs_offline": off + [str(error) for error in folders.errors.values()],
+        "log_dirs_offline": off,
     }
     return {
         "healthy": told.controller_id >= 0 and not any(trouble.values()),
@@ -84,6 +88,7 @@ def look(cluster: Cluster) -> dict[str, Any]:
         "brokers": len(serving),
         "partitions": len(parts),
         **trouble,
+        "log_dirs_unseen": unseen,
     }
 
 
@@ -103,6 +108,14 @@ def _print(told: dict[str, Any]) -> None:
         click.echo("no controller")
     for line in troubles(told):
         click.echo(line)
+    if told["log_dirs_unseen"]:
+        click.echo(f"log directories: {unseen_text(told)}")
+
+
+def unseen_text(told: dict[str, Any]) -> str:
+    """Whose log directories the user may not see, be they well or not."""
+    nodes = ", ".join(map(str, told["log_dirs_unseen"][:_SHOWN]))
+    return f"those of broker {nodes}: this user may not see them (DESCRIBE of the cluster)"
 
 
 def troubles(told: dict[str, Any]) -> Iterator[str]:

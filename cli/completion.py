@@ -20,6 +20,7 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    FishComplete,
     add_completion_class,
     get_completion_class,
     split_arg_string,
@@ -58,6 +59,30 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
 
+# As click's, but a line is split at its first comma alone: what a command is for has some, too.
+_FISH = """\
+function %(complete_func)s
+    for completion in (env %(complete_var)s=fish_complete COMP_WORDS=(commandline -cp) \
+COMP_CWORD=(commandline -t) %(prog_name)s)
+        set -l metadata (string split -m 1 "," $completion)
+        switch $metadata[1]
+            case dir
+                __fish_complete_directories $metadata[2]
+            case file
+                __fish_complete_path $metadata[2]
+            case plain
+                echo $metadata[2]
+        end
+    end
+end
+complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
+
+
+class _Fish(FishComplete):
+    source_template = _FISH
+
+
 class _Bash(BashComplete):
     source_template = _BASH
 
@@ -74,6 +99,7 @@ class _Bash(BashComplete):
 
 
 add_completion_class(_Bash)
+add_completion_class(_Fish)
 
 
 @click.command(help=f"Print what a shell needs to complete commands, topics and groups.\n\n{_HOW}")

@@ -121,6 +121,8 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
             raise UsageError(f"{pair!r}: write KEY=VALUE", "--set")
         chosen[key.strip()] = value.strip()
     if wish.data_dir:
+        if not wish.data_dir[-1]:
+            raise UsageError("the name of the directory is empty", "--data-dir")
         chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
     secured = bool(wish.user)
     if wish.password_file and not secured:

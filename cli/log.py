@@ -125,12 +125,13 @@ def _records(file: SegmentFile, batch: Batch) -> Iterator[dict[str, Any]]:
             "timestamp": record.timestamp,
             "key": _shown(record.key),
             "value": _shown(record.value),
-            "headers": {name: _shown(value) for name, value in record.headers},
+            "headers": [[name, _shown(value)] for name, value in record.headers],
         }
 
 
 def _shown(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "backslashreplace")
+    """Bytes that are no UTF-8 as `kbroker consume -J` has them: \\udcXX."""
+    return None if data is None else data.decode("utf-8", "surrogateescape")
 
 
 def _text(line: dict[str, Any]) -> str:
@@ -143,7 +144,7 @@ def _text(line: dict[str, Any]) -> str:
         "base_sequence": -1,
         "transactional": False,
         "control": False,
-        "headers": {},
+        "headers": [],
     }
     indent = "    " if "value" in line or "version" in line else "  "
     shown = (f"{key} {_cell(value)}" for key, value in line.items() if usual.get(key, ()) != value)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SECONDS",
     "SECONDS_MAX",
+    "Folder",
     "Real",
     "address_option",
     "asked",
@@ -55,6 +56,17 @@ class Real(click.FloatRange):
         return float(found)
 
 
+class Folder(click.Path):
+    """The path of a folder. An empty one, which Path takes for where the user stands, is none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
+        if not os.fspath(value):
+            self.fail("the name of the directory is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 #: What clocks and poll(2) can take.
 SECONDS_MAX = 1_000_000
 SECONDS = Real(0, SECONDS_MAX, min_open=True)
@@ -72,7 +84,7 @@ def data_dir_option(command: Decorated) -> Decorated:
     return click.option(
         "--data-dir",
         "-D",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=Folder(file_okay=False, path_type=Path),
         help="Data directory. Default: $KBROKER_DATA_DIR, else /var/lib/kbroker for root, else"
         " $XDG_DATA_HOME/kbroker/data (~/.local/share/kbroker/data).",
     )(command)

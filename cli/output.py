@@ -55,7 +55,9 @@ class Output:
                 with self._stop.interruptible():
                     # One call into C: no signal is looked at between the write and its count.
                     written.extend(map(os.write, (self._fd,), (view[done:],)))
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, OSError):
+                error.filename = "standard output"
             left = sum(written)
             for line in lines:
                 left -= len(line) + len(tail)

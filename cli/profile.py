@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -200,6 +201,11 @@ def _given(bootstrap: str | None, sets: tuple[str, ...], from_file: str | None) 
         if not equals:
             from kbroker.cli.settings import is_secret
 
+            if not sys.stdin.isatty():
+                raise OperatorError(
+                    f"no value for {name}: there is no terminal to ask; give -s {name}=VALUE, or"
+                    " --from-file with a file that has it"
+                )
             value = click.prompt(name, hide_input=is_secret(name), err=True)
         found[name] = value.strip()
     if bootstrap is not None:

@@ -10,7 +10,7 @@ import click
 
 from kbroker.cli.nearest import did_you_mean
 from kbroker.cli.options import bootstrap_option, key_values, open_cluster, output_option
-from kbroker.cli.render import Column, print_rows
+from kbroker.cli.render import Column, print_rows, say
 
 if TYPE_CHECKING:
     from kbroker.client.admin_users import QuotaEntity
@@ -88,13 +88,18 @@ def list_all(bootstrap: str | None, output: str, **options: Any) -> None:
         {
             **{key: _shown(names, kind) for kind, key in _KINDS.items()},
             "quota": quota,
-            "value": int(value) if value.is_integer() else value,
+            "value": _plain(value),
         }
         for names, quotas in ((dict(entity), quotas) for entity, quotas in found.items())
         for quota, value in quotas.items()
     ]
     rows.sort(key=lambda row: [str(row[key] or "") for key in (*_KINDS.values(), "quota")])
     print_rows(_COLUMNS, rows, output)
+
+
+def _plain(value: float) -> float:
+    """A whole number without a fraction or an exponent."""
+    return int(value) if value.is_integer() else value
 
 
 def _shown(names: Mapping[str, str | None], kind: str) -> str | None:
@@ -134,20 +139,28 @@ def set_values(
 @click.argument("names", metavar="[QUOTA...]", nargs=-1)
 @bootstrap_option
 @_entity_options
+@click.option("--if-exists", is_flag=True, help="No error where it does not exist.")
 @click.option("--dry-run", is_flag=True, help="Only let the broker check.")
-def delete(names: tuple[str, ...], bootstrap: str | None, dry_run: bool, **options: Any) -> None:
+def delete(
+    names: tuple[str, ...], bootstrap: str | None, if_exists: bool, dry_run: bool, **options: Any
+) -> int:
     """Delete quotas of a user, a client id, both, or an address: those named, or all."""
     wanted = _entity(options)
-    quotas = [_quota(name) for name in names]
-    if not quotas:
-        with open_cluster(bootstrap) as cluster:
-            from kbroker.client.admin_users import describe_quotas
+    named = dict.fromkeys(_quota(name) for name in names)
+    with open_cluster(bootstrap) as cluster:
+        from kbroker.client.admin_users import describe_quotas
 
-            quotas = list(describe_quotas(cluster, dict(wanted), strict=True).get(wanted, {}))
-    if not quotas:
-        click.echo("There are none.", err=True)
-        return
-    _alter(bootstrap, wanted, dict.fromkeys(quotas), dry_run)
+        there = describe_quotas(cluster, dict(wanted), strict=True).get(wanted, {})
+    found = [quota for quota in named or there if quota in there]
+    if found:
+        _alter(bootstrap, wanted, dict.fromkeys(found), dry_run)
+    missing = [quota for quota in named if quota not in there]
+    if not named and not there:
+        missing = ["quota"]
+    for quota in missing:
+        no = f"there is no {quota} of {_whose(wanted)}"
+        say(no if if_exists else f"kbroker: {no}", err=not if_exists)
+    return 1 if missing and not if_exists else 0
 
 
 def _alter(
@@ -160,7 +173,10 @@ def _alter(
         from kbroker.client.admin_users import alter_quotas
 
         alter_quotas(cluster, {entity: values}, validate_only=dry_run).checked()
-    whose = ", ".join(f"{kind} {name or _DEFAULT}" for kind, name in sorted(entity, key=str))
     could = "could be" if dry_run else "is"
     for quota, value in values.items():
-        click.echo(f"{quota} of {whose} {could} {'deleted' if value is None else f'{value:g}'}")
+        say(f"{quota} of {_whose(entity)} {could} {'deleted' if value is None else _plain(value)}")
+
+
+def _whose(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {name or _DEFAULT}" for kind, name in sorted(entity, key=str))

@@ -7,6 +7,7 @@ that says what to do; a traceback means a bug of ours.
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -15,14 +16,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbroker import __version__
 from kbroker.cli.nearest import did_you_mean
+from kbroker.cli.streams import closed, forget_unwritten
 from kbroker.cli.tree import ALIASES, GROUPS, ROOT, ROOT_HELP, Commands
 from kbroker.printable import escaped
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["run"]
+__all__ = ["LazyGroup", "root_group", "run"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -83,9 +86,18 @@ class LazyGroup(click.Group):
         raise click.UsageError(f"no such command {args[0]!r}{meant}", ctx)
 
 
+def root_group() -> LazyGroup:
+    """`kbroker` itself."""
+    root = LazyGroup("kbroker", ROOT, ROOT_HELP)
+    told = click.version_option(
+        __version__, message="kbroker %(version)s", help="Show the version and exit."
+    )
+    return told(root)
+
+
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line; returns the exit status."""
-    root = LazyGroup("kbroker", ROOT, ROOT_HELP)
+    root = root_group()
     if os.environ.get("_KBROKER_COMPLETE"):
         with contextlib.suppress(Exception, KeyboardInterrupt):  # nothing may show up in the shell
             importlib.import_module("kbroker.cli.completion")
@@ -113,8 +125,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}")
+        return _fail(f"{_place(error)}{error.strerror or error}")
     except Exception as error:
         if not _is_mistake(error):
             raise
@@ -132,6 +143,16 @@ def _is_mistake(error: Exception) -> bool:
         if module is not None and isinstance(error, getattr(module, name)):
             return True
     return False
+
+
+def _place(error: OSError) -> str:
+    """Where it happened, as far as that is known."""
+    unwritten = forget_unwritten()
+    if error.filename:
+        return f"{error.filename}: "
+    if error.errno == errno.EBADF and closed:
+        return f"{' or '.join(closed)}: "
+    return "standard output: " if unwritten else ""
 
 
 def _fail(text: str, status: int = 1) -> int:

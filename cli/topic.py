@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbroker.cli.nearest import did_you_mean
 from kbroker.cli.options import bootstrap_option, key_values, open_cluster, output_option
 from kbroker.cli.render import Column, human_bytes, print_json, print_rows, say
 
@@ -248,7 +250,25 @@ def alter_config(
         from kbroker.client.admin_configs import TOPIC, alter_configs
 
         for name in names:
+            unset = _unset(cluster, name, deleted)
             alter_configs(
                 cluster, TOPIC, name, set_values=values, delete=deleted, validate_only=dry_run
             )
-            say(f"topic {name} {'could be ' if dry_run else ''}changed")
+            if values or len(unset) < len(deleted):
+                say(f"topic {name} {'could be ' if dry_run else ''}changed")
+            for key in unset:
+                say(f"topic {name} has no {key} of its own: it is at its default already")
+
+
+def _unset(cluster: Cluster, name: str, keys: Sequence[str]) -> list[str]:
+    """Those of these settings that the topic has not set. ClickException for one that is none."""
+    from kbroker.client.admin_configs import TOPIC, describe_configs
+
+    if not keys:
+        return []
+    sources = {entry.name: entry.source for entry in describe_configs(cluster, TOPIC, name)}
+    for key in keys:
+        if key not in sources:
+            hint = did_you_mean(key, sources)
+            raise click.ClickException(f"topics have no setting {key!r}{hint}")
+    return [key for key in keys if sources[key] != "topic"]

@@ -176,11 +176,13 @@ def plain_help(words: Sequence[str]) -> str | None:
     asked = list(words[:-1]) if words[-1:] in (["-h"], ["--help"]) else list(words)
     if not asked:
         name, table, text = "kbroker", ROOT, ROOT_HELP
+        own = ["  --version   Show the version and exit."]
     else:
         entry = ROOT.get(ALIASES.get(asked[0], asked[0]))
         if entry is None or entry[0] or len(asked) > 1:
             return None
         name, table, text = f"kbroker {asked[0]}", GROUPS[entry[1]], entry[2]
+        own = []
     longest = max(map(len, table))
     lines = [
         f"Usage: {name} [OPTIONS] COMMAND [ARGS]...",
@@ -188,6 +190,7 @@ def plain_help(words: Sequence[str]) -> str | None:
         *(f"  {line}".rstrip() for line in text.rstrip().split("\n") if line != "\b"),
         "",
         "Options:",
+        *own,
         "  -h, --help  Show this message and exit.",
         "",
         "Commands:",

@@ -17,7 +17,7 @@ import click
 
 from kbroker import __version__
 from kbroker.cli import tree
-from kbroker.cli.root import LazyGroup
+from kbroker.cli.root import root_group
 
 FOLDER_MODE: Final = 0o755
 
@@ -72,7 +72,7 @@ def table(commands: tree.Commands, prefix: str) -> str:
 def pages() -> dict[str, str]:
     """Text by the name of the file."""
     made = {}
-    root = LazyGroup("kbroker", tree.ROOT, tree.ROOT_HELP)
+    root = root_group()
     todo: list[tuple[click.Command, click.Context, str, tree.Commands | None]] = []
     top = click.Context(root, info_name="kbroker")
     todo.append((root, top, tree.ROOT_HELP, tree.ROOT))

@@ -41,6 +41,8 @@ class Stage:
     """Files on their way into a backup of `source`; `with` removes it unless it was finished."""
 
     def __init__(self, source: Path, target: Path, earlier: Earlier | None, tick: Tick) -> None:
+        if os.path.lexists(target):  # so it has a name, which `.` and `/` have not
+            raise OperatorError(f"{target} is there already: choose another name")
         self.source = source
         self.target = target
         self.folder = target.with_name(target.name + _SUFFIX)
@@ -53,8 +55,6 @@ class Stage:
         self._finished = False
 
     def __enter__(self) -> Self:
-        if os.path.lexists(self.target):
-            raise OperatorError(f"{self.target} is there already: choose another name")
         if self.folder.exists():
             self._remove_leftover()
         self.folder.mkdir(mode=0o700, parents=True)

@@ -88,9 +88,12 @@ class Acl:
     host: str = "*"
 
     def __str__(self) -> str:
+        """What is usual, a literal name and every host, goes without saying."""
+        pattern = "" if self.pattern == PatternType.LITERAL else f"{self.pattern.name} "
+        host = "" if self.host == "*" else f" from {self.host}"
         return (
             f"ACL {self.permission.name} {self.principal} {self.operation.name}"
-            f" {self.resource.name} {self.name!r}"
+            f" {self.resource.name} {pattern}{self.name!r}{host}"
         )
 
 

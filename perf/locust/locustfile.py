@@ -9,7 +9,9 @@ more than --fail-ratio of the events failed, or a p99 is above its threshold.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from argparse import ArgumentParser
 from typing import Any
 
@@ -33,6 +35,7 @@ globals().update({user.__name__: user for user in users.USERS.values()})
 
 _AUDIT_S = 600.0
 _told: dict[str, dict[str, Any]] = {}  # of each worker
+_asked = threading.Event()  # to end, by SIGTERM
 
 
 @events.init_command_line_parser.add_listener
@@ -62,6 +65,9 @@ def _begin(environment: Environment, **_: Any) -> None:
     environment.user_classes = wanted
     if isinstance(environment.runner, WorkerRunner):
         return
+    # Not thrown, as Ctrl-C is: Locust's greenlets catch that here and there, and go on. While the
+    # shape runs Locust takes no SIGTERM itself.
+    signal.signal(signal.SIGTERM, lambda *_: _asked.set())
     if isinstance(environment.runner, MasterRunner):
         monkey.patch_time()  # Locust sleeps until its workers have come, whom that must let in
     with Admin({**SETTINGS, "bootstrap.servers": options.servers}) as admin:
@@ -80,6 +86,8 @@ class Profile(LoadTestShape):  # type: ignore[misc]
     """--load over --for-seconds."""
 
     def tick(self) -> tuple[int, float] | None:
+        if _asked.is_set():
+            return None
         options = self.runner.environment.parsed_options
         return users_at(options.load, options.most, options.for_seconds, self.get_run_time())
 

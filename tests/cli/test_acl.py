@@ -55,6 +55,26 @@ def test_made_listed_deleted(acl: Run) -> None:
     assert [one["name"] for one in rows(acl)] == ["p-"]
 
 
+def test_what_is_not_there_is_not_deleted(acl: Run) -> None:
+    acl("create", "alice", "--topic", "t", "--operation", "read")
+    for words in (["bob"], ["alice", "--topic", "u"], ["bob", "--dry-run"]):
+        assert acl("delete", *words, status=1) == (b"", "kbroker: there are no such ACLs\n")
+    assert acl("delete", "bob", "--if-exists") == (b"there are no such ACLs\n", "")
+    assert len(rows(acl)) == 1
+    acl("delete", "--all")
+    assert acl("delete", "--all").out == b"there are no such ACLs\n"
+
+
+def test_what_is_not_usual_is_told(acl: Run) -> None:
+    said = acl("create", "a", "--topic", "p-", "--prefix", "--host", "10.0.0.1", "--operation",
+               "read").out  # fmt: skip
+    assert said == b"ACL ALLOW User:a READ TOPIC PREFIXED 'p-' from 10.0.0.1 created\n"
+    assert acl("create", "a", "--topic", "t", "--operation", "read").out == (
+        b"ACL ALLOW User:a READ TOPIC 't' created\n"
+    )
+    assert b"TOPIC PREFIXED 'p-' from 10.0.0.1 deleted" in acl("delete", "a").out
+
+
 def test_what_clients_need(acl: Run) -> None:
     acl("create", "p", "--topic", "t", "--transactional-id", "x", "--producer")
     acl("create", "c", "--topic", "t", "--group", "g", "--consumer")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.support.kbroker import KbrokerProcess
 
@@ -37,6 +40,33 @@ def test_transactions(kbroker: KbrokerProcess, tmp_path: Path) -> None:
     table = (tmp_path / "run_stats.csv").read_text()
     for name in ("kbroker,transaction", "confluent,transaction", "kbroker,pipe"):
         assert name in table, table
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_signal_ends_locust_too(
+    kbroker: KbrokerProcess, number: signal.Signals, processes: str
+) -> None:
+    """Sent to the command alone: when its output ends, nothing that writes to it is left."""
+    words = ["-b", kbroker.bootstrap, "--for", "1h", "--users", "2", "--kinds", "producer",
+             "--processes", processes]  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbroker.cli", "bench", "locust", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        told = ""
+        while "All users spawned" not in told:
+            line = process.stdout.readline()
+            assert line, told
+            told += line
+        process.send_signal(number)
+        told += process.communicate(timeout=60)[0]
+    finally:
+        process.kill()
+        process.communicate()
+    assert "lost 0, twice 0" in told
 
 
 def test_a_threshold_fails_the_run(kbroker: KbrokerProcess) -> None:

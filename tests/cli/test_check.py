@@ -13,7 +13,7 @@ import pytest
 
 from kbroker import runfile
 from kbroker.cli import check, check_disk, root
-from tests.support import wire
+from tests.support import guarded, wire
 from tests.support.kbroker import KbrokerProcess
 
 Run = Callable[..., tuple[int, dict[str, tuple[str, str]]]]
@@ -57,6 +57,24 @@ def test_a_broker_that_runs(run: Run, kbroker: KbrokerProcess, tmp_path: Path) -
     assert [told[name][0] for name in ("answers", "produce", "durability")] == [
         check.FAILED, check.FAILED, check.WARNING,
     ]  # fmt: skip
+
+
+def test_directories_that_the_user_may_not_see(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker that does not show them is no broker whose disk failed."""
+    broker = KbrokerProcess(tmp_path, {"authorizer.class.name": guarded.STANDARD})
+    broker.start()
+    try:
+        status, told = run("-D", str(broker.data_dir))
+        assert (status, told["partitions"][0]) == (0, check.OK), told
+        assert told["log directories"][0] == check.WARNING
+        assert "this user may not see them" in told["log directories"][1]
+        assert root.run(["cluster", "health", "-b", broker.bootstrap]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("healthy: ") and "may not see them" in said
+    finally:
+        broker.kill()
 
 
 def test_what_a_data_directory_holds(run: Run, tmp_path: Path) -> None:

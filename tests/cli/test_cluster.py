@@ -64,6 +64,16 @@ def test_api_versions(run: Run) -> None:
     assert "there is no broker 77" in run("cluster", "api-versions", "--broker", "77", status=2)
 
 
+def test_a_setting_goes_back_to_its_default(run: Run, topic: str) -> None:
+    run("topic", "create", topic, "-c", "retention.ms=1000")
+    unset = ["topic", "alter-config", topic, "-d", "retention.ms"]
+    assert run(*unset) == f"topic {topic} changed\n"
+    already = f"topic {topic} has no retention.ms of its own: it is at its default already\n"
+    assert run(*unset) == already
+    assert run(*unset, "-s", "retention.bytes=1") == f"topic {topic} changed\n{already}"
+    assert "did you mean 'retention.ms'?" in run(*unset[:-1], "retention.m", status=1)
+
+
 def test_log_directories(run: Run, topic: str) -> None:
     run("topic", "create", topic, "-p", "3")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.cli import tree
 from tests.support import wire
 from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
@@ -162,15 +163,19 @@ def test_fish(command: Path, tmp_path: Path, target: BrokerProcess, topic: str) 
     script = written("fish", tmp_path)
     wire.create_topic(target.port, f"fish-{topic}", 1)
 
-    def complete(line: str) -> list[str]:
+    def offered(line: str) -> list[str]:
         done = subprocess.run(
             [fish, "--no-config", "-c", f"source {script}; complete -C '{line}'"],
             capture_output=True, text=True, timeout=LIMIT_S, check=True,
             env=surroundings(command, KBROKER_BOOTSTRAP_SERVER=target.bootstrap),
         )  # fmt: skip
         assert done.stderr == "", done.stderr
-        return sorted(line.split("\t")[0] for line in done.stdout.splitlines())
+        return done.stdout.splitlines()
 
+    def complete(line: str) -> list[str]:
+        return sorted(line.split("\t")[0] for line in offered(line))
+
+    assert offered("kbroker topi") == [f"topic\t{tree.ROOT['topic'][2]}"]  # with its commas
     assert complete("kbroker backup ") == ["create", "restore", "verify"]
     assert complete("kbroker topic de") == ["delete", "describe"]
     assert complete("kbroker topic list --int") == ["--internal"]

@@ -221,6 +221,7 @@ def test_a_secret_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
         return "hush"
 
     monkeypatch.setattr("click.prompt", prompt)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     assert run("profile", "create", "x", "-b", "h:1", "-s", "sasl.password")[0] == 0
     assert asked == [("sasl.password", True)]
     assert read_profiles().settings["x"]["sasl.password"] == "hush"

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from kbroker import runfile
-from kbroker.cli import root, tree
+from kbroker.cli import cert, root, tree
 from kbroker.cli.launch import Wish, listener_settings, plain_wish, prepare
 from kbroker.cli.options import key_values, reachable
 from kbroker.cli.places import default_data_dir, stop_command
@@ -98,6 +98,14 @@ def test_every_command_has_help(capsys: Captured, words: tuple[str, ...]) -> Non
         (["consume", "t", "-m", "inf"], "inf is not in the range"),
         (["quota", "set", "--user", "a", "produce=nan"], "produce: 'nan' is no number"),
         (["quota", "set", "--user", "a", "fetch=inf"], "fetch: 'inf' is no number"),
+        (["bench", "produce", "-s", "200000000"], "200000000 is not in the range"),
+        (["status", "-D", ""], "the name of the directory is empty"),
+        (["start", "-D", ""], "the name of the directory is empty"),
+        (["backup", "create", ""], "the name of the directory is empty"),
+        (["cert", "create", "--host", ""], "'' is neither a name nor an address"),
+        (["cert", "create", "--host", "a b"], "'a b' is neither a name nor an address"),
+        (["cert", "create", "--host", "a:9093"], "write it without a port"),
+        (["cert", "create", "--host", "a" * 64], "is neither a name nor an address"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(capsys: Captured, words: list[str], told: str) -> None:
@@ -136,8 +144,42 @@ def test_plural_names_work(capsys: Captured) -> None:
     assert run(capsys, "topics", "--help")[0] == 0
 
 
+@pytest.mark.parametrize("host", ["h", "a-1.example", "*.example", "my_host", "größe.example",
+                                  "10.0.0.1", "::1"])  # fmt: skip
+def test_what_a_server_may_be_called(host: str) -> None:
+    assert cert._is_host(host)
+
+
+@pytest.mark.parametrize(
+    ("words", "redirection", "told"),
+    [
+        ("--help", ">/dev/full", "standard output: No space left on device"),
+        ("version", ">/dev/full", "standard output: No space left on device"),
+        ("topic list --help", ">/dev/full", "standard output: No space left on device"),
+        ("stop --help", ">&-", "standard output: Bad file descriptor"),
+        ("--help", ">&-", "standard output: Bad file descriptor"),
+        ("version", ">&-", "standard output: Bad file descriptor"),
+        ("profile create a -s sasl.password", "<&-", "no value for sasl.password: there is no ter"),
+        ("profile create a -s client.id", "</dev/null", "no value for client.id: there is no ter"),
+    ],
+)
+def test_streams_that_are_closed_or_full(
+    tmp_path: Path, words: str, redirection: str, told: str
+) -> None:
+    line = f'exec "$0" -m kbroker.cli {words} {redirection}'
+    here = {"XDG_CONFIG_HOME": str(tmp_path), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True, timeout=60, check=False, env=os.environ | here,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"kbroker: {told}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_version(capsys: Captured) -> None:
     assert run(capsys, "version")[1].startswith("kbroker ")
+    assert run(capsys, "--version") == run(capsys, "version")
     assert "version" in json.loads(run(capsys, "version", "-o", "json")[1])
 
 

@@ -135,6 +135,21 @@ def test_dump_shows_batches_and_records(capsys: Captured, tmp_path: Path) -> Non
     assert (status, out.count("base_offset")) == (0, 5)
 
 
+def test_dump_loses_nothing_of_a_record(capsys: Captured, tmp_path: Path) -> None:
+    """Headers in their order, each as often as it is there; bytes that are no UTF-8."""
+    headers = [("h", b"1"), ("h", b"2"), ("n\udcff", b"\xfe"), ("h", None), ("", b"\\xfe")]
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(build([(1, b"\xff", b"\\xff", headers)], base_offset=0, leader_epoch=0))
+    told = json.loads(run(capsys, "dump", str(log), "-J", "-r")[1].splitlines()[1])
+    assert (told["key"], told["value"]) == ("\udcff", "\\xff")
+    assert told["headers"] == [
+        ["h", "1"], ["h", "2"], ["n\udcff", "\udcfe"], ["h", None], ["", "\\xfe"],
+    ]  # fmt: skip
+    out = run(capsys, "dump", str(log), "-r")[1]
+    assert "headers [['h', '1'], ['h', '2'], ['n\\udcff', " in out
+    assert out.replace("\n", "").isprintable()
+
+
 def test_dump_of_indexes_leaves_preparation_out(capsys: Captured, tmp_path: Path) -> None:
     place = partition(tmp_path)
     out = run(capsys, "dump", "-J", str(place / f"{NAME}.index"))[1]
