@@ -4,6 +4,7 @@ import time
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.number cimport PyNumber_Index
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
@@ -305,8 +306,10 @@ cdef int raise_not_bytes(object given, str field) except -1:
 cdef int64_t checked_time(object timestamp_ms) except -1:
     cdef int64_t found = -1
     try:
-        found = timestamp_ms
-    except (TypeError, OverflowError):
+        found = PyNumber_Index(timestamp_ms)
+    except TypeError:
+        raise TypeError(f"timestamp_ms: {timestamp_ms!r} is no whole number of ms") from None
+    except OverflowError:
         pass
     if found < 0:
         raise ValueError(f"timestamp_ms: {timestamp_ms!r} is no time in ms since 1970")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Group"]
 
 _CLOSE_LAPSE_S = 1.0
+_CLOSE_LOOK_UP_S = 2.0  # of a coordinator that is to be told of the leave
 _numbers = itertools.count(1)
 
 
@@ -215,7 +216,8 @@ class Group:
     # --- the end ------------------------------------------------------------------------------
 
     def close(self, timeout_s: float = 30.0) -> None:
-        """Commits what was delivered, revokes, leaves. Raises what a listener raised."""
+        """Commits what was delivered, revokes, leaves. Raises what a listener raised. The commit
+        waits for the coordinator as long as it may; for the leave it is only looked up."""
         if self._closed:
             return
         self._closed = True
@@ -232,7 +234,9 @@ class Group:
                 self._room.subscribed.clear()
         finally:
             left_s = max(0.0, deadline - self._room.clock())
-            self._room.wire.finish(left_s)
+            reached = self._room.wire.reached
+            self._room.wire.finish(left_s if reached else min(left_s, _CLOSE_LOOK_UP_S))
+            left_s = max(0.0, deadline - self._room.clock())
             self._room.wire.close(min(left_s, _CLOSE_LAPSE_S))
         self._room.raise_first()
 

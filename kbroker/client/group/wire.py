@@ -160,6 +160,12 @@ class Wire:
         """Runs something on the polling thread."""
         self.inbox.put(what)
 
+    @property
+    def reached(self) -> bool:
+        """There is a connection to the coordinator."""
+        channel = self._channel
+        return channel is not None and not channel.closed
+
     def beat(self, heart: Heart | None) -> None:
         """Heartbeats from now on, or none any more."""
         if self.pulse is not None:
