@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kbroker.client.cluster import Cluster, TopicInfo
@@ -17,6 +17,7 @@ from kbroker.client.connection import Connection
 from kbroker.client.errors import BrokerError, KafkaError, UnsupportedApiError
 from kbroker.client.metadata import NO_ID
 from kbroker.client.offsets import leader_of
+from kbroker.client.operations import AclOperation, told_operations
 from kbroker.client.results import Results, ask_each, listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -159,11 +160,24 @@ def delete_topics(
 
 
 def describe_topics(
-    cluster: Cluster, topics: Iterable[str | uuid.UUID]
+    cluster: Cluster, topics: Iterable[str | uuid.UUID], *, operations: bool = False
 ) -> Results[str | uuid.UUID, TopicInfo]:
-    """Topics by their names or ids, asked for anew."""
+    """Topics by their names or ids, asked for anew; with `operations`, what may be done with them.
+    """
 
     def ask(
+        keys: list[str | uuid.UUID],
+    ) -> Iterator[tuple[str | uuid.UUID, TopicInfo | KafkaError]]:
+        found = dict(describe(keys))
+        infos = [info for info in found.values() if isinstance(info, TopicInfo)]
+        rights = _operations(cluster, {info.name for info in infos}) if operations else {}
+        for key, info in found.items():
+            if isinstance(info, TopicInfo):
+                yield key, replace(info, operations=rights.get(info.name))
+            else:
+                yield key, info
+
+    def describe(
         keys: list[str | uuid.UUID],
     ) -> Iterator[tuple[str | uuid.UUID, TopicInfo | KafkaError]]:
         names = [key for key in keys if isinstance(key, str)]
@@ -177,6 +191,19 @@ def describe_topics(
                 yield key, info or BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {str(key)!r}")
 
     return ask_each(cluster, topics, ask, final=_UNKNOWN)
+
+
+def _operations(
+    cluster: Cluster, names: Iterable[str]
+) -> dict[str, frozenset[AclOperation] | None]:
+    """What this user may do with topics (KIP-430)."""
+    values = {
+        "topics": [{"name": name} for name in names],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": True,
+    }
+    told = cluster.any_connection().call(ApiKey.METADATA, values).topics
+    return {topic.name: told_operations(topic.topic_authorized_operations) for topic in told}
 
 
 def create_partitions(

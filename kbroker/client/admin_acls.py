@@ -10,6 +10,7 @@ from typing import Any
 from kbroker.client.admin import error_of
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import KafkaError, check
+from kbroker.client.operations import AclOperation
 from kbroker.client.results import Results, ask_each
 from kbroker.protocol import ApiKey
 
@@ -45,26 +46,6 @@ class PatternType(IntEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """What is done; ANY only in filters."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class AclPermission(IntEnum):

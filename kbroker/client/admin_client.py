@@ -18,6 +18,7 @@ from kbroker.client import (
     admin_acls,
     admin_cluster,
     admin_configs,
+    admin_membership,
     admin_replicas,
     admin_transactions,
     admin_users,
@@ -139,10 +140,10 @@ class Admin:
         return self._cluster.topics(internal=internal)
 
     def describe_topics(
-        self, topics: Iterable[str | uuid.UUID]
+        self, topics: Iterable[str | uuid.UUID], *, operations: bool = False
     ) -> Results[str | uuid.UUID, TopicInfo]:
-        """Topics by their names or ids."""
-        return admin.describe_topics(self._cluster, topics)
+        """Topics by their names or ids; with `operations`, what may be done with them."""
+        return admin.describe_topics(self._cluster, topics, operations=operations)
 
     def create_partitions(
         self, totals: Mapping[str, int], *, validate_only: bool = False, partial: bool = False
@@ -195,9 +196,11 @@ class Admin:
         """All groups by name, or those in one of these states and of one of these types."""
         return groups.list_groups(self._cluster, states=states, types=types)
 
-    def describe_groups(self, names: Collection[str]) -> Results[str, GroupDescription]:
-        """Groups of both protocols with their members."""
-        found = groups.describe_groups(self._cluster, names)
+    def describe_groups(
+        self, names: Collection[str], *, operations: bool = False
+    ) -> Results[str, GroupDescription]:
+        """Groups of both protocols with their members; with `operations`, what may be done."""
+        found = groups.describe_groups(self._cluster, names, operations=operations)
         gone = ErrorCode.GROUP_ID_NOT_FOUND
         told = {name: found.get(name) or BrokerError(gone, f"group {name!r}") for name in names}
         return Results(told)
@@ -249,9 +252,16 @@ class Admin:
 
     # The cluster
 
-    def describe_cluster(self, *, fenced: bool = False) -> ClusterInfo:
-        """Cluster id, controller and brokers; with `fenced` those as well that do not serve."""
-        return admin_cluster.describe_cluster(self._cluster, fenced=fenced)
+    def describe_cluster(self, *, fenced: bool = False, operations: bool = False) -> ClusterInfo:
+        """Cluster id, controller and brokers; with `fenced` those as well that do not serve, with
+        `operations` what may be done with the cluster."""
+        return admin_cluster.describe_cluster(
+            self._cluster, fenced=fenced, operations=operations
+        )
+
+    def unregister_broker(self, node: int) -> None:
+        """Forgets a broker that does not serve any more."""
+        admin_membership.unregister_broker(self._cluster, node)
 
     def describe_features(self) -> Features:
         """Features and their levels."""
@@ -268,6 +278,25 @@ class Admin:
     def describe_quorum(self) -> Quorum:
         """The controllers and what each of them has of the metadata log."""
         return admin_cluster.describe_quorum(self._cluster)
+
+    def add_voter(
+        self,
+        node: int,
+        directory: uuid.UUID,
+        listeners: Mapping[str, tuple[str, int]],
+        *,
+        cluster_id: str | None = None,
+    ) -> None:
+        """Takes a controller, with its (host, port) by listener, into the quorum."""
+        admin_membership.add_voter(
+            self._cluster, node, directory, listeners, cluster_id=cluster_id
+        )
+
+    def remove_voter(
+        self, node: int, directory: uuid.UUID, *, cluster_id: str | None = None
+    ) -> None:
+        """Takes a controller out of the quorum."""
+        admin_membership.remove_voter(self._cluster, node, directory, cluster_id=cluster_id)
 
     def describe_log_dirs(
         self, nodes: Iterable[int] | None = None, *, topics: Sequence[TopicInfo] | None = None

@@ -10,6 +10,7 @@ from typing import Any
 from kbroker.client.admin import error_of, limit_ms
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.errors import KafkaError, UnsupportedApiError, check
+from kbroker.client.operations import AclOperation, told_operations
 from kbroker.client.results import Results, ask_each
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -38,12 +39,14 @@ _UPGRADES = {"upgrade": 1, "safe_downgrade": 2, "unsafe_downgrade": 3}
 @dataclass(frozen=True, slots=True)
 class ClusterInfo:
     """The cluster's identity; brokers as (node id, host, port, rack). fenced: the ids of brokers
-    that are registered but do not serve."""
+    that are registered but do not serve. operations: what this user may do with the cluster, where
+    that was asked for."""
 
     cluster_id: str
     controller_id: int
     brokers: tuple[tuple[int, str, int, str | None], ...]
     fenced: tuple[int, ...] = ()
+    operations: frozenset[AclOperation] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +112,16 @@ class LogDir:
     partitions: tuple[LogDirPartition, ...]
 
 
-def describe_cluster(cluster: Cluster, *, fenced: bool = False) -> ClusterInfo:
-    """Cluster id, controller and brokers; with `fenced` those as well that do not serve. Where
-    controllers are spoken to, these in the place of brokers."""
+def describe_cluster(
+    cluster: Cluster, *, fenced: bool = False, operations: bool = False
+) -> ClusterInfo:
+    """Cluster id, controller and brokers; with `fenced` those as well that do not serve, with
+    `operations` what may be done. Where controllers are spoken to, these in the place of brokers.
+    """
 
     def ask() -> ClusterInfo:
         values: dict[str, Any] = {
-            "include_cluster_authorized_operations": False,
+            "include_cluster_authorized_operations": operations,
             "endpoint_type": 2 if cluster.settings.controllers else 1,
         }
         connection = cluster.any_connection()
@@ -126,7 +132,11 @@ def describe_cluster(cluster: Cluster, *, fenced: bool = False) -> ClusterInfo:
         brokers = ((int(b.broker_id), str(b.host), int(b.port), b.rack) for b in body.brokers)
         out = sorted(int(b.broker_id) for b in body.brokers if getattr(b, "is_fenced", False))
         return ClusterInfo(
-            body.cluster_id, int(body.controller_id), tuple(sorted(brokers)), tuple(out)
+            body.cluster_id,
+            int(body.controller_id),
+            tuple(sorted(brokers)),
+            tuple(out),
+            told_operations(body.cluster_authorized_operations),
         )
 
     return cluster.retry(ask)

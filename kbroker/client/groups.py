@@ -16,6 +16,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.coordinators import ask_coordinators, check_coordinator, subject_of
 from kbroker.client.errors import BrokerError, KafkaError, check
+from kbroker.client.operations import AclOperation, told_operations
 from kbroker.client.results import listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -85,7 +86,8 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group with its members; group_type: CLASSIC or CONSUMER; the epochs are CONSUMER's."""
+    """A group with its members; group_type: CLASSIC or CONSUMER; the epochs are CONSUMER's.
+    operations: what this user may do with it, where that was asked for."""
 
     group_id: str
     group_type: str
@@ -96,6 +98,7 @@ class GroupDescription:
     group_epoch: int | None
     assignment_epoch: int | None
     members: tuple[GroupMember, ...]
+    operations: frozenset[AclOperation] | None = None
 
 
 def list_groups(
@@ -133,18 +136,24 @@ def _list_at(
     ]
 
 
-def describe_groups(cluster: Cluster, groups: Collection[str]) -> dict[str, GroupDescription]:
-    """The groups, without those that do not exist."""
-    found: dict[str, GroupDescription | None] = ask_coordinators(cluster, groups, _describe_at)
+def describe_groups(
+    cluster: Cluster, groups: Collection[str], *, operations: bool = False
+) -> dict[str, GroupDescription]:
+    """The groups, without those that do not exist; with `operations`, what may be done with them.
+    """
+    ask = functools.partial(_describe_at, operations=operations)
+    found: dict[str, GroupDescription | None] = ask_coordinators(cluster, groups, ask)
     return {group: told for group, told in found.items() if told is not None}
 
 
 def _describe_at(
-    connection: Connection, node_id: int, groups: list[str]
+    connection: Connection, node_id: int, groups: list[str], *, operations: bool
 ) -> Iterator[tuple[str, GroupDescription | None]]:
     left = list(groups)
+    rights = {"include_authorized_operations": operations}
     if ApiKey.CONSUMER_GROUP_DESCRIBE in connection.broker_versions:
-        body = connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": groups})
+        values = {"group_ids": groups, **rights}
+        body = connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, values)
         for group in body.groups:
             if group.error_code not in _NO_CONSUMER_GROUP:
                 check(group.error_code, subject_of(group.group_id), group.error_message)
@@ -152,7 +161,7 @@ def _describe_at(
                 yield group.group_id, _consumer_group(group, node_id)
     if not left:
         return
-    for group in connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": left}).groups:
+    for group in connection.call(ApiKey.DESCRIBE_GROUPS, {"groups": left, **rights}).groups:
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == _DEAD:
             yield group.group_id, None
             continue
@@ -196,6 +205,7 @@ def _consumer_group(group: Any, node_id: int) -> GroupDescription:
         group_epoch=int(group.group_epoch),
         assignment_epoch=int(group.assignment_epoch),
         members=_sorted(members),
+        operations=told_operations(group.authorized_operations),
     )
 
 
@@ -227,6 +237,7 @@ def _classic_group(group: Any, node_id: int) -> GroupDescription:
         group_epoch=None,
         assignment_epoch=None,
         members=_sorted(members),
+        operations=told_operations(group.authorized_operations),
     )
 
 

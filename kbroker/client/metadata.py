@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kbroker.client.address import Address
+from kbroker.client.operations import AclOperation
 
 __all__ = ["NO_ID", "Leader", "Metadata", "Node", "PartitionInfo", "TopicInfo"]
 
@@ -44,12 +45,14 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic with its partitions in order of their index. topic_id: zero before metadata v10."""
+    """A topic with its partitions in order of their index. topic_id: zero before metadata v10.
+    operations: what this user may do with it, where that was asked for."""
 
     name: str
     topic_id: uuid.UUID
     internal: bool
     partitions: tuple[PartitionInfo, ...]
+    operations: frozenset[AclOperation] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,12 @@ from confluent_kafka import Producer
 from kbroker.client import Admin, AsyncAdmin, NewTopic, TopicPartition
 from kbroker.client.admin_configs import BROKER, GROUP, TOPIC, ConfigOp
 from kbroker.client.errors import (
+    BrokerIdNotRegisteredError,
     ClosedError,
     ConfigError,
     ConnectError,
     GroupIdNotFoundError,
+    InconsistentClusterIdError,
     InvalidConfigError,
     InvalidPartitionsError,
     KafkaError,
@@ -33,6 +35,7 @@ from kbroker.client.errors import (
     UnknownTopicOrPartitionError,
 )
 from kbroker.client.offsets import EARLIEST, LATEST
+from kbroker.client.operations import AclOperation
 from kbroker.protocol import ApiKey
 from tests.support import async_admin
 from tests.support.middle import Middle
@@ -189,6 +192,38 @@ def test_cluster(admin: Admin, topic: str):
     features = admin.describe_features()
     assert features.features["metadata.version"].level > 0
     assert features.epoch >= 0
+
+
+def test_what_may_be_done_is_told_where_it_is_asked_for(admin: Admin, topic: str):
+    """Without an authorizer all that there is to be done, of each kind of thing."""
+    admin.create_topic(topic)
+    admin.alter_group_offsets(topic, {(topic, 0): 0})
+    assert admin.describe_cluster().operations is None
+    assert admin.describe_topics([topic])[topic].operations is None
+    assert admin.describe_groups([topic])[topic].operations is None
+    own = admin.describe_cluster(operations=True).operations
+    assert own is not None and {AclOperation.CREATE, AclOperation.CLUSTER_ACTION} <= own
+    told = admin.describe_topics([topic, "none"], operations=True)
+    assert told[topic].operations == {
+        AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE,
+        AclOperation.ALTER, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    }  # fmt: skip
+    assert list(told.errors) == ["none"]
+    group = admin.describe_groups([topic], operations=True)[topic]
+    assert group.operations is not None
+    assert group.operations >= {AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE}
+
+
+def test_who_belongs_to_the_cluster(admin: Admin):
+    with pytest.raises(BrokerIdNotRegisteredError, match="77"):
+        admin.unregister_broker(77)
+    someone = uuid.uuid4()
+    listeners = {"CONTROLLER": ("127.0.0.1", 9)}
+    with pytest.raises(InconsistentClusterIdError):
+        admin.add_voter(77, someone, listeners, cluster_id="another")
+    with pytest.raises(InconsistentClusterIdError):
+        admin.remove_voter(77, someone, cluster_id="another")
 
 
 def test_a_broker_that_is_not_there():
