@@ -238,9 +238,14 @@ class Admin:
         }
 
     def alter_group_offsets(
-        self, group: str, to: Mapping[Partition, int], *, metadata: str = ""
+        self,
+        group: str,
+        to: Mapping[Partition, int | OffsetAndMetadata],
+        *,
+        metadata: str = "",
     ) -> None:
-        """Commits offsets for a group without members."""
+        """Commits offsets for a group without members; what list_group_offsets() tells as well.
+        metadata: of those that come with none."""
         group_offsets.commit_offsets(self._cluster, group, to, metadata=metadata)
 
     def delete_group_offsets(

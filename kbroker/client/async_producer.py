@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from typing import Any, TypeVar
 
+from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.group.room import GroupMetadata
 from kbroker.client.producer import Producer, exit_timeout
 from kbroker.client.transactions import Offsets
@@ -133,6 +134,10 @@ class AsyncProducer:
     async def abort(self, timeout: float | None = None) -> None:
         """See Producer.abort."""
         await _to_its_end(lambda: self._producer.abort(timeout))
+
+    async def leave_open(self, timeout: float | None = None) -> OpenTransaction | None:
+        """See Producer.leave_open."""
+        return await _to_its_end(lambda: self._producer.leave_open(timeout))
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:

@@ -16,6 +16,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.coordinators import ask_coordinators, check_coordinator, subject_of
 from kbroker.client.errors import BrokerError, check
+from kbroker.client.partitions import OffsetAndMetadata, checked_offsets
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -82,19 +83,24 @@ def _offsets_of(answer: Any) -> Iterator[tuple[Partition, CommittedOffset]]:
 
 
 def commit_offsets(
-    cluster: Cluster, group: str, offsets: Mapping[Partition, int], *, metadata: str = ""
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[Partition, int | OffsetAndMetadata],
+    *,
+    metadata: str = "",
 ) -> None:
-    """Commits without being a member; raises for the first partition that was refused.
+    """Commits without being a member; raises for the first partition that was refused. metadata:
+    of the offsets that come with none.
 
     UNKNOWN_MEMBER_ID: the group has members, and only they may commit.
     """
     by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for (topic, index), offset in sorted(offsets.items()):
+    for (topic, index), one in sorted(checked_offsets(offsets).items()):
         by_topic[topic].append({
             "partition_index": index,
-            "committed_offset": offset,
-            "committed_leader_epoch": -1,
-            "committed_metadata": metadata,
+            "committed_offset": one.offset,
+            "committed_leader_epoch": one.leader_epoch,
+            "committed_metadata": one.metadata or metadata,
         })  # fmt: skip
     request = {
         "group_id": group,

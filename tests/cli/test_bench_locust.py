@@ -50,8 +50,8 @@ def test_a_signal_ends_locust_too(
     """Sent to the command alone: when its output ends, nothing that writes to it is left."""
     words = ["-b", kbroker.bootstrap, "--for", "1h", "--users", "2", "--kinds", "producer",
              "--processes", processes]  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kbroker.cli", "bench", "locust", *words],
+    process = subprocess.Popen(  # under nohup SIGHUP is ignored, by right
+        ["env", "--default-signal", sys.executable, "-m", "kbroker.cli", "bench", "locust", *words],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
@@ -64,7 +64,9 @@ def test_a_signal_ends_locust_too(
         process.send_signal(number)
         told += process.communicate(timeout=60)[0]
     finally:
-        process.kill()
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)  # the second ends Locust in any case
         process.communicate()
     assert "lost 0, twice 0" in told
 

@@ -18,7 +18,7 @@ from tests.support.kbroker import KbrokerProcess
         ("consume -e {} >&-", "standard output: Bad file descriptor"),
         ("consume -e -J {} >/dev/full", "standard output: No space left on device"),
         ("topic list >&-", "standard output: Bad file descriptor"),
-        ("topic list -o json >/dev/full", "standard output: No space left on device"),
+        ("version -o json >/dev/full", "standard output: No space left on device"),
         ("produce {} <&-", "standard input: Bad file descriptor"),
         ("user create u --password-file - <&-", "standard input: Bad file descriptor"),
     ],

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kbroker.client import Admin, AsyncAdmin, NewTopic, TopicPartition
+from kbroker.client import Admin, AsyncAdmin, NewTopic, OffsetAndMetadata, TopicPartition
 from kbroker.client.admin_configs import BROKER, GROUP, TOPIC, ConfigOp
 from kbroker.client.errors import (
     BrokerIdNotRegisteredError,
@@ -158,6 +158,12 @@ def test_groups(admin: Admin, target: BrokerProcess, topic: str):
     held = admin.list_group_offsets([group, "no-such"])
     assert held["no-such"] == {}
     assert {key: at.offset for key, at in held[group].items()} == {(topic, 0): 3, (topic, 1): 4}
+    told_by = {(topic, 0): OffsetAndMetadata(5, "mine", 0), (topic, 1): OffsetAndMetadata(6)}
+    admin.alter_group_offsets(group, told_by, metadata="all")
+    held = admin.list_group_offsets([group])
+    assert held[group] == told_by | {(topic, 1): OffsetAndMetadata(6, "all")}
+    with pytest.raises(ValueError, match="negative"):
+        admin.alter_group_offsets(group, {(topic, 0): -1})
     listed = {listing.group_id: listing for listing in admin.list_groups()}
     assert listed[group].state == "Empty"
     assert group not in {listing.group_id for listing in admin.list_groups(states=["Stable"])}

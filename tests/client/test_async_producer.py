@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kbroker.client.async_admin import AsyncAdmin
 from kbroker.client.async_producer import AsyncDelivery, AsyncProducer
 from kbroker.client.consumer import Consumer
 from kbroker.client.errors import KafkaError
@@ -157,7 +158,10 @@ def test_transactions(kbroker: KbrokerProcess, topic: str) -> None:
             await producer.abort(60)
             await producer.begin()
             await producer.send(topic, b"last")
-            await producer.commit(60)
+            left = await producer.leave_open(60)
+        async with AsyncAdmin(bootstrap_servers=kbroker.bootstrap) as admin:
+            assert left is not None
+            await admin.end_transaction(left, commit=True)
 
     asyncio.run(work())
     with Consumer(

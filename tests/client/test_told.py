@@ -135,8 +135,3 @@ def test_partitions_and_times_are_what_they_are_called(
             consumer.offsets_for_times({(topic, 0): now_s})  # type: ignore[dict-item]
         with pytest.raises(ValueError, match="ms since 1970"):
             consumer.seek_to_timestamp(-1)
-    with (
-        Producer(bootstrap_servers=target.bootstrap) as producer,
-        pytest.raises(TypeError, match="whole number of ms"),
-    ):
-        producer.send(topic, b"", timestamp_ms=now_s)  # type: ignore[arg-type]
