@@ -138,7 +138,8 @@ def test_control_without_idempotence_records_come_twice(
         with injected(broker, "fdatasync", "delay_enter=60s"):
             acked, size = load.acked_count(), log.stat().st_size
             wait_for("records that wait for a sync", lambda: log.stat().st_size > size, 60)
-            broker.kill()
+            os.kill(broker.pid, signal.SIGKILL)  # and gone when strace lets go of it
+        broker.kill()
         broker.start()
         load.wait_for_acks(200)
         histories = load.finish()

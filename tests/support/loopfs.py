@@ -57,7 +57,13 @@ class LoopFilesystem:
             self.image.unlink()
 
     def mount(self) -> None:
-        subprocess.run(["mount", "-o", "loop", self.image, self.path], check=True)
+        # Of two at once that find the same loop device free one fails.
+
+        def mounted() -> bool:
+            command = ["mount", "-o", "loop", self.image, self.path]
+            return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+        wait_for(f"{self.path} is mounted", mounted, 60, 0.1)
 
     def unmount(self) -> None:
         # The kernel lets go of a loop device over an image in it a little after its own unmount.
