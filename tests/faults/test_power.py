@@ -26,6 +26,7 @@ SYNCED = {
     "kbroker": {"kbroker.journal.bytes.max": "16777216", "log.segment.bytes": "4194304"},
 }
 PADDING_BYTES = 16_000
+ACKS_MAX = 3000  # from one cut to the next
 UNSYNCED = {"kafka": {}, "kbroker": {"kbroker.durability": "page-cache"}}
 
 
@@ -45,10 +46,11 @@ def cycles_of_loss(
         wire.create_topic(broker.port, topic, PARTITIONS)
         if broker.name == "kafka":
             disk.sync()  # it never syncs what `format` wrote, and would not start again
-        load = Load(broker.bootstrap, topic, folder, partitions=PARTITIONS, padding=PADDING_BYTES)
+        padding = min(PADDING_BYTES, (1 << 30) // (cycles * ACKS_MAX))  # the disk holds them all
+        load = Load(broker.bootstrap, topic, folder, partitions=PARTITIONS, padding=padding)
         try:
             for _ in range(cycles):
-                load.wait_for_acks(moments.randint(100, 3000))
+                load.wait_for_acks(moments.randint(100, ACKS_MAX))
                 disk.cut_power()
                 broker.kill()
                 disk.restore_power()
