@@ -168,14 +168,14 @@ def describe_topics(
     def ask(
         keys: list[str | uuid.UUID],
     ) -> Iterator[tuple[str | uuid.UUID, TopicInfo | KafkaError]]:
+        if not operations:
+            yield from describe(keys)
+            return
         found = dict(describe(keys))
-        infos = [info for info in found.values() if isinstance(info, TopicInfo)]
-        rights = _operations(cluster, {info.name for info in infos}) if operations else {}
-        for key, info in found.items():
-            if isinstance(info, TopicInfo):
-                yield key, replace(info, operations=rights.get(info.name))
-            else:
-                yield key, info
+        infos = {key: info for key, info in found.items() if isinstance(info, TopicInfo)}
+        rights = _operations(cluster, {info.name for info in infos.values()})
+        told = {key: replace(info, operations=rights.get(info.name)) for key, info in infos.items()}
+        yield from (found | told).items()
 
     def describe(
         keys: list[str | uuid.UUID],

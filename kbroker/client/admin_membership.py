@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from typing import Any
 
 from kbroker.client.address import Address
 from kbroker.client.admin import limit_ms
@@ -16,12 +17,7 @@ __all__ = ["add_voter", "remove_voter", "unregister_broker"]
 
 def unregister_broker(cluster: Cluster, node: int) -> None:
     """Forgets a broker that does not serve any more (KIP-631)."""
-
-    def ask() -> None:
-        body = cluster.controller().call(ApiKey.UNREGISTER_BROKER, {"broker_id": node})
-        check(body.error_code, f"broker {node}", body.error_message)
-
-    cluster.retry(ask)
+    _change(cluster, ApiKey.UNREGISTER_BROKER, {"broker_id": node}, f"broker {node}")
 
 
 def add_voter(
@@ -44,12 +40,7 @@ def add_voter(
             for name, address in ((name, Address(*told)) for name, told in listeners.items())
         ],
     }
-
-    def ask() -> None:
-        body = cluster.controller().call(ApiKey.ADD_RAFT_VOTER, values)
-        check(body.error_code, f"voter {node}", body.error_message)
-
-    cluster.retry(ask)
+    _change(cluster, ApiKey.ADD_RAFT_VOTER, values, f"voter {node}")
 
 
 def remove_voter(
@@ -57,9 +48,12 @@ def remove_voter(
 ) -> None:
     """Takes a controller out of the quorum (KIP-853)."""
     values = {"cluster_id": cluster_id, "voter_id": node, "voter_directory_id": directory}
+    _change(cluster, ApiKey.REMOVE_RAFT_VOTER, values, f"voter {node}")
 
+
+def _change(cluster: Cluster, api: ApiKey, values: Mapping[str, Any], subject: str) -> None:
     def ask() -> None:
-        body = cluster.controller().call(ApiKey.REMOVE_RAFT_VOTER, values)
-        check(body.error_code, f"voter {node}", body.error_message)
+        body = cluster.controller().call(api, values)
+        check(body.error_code, subject, body.error_message)
 
     cluster.retry(ask)
