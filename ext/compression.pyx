@@ -1,12 +1,10 @@
 """The four codecs by their number, and Python's face of them."""
 
 from kbroker.ext.borrowed cimport Borrowed
-from kbroker.ext.compression_library cimport (
-    gzip_available, gzip_compress, gzip_decompress, zstd_available, zstd_compress,
-    zstd_decompress,
-)
+from kbroker.ext.compression_gzip cimport gzip_available, gzip_compress, gzip_decompress
 from kbroker.ext.compression_lz4 cimport lz4_compress, lz4_decompress, xxh32
 from kbroker.ext.compression_snappy cimport snappy_compress, snappy_decompress
+from kbroker.ext.compression_zstd cimport zstd_available, zstd_compress, zstd_decompress
 
 cdef enum:                           # Kafka's compression.*.level defaults
     GZIP_LEVEL_DEFAULT = -1

@@ -17,5 +17,8 @@ ctypedef struct Buffer:    # owned; all zero is an empty one
 
 # Room for `more` bytes behind the n that are used: CODEC_OK or CODEC_NO_MEMORY.
 cdef int buffer_reserve(Buffer* b, size_t more) noexcept nogil
+# The same for the output of n bytes of input, of which `done` stand already: a step further, never
+# beyond one byte over the limit: that byte tells a bomb from what just fits. CODEC_TOO_LARGE there.
+cdef int buffer_reserve_step(Buffer* b, size_t done, size_t n, size_t limit) noexcept nogil
 cdef int buffer_put(Buffer* b, const void* p, size_t n) noexcept nogil
 cdef void buffer_free(Buffer* b) noexcept nogil

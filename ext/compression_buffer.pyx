@@ -5,6 +5,8 @@ from libc.string cimport memcpy
 
 cdef enum:
     ROOM_BYTES_MIN = 1024
+    STEP_BYTES_MIN = 65536
+    EXPANSION_GUESS = 4         # output of a byte of input
 
 
 cdef int buffer_reserve(Buffer* b, size_t more) noexcept nogil:
@@ -23,6 +25,15 @@ cdef int buffer_reserve(Buffer* b, size_t more) noexcept nogil:
     b.p = <unsigned char*> grown
     b.room = room
     return CODEC_OK
+
+
+cdef int buffer_reserve_step(Buffer* b, size_t done, size_t n, size_t limit) noexcept nogil:
+    cdef size_t more = done if done else n * EXPANSION_GUESS
+    if done > limit:
+        return CODEC_TOO_LARGE
+    more = more if more > STEP_BYTES_MIN else STEP_BYTES_MIN
+    more = more if more < limit - done else limit - done + 1
+    return buffer_reserve(b, more)
 
 
 cdef int buffer_put(Buffer* b, const void* p, size_t n) noexcept nogil:

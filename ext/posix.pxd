@@ -30,6 +30,11 @@ cdef extern from "<errno.h>" nogil:
         EOPNOTSUPP
         EINVAL
 
+cdef extern from "<dlfcn.h>" nogil:
+    void* dlopen(const char* name, int flags)
+    void* dlsym(void* library, const char* name)
+    int RTLD_NOW
+
 cdef extern from "<fcntl.h>" nogil:
     enum:
         O_RDONLY

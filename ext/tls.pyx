@@ -3,12 +3,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport strerror
 
 from kbroker.ext.debug cimport OBJECT_TLS, object_born, object_died
-from kbroker.ext.posix cimport errno, snprintf
-
-cdef extern from "<dlfcn.h>" nogil:
-    void* dlopen(const char* name, int flags)
-    void* dlsym(void* library, const char* name)
-    int RTLD_NOW
+from kbroker.ext.posix cimport RTLD_NOW, dlopen, dlsym, errno, snprintf
 
 cdef enum:
     SSL_ERROR_SSL = 1

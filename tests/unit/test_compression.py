@@ -2,8 +2,13 @@
 
 import contextlib
 import gzip
+import os
 import random
 import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
 
 import cramjam
 import lz4.block
@@ -118,6 +123,46 @@ def test_small_zstd_batches_are_packed_as_the_java_clients() -> None:
     assert abs(len(packed) - len(foreign_compress("zstd", data)[1])) < 16
     assert zstandard.frame_content_size(packed) == -1
     assert zstandard.frame_content_size(compression.compress("zstd", data, 9)) == len(data)
+
+
+def test_gzip_in_all_its_wrappings() -> None:
+    """What no client writes and the format allows: libdeflate is not asked, or not believed."""
+    data = SAMPLES["mixed"]
+    packed = gzip.compress(data)
+    body, trailer = packed[10:-8], packed[-8:]
+    named = b"\x1f\x8b\x08\x08" + bytes(6) + b"name\0" + body + trailer
+    checked = b"\x1f\x8b\x08\x02" + bytes(6)
+    checked += struct.pack("<H", zlib.crc32(checked) & 0xFFFF) + body + trailer
+    for whole in (named, checked, packed + b"no member", packed + gzip.compress(b"")):
+        assert compression.decompress("gzip", whole, LIMIT) == data
+    lies = (
+        checked[:10] + b"\0\0" + checked[12:],
+        packed[:-8] + bytes(4) + trailer[4:],
+        packed[:-4] + struct.pack("<I", len(data) - 1),
+        packed[:-4] + struct.pack("<I", len(data) + 1),
+    )
+    for lie in lies:
+        with pytest.raises(compression.CodecError, match="codec writes"):
+            compression.decompress("gzip", lie, LIMIT)
+
+
+WITHOUT_LIBDEFLATE = """
+import sys, pytest
+from pathlib import Path
+from kbroker.ext import compression
+assert "libdeflate" not in Path("/proc/self/maps").read_text()
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", sys.argv[1], "-k", "gzip and not lacks"]))
+"""
+
+
+def test_gzip_where_the_machine_lacks_libdeflate(tmp_path: Path) -> None:
+    """An empty file of that name on LD_LIBRARY_PATH is found first and is no library."""
+    (tmp_path / "libdeflate.so.0").touch()
+    command = [sys.executable, "-c", WITHOUT_LIBDEFLATE, __file__]
+    environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
 
 
 @pytest.mark.parametrize("name", CODECS)
