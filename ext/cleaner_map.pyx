@@ -1,7 +1,9 @@
 """Which offset is the last of a key (see cleaner_map.pxd)."""
-from libc.stdlib cimport calloc, free
-
 from kbroker.ext.endian cimport load_le64
+from kbroker.ext.posix cimport (
+    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, madvise, mmap,
+    munmap,
+)
 
 cdef extern from * nogil:
     void __builtin_prefetch(const void* at) noexcept
@@ -10,6 +12,7 @@ cdef enum:
     # Twice as many slots as keys where memory allows: few probes.
     SLOTS_PER_KEY = 2
     SLOTS_MIN = 1024
+    RELEASED_SLOTS = 1 << 16    # at a time: 1.5 MiB, whole pages
 
 
 # ---- SipHash-2-4 with 128 bits (Aumasson and Bernstein; the reference code's 16-byte variant)
@@ -69,6 +72,13 @@ cdef void map_hash(const OffsetMap* map, const uint8_t* p, size_t n, Hash* out) 
 
 # ---- the table
 
+cdef Slot* take_slots(int64_t n) noexcept nogil:
+    cdef void* taken = mmap(
+        NULL, <size_t> n * sizeof(Slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0
+    )
+    return <Slot*> taken if taken != MAP_FAILED else NULL
+
+
 cdef bint map_open(OffsetMap* map, int64_t slots, double load_factor,
                    int64_t records_max) noexcept nogil:
     slots = max(<int64_t> 2, min(slots, <int64_t> 0xFFFFFFFF))
@@ -77,15 +87,17 @@ cdef bint map_open(OffsetMap* map, int64_t slots, double load_factor,
         slots = max(<int64_t> SLOTS_MIN, records_max * SLOTS_PER_KEY)
     # A probe ends at an empty slot: there is always one.
     map.entries_max = min(map.entries_max, slots - 1)
-    map.slot_count = slots
+    map.slots_max = slots
+    map.slot_count = min(slots, <int64_t> SLOTS_MIN)
     map.count = 0
     map.latest_offset = -1
-    map.slots = <Slot*> calloc(map.slot_count, sizeof(Slot))
+    map.slots = take_slots(map.slot_count)
     return map.slots != NULL
 
 
 cdef void map_close(OffsetMap* map) noexcept nogil:
-    free(map.slots)
+    if map.slots != NULL:
+        munmap(map.slots, <size_t> map.slot_count * sizeof(Slot))
     map.slots = NULL
 
 
@@ -109,10 +121,34 @@ cdef inline Slot* find(const OffsetMap* map, const Hash* hash) noexcept nogil:
     return slot
 
 
+cdef bint grow(OffsetMap* map) noexcept nogil:
+    """Twice the slots, or all that there may be. Both tables are in the order of the hashes, so
+    what has been moved is given back on the way: together they take what the new one will."""
+    cdef OffsetMap wider = map[0]
+    cdef Slot* slot
+    cdef int64_t i
+    wider.slot_count = min(map.slot_count * 2, map.slots_max)
+    wider.slots = take_slots(wider.slot_count)
+    if wider.slots == NULL:
+        return False
+    for i in range(map.slot_count):
+        slot = &map.slots[i]
+        if slot.next != 0:
+            find(&wider, &slot.hash)[0] = slot[0]
+        if (i + 1) % RELEASED_SLOTS == 0:
+            madvise(slot + 1 - RELEASED_SLOTS, RELEASED_SLOTS * sizeof(Slot), MADV_DONTNEED)
+    map_close(map)
+    map[0] = wider
+    return True
+
+
 cdef bint map_put(OffsetMap* map, const Hash* hash, int64_t offset) noexcept nogil:
     cdef Slot* slot
     if map.count >= map.entries_max:
         return False
+    if map.count * SLOTS_PER_KEY >= map.slot_count and map.slot_count < map.slots_max:
+        if not grow(map):
+            return False
     slot = find(map, hash)
     if slot.next == 0:
         slot.hash = hash[0]

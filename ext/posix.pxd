@@ -118,8 +118,10 @@ cdef extern from "<sys/mman.h>" nogil:
     void* mremap(void* address, size_t old_length, size_t new_length, int flags, ...)
     int munmap(void* address, size_t length)
     int msync(void* address, size_t length, int flags)
+    int madvise(void* address, size_t length, int advice)
     enum:
         MS_SYNC
+        MADV_DONTNEED
 
 cdef extern from "<dirent.h>" nogil:
     ctypedef struct DIR:

@@ -141,6 +141,21 @@ class TestRules:
             (20, b"a", b"active"),
         ]
 
+    def test_many_keys(self, folder):
+        """So many that the table grows, and gives back what it has moved, while it is in use."""
+        log = open_log(folder, **SETTINGS)
+        keys = [b"%d" % i for i in range(140_000)]
+        for round_ in (b"old", b"new"):
+            for at in range(0, len(keys), 10_000):
+                rows = [(key, round_) for key in keys[at : at + 10_000]]
+                log.append(keyed(*rows), leader_epoch=0)
+        log.roll()
+        roomy = Cleaner(Throttle(UNLIMITED), map_bytes=16 << 20, load_factor=0.9, io_bytes=1 << 16)
+        done = roomy.clean(log, survey(log, None, START_MS), START_MS)
+        assert done.end_offset == 2 * len(keys)
+        found = [(one.key, one.value) for one in records.read(read_all(log, max_bytes=1 << 24))]
+        assert found == [(key, b"new") for key in keys]
+
     def test_a_tombstone_goes_when_its_horizon_has_passed(self, folder):
         log = open_log(folder, **SETTINGS)
         log.append(keyed((b"a", b"1"), (b"b", b"1")), leader_epoch=0)
