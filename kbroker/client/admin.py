@@ -18,6 +18,7 @@ from kbroker.client.errors import BrokerError, KafkaError, UnsupportedApiError
 from kbroker.client.metadata import NO_ID
 from kbroker.client.offsets import leader_of
 from kbroker.client.operations import AclOperation, told_operations
+from kbroker.client.partitions import checked_partition
 from kbroker.client.results import Results, ask_each, listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -269,6 +270,7 @@ def delete_records(
     cluster: Cluster, before: Mapping[Partition, int]
 ) -> Results[Partition, int]:
     """Trims partitions up to an offset (-1: the high watermark); gives the new first offsets."""
+    ends: dict[Partition, int] = {checked_partition(key): offset for key, offset in before.items()}
 
     def ask(
         connection: Connection, topics: dict[str, list[int]]
@@ -277,7 +279,7 @@ def delete_records(
             {
                 "name": name,
                 "partitions": [
-                    {"partition_index": index, "offset": before[name, index]} for index in indexes
+                    {"partition_index": index, "offset": ends[name, index]} for index in indexes
                 ],
             }
             for name, indexes in topics.items()
@@ -289,4 +291,4 @@ def delete_records(
                 failed = error_of(part.error_code, f"{key[0]}-{key[1]}")
                 yield key, int(part.low_watermark) if failed is None else failed
 
-    return ask_leaders(cluster, before, ask)
+    return ask_leaders(cluster, ends, ask)

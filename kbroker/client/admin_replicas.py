@@ -10,7 +10,7 @@ from typing import Any
 from kbroker.client.admin import error_of, limit_ms
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import KafkaError, check
-from kbroker.client.partitions import TopicPartition
+from kbroker.client.partitions import TopicPartition, checked_partition, checked_partitions
 from kbroker.client.results import Results, ask_each
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -31,7 +31,7 @@ class Reassignment:
 
 def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
-    for topic, index in partitions:
+    for topic, index in checked_partitions(partitions):
         found[topic].append(index)
     return found
 
@@ -41,7 +41,7 @@ def elect_leaders(
 ) -> Results[TopicPartition, bool]:
     """Elects the preferred leaders, or with `unclean` a replica out of sync where there is no
     other, which loses records. None: of all partitions. False: the leader was the right one."""
-    keys = None if partitions is None else [TopicPartition(*key) for key in partitions]
+    keys = None if partitions is None else checked_partitions(partitions)
 
     def elect(
         wanted: list[TopicPartition] | None,
@@ -77,7 +77,7 @@ def alter_reassignments(
     cluster: Cluster, targets: Mapping[Partition, Sequence[int] | None]
 ) -> Results[TopicPartition, None]:
     """Moves partitions to these replicas, first the preferred leader; None ends a move."""
-    wanted = {TopicPartition(*key): nodes for key, nodes in targets.items()}
+    wanted = {checked_partition(key): nodes for key, nodes in targets.items()}
 
     def ask(
         keys: list[TopicPartition],

@@ -18,7 +18,7 @@ from kbroker.client.coordinators import (
 )
 from kbroker.client.errors import KafkaError, check
 from kbroker.client.offsets import leader_of
-from kbroker.client.partitions import TopicPartition
+from kbroker.client.partitions import TopicPartition, checked_partition, checked_partitions
 from kbroker.client.results import Results, listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -127,7 +127,7 @@ def describe_producers(
                 failed = error_of(part.error_code, str(key), part.error_message)
                 yield key, failed or tuple(map(_producer, part.active_producers))
 
-    found = ask_leaders(cluster, [TopicPartition(*key) for key in partitions], ask)
+    found = ask_leaders(cluster, checked_partitions(partitions), ask)
     return Results({TopicPartition(*key): told for key, told in found.told.items()})
 
 
@@ -249,7 +249,7 @@ def hanging_transactions(
 def abort_transaction(cluster: Cluster, partition: Partition, producer: ProducerState) -> None:
     """Ends a transaction that hangs in a partition, by an abort marker written past its
     coordinator: for one that no coordinator knows of any more. producer: of describe_producers."""
-    topic, index = partition
+    topic, index = checked_partition(partition)
     marker = {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch,

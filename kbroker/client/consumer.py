@@ -21,18 +21,21 @@ from kbroker.client.config_consumer import consumer_config
 from kbroker.client.consumer_assignment import Assignment
 from kbroker.client.consumer_control import Control
 from kbroker.client.consumer_queries import OffsetAndTimestamp, Queries
+from kbroker.client.consumer_turn import Turn
 from kbroker.client.deserializers import converter, deserializer_of
 from kbroker.client.errors import (
-    ClosedError,
-    ConcurrentUseError,
     CorruptDataError,
-    ForkError,
     KafkaError,
     RequestTimeoutError,
     WakeupError,
 )
 from kbroker.client.offsets import EARLIEST, LATEST, checked_time
-from kbroker.client.partitions import OffsetAndMetadata, TopicPartition, checked_partitions
+from kbroker.client.partitions import (
+    OffsetAndMetadata,
+    TopicPartition,
+    checked_partition,
+    checked_partitions,
+)
 from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_heartbeat import HeartbeatDriver
@@ -54,46 +57,6 @@ _numbers = itertools.count(1)
 _log = logging.getLogger("kbroker.client.consumer")
 
 Taken = TypeVar("Taken", list[Record], Columns)
-
-
-class _Turn:
-    """One thread at a time; within it calls may nest (a listener that commits)."""
-
-    def __init__(self, fetcher: Fetcher) -> None:
-        self._fetcher = fetcher
-        self._lock = threading.Lock()
-        self._owner = 0
-        self._depth = 0
-        self.pid = os.getpid()
-        self.closed = False
-
-    def __enter__(self) -> None:
-        me = threading.get_ident()
-        if self.pid != os.getpid():
-            raise ForkError("this consumer was made before fork(); make a new one in the child")
-        if self._fetcher.busy:  # which iteration is without a turn, to be quick
-            raise ConcurrentUseError(
-                "the consumer is giving out records, to another thread or by way of a deserializer"
-            )
-        if self._owner != me:
-            if not self._lock.acquire(blocking=False):
-                raise ConcurrentUseError(
-                    "the consumer is in use by another thread; only wakeup() may be called from it"
-                )
-            self._owner = me
-        if self.closed:
-            self._leave()
-            raise ClosedError("the consumer was closed")
-        self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._depth == 0:
-            self._owner = 0
-            self._lock.release()
 
 
 def _shut(pid: int, loop: ClientLoop, control: Control, fetcher: Fetcher, cluster: Cluster) -> None:
@@ -172,7 +135,7 @@ class Consumer:
             )
             self._control.group = self._group
         self._queries = Queries(self._cluster, settings, self._fetcher)
-        self._turn = _Turn(self._fetcher)
+        self._turn = Turn(self._fetcher)
         self._woken = threading.Event()
         self._paused: set[TopicPartition] = set()
         self._loop.start()
@@ -237,10 +200,10 @@ class Consumer:
 
     def _set_paused(self, partitions: Iterable[tuple[str, int]], paused: bool) -> None:
         with self._turn:
-            for where in partitions:
+            for where in checked_partitions(partitions):
                 self._fetcher.pause(*where, paused)
                 change = self._paused.add if paused else self._paused.discard
-                change(TopicPartition(*where))
+                change(where)
 
     def paused(self) -> frozenset[TopicPartition]:
         """Those of the assignment that are paused."""
@@ -359,7 +322,7 @@ class Consumer:
         """The next record read is the one at this offset, or the first one behind it."""
         told = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         with self._turn:
-            self._assignment.seek(TopicPartition(*where), told.offset, told.leader_epoch)
+            self._assignment.seek(checked_partition(where), told.offset, told.leader_epoch)
 
     def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """To the first offset there is; no partitions: all that are assigned."""
@@ -377,18 +340,19 @@ class Consumer:
 
     def _seek_by(self, partitions: Iterable[tuple[str, int]], strategy: int) -> None:
         with self._turn:
-            for where in list(partitions) or sorted(self._assignment.assigned()):
-                self._assignment.seek_by(TopicPartition(*where), strategy)
+            for where in checked_partitions(partitions) or sorted(self._assignment.assigned()):
+                self._assignment.seek_by(where, strategy)
 
     def stop_at(self, where: tuple[str, int], offset: int) -> None:
         """Asks for nothing from there on; poll() does not wait once all is read up to its end."""
         with self._turn:
-            self._assignment.stop_at(TopicPartition(*where), offset)
+            self._assignment.stop_at(checked_partition(where), offset)
 
     def position(self, where: tuple[str, int], timeout_s: float | None = None) -> int:
         """The offset of the next record that is given out. Waits until it is known."""
         limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
+        where = checked_partition(where)
         with self._turn:
             while True:
                 found = self._fetcher.state(*where)["position"]
@@ -398,7 +362,7 @@ class Consumer:
                 due_s = self._work()
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
-                    text = f"no position of {where[0]}-{where[1]} within {limit_s:g} s"
+                    text = f"no position of {where} within {limit_s:g} s"
                     raise RequestTimeoutError(text)
                 self._control.moved.wait(min(left_s, due_s, 0.05))
 
@@ -465,9 +429,9 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None: nothing."""
         limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
-        wanted = [TopicPartition(*where) for where in partitions]
         with self._turn:
-            return self._need_group("committed").committed(wanted, limit_s)
+            group = self._need_group("committed")
+            return group.committed(checked_partitions(partitions), limit_s)
 
     def group_metadata(self) -> GroupMetadata:
         """Who this member is now."""
@@ -487,8 +451,8 @@ class Consumer:
 
     def close(self, timeout_s: float = _CLOSE_S) -> None:
         """Commits where that is automatic, leaves the group, ends threads and connections. A
-        second time does nothing."""
-        if self._turn.closed:
+        second time does nothing, nor does a child of fork(): all of it is the parent's."""
+        if self._turn.closed or self._turn.forked:
             return
         with self._turn:  # where another thread polls, nothing is taken away under it
             try:

@@ -74,11 +74,12 @@ class AsyncConsumer:
 
     async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[Record]:
         """See Consumer.poll."""
-        return await self._until(timeout_s, lambda: self._consumer.poll(0, max_records))
+        return await self._until(timeout_s, lambda: self._consumer.poll(0, max_records), ends=True)
 
     async def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
         """See Consumer.poll_batch."""
-        return await self._until(timeout_s, lambda: self._consumer.poll_batch(0, max_records))
+        consumer = self._consumer
+        return await self._until(timeout_s, lambda: consumer.poll_batch(0, max_records), ends=True)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Records without an end. The position moves with each record that is given out."""
@@ -94,17 +95,21 @@ class AsyncConsumer:
                 except FetchedBatchError as error:
                     raise CorruptDataError(str(error)) from error
 
-    async def _until(self, timeout_s: float, take: Callable[[], T]) -> T:
-        """What `take` gives, once that is something or the time is over. Without a group nothing
-        in it waits; with one, callbacks may."""
+    async def _until(self, timeout_s: float, take: Callable[[], T], *, ends: bool = False) -> T:
+        """What `take` gives, once that is something or the time is over; with `ends`, also once
+        all is read up to where it stops. Without a group nothing in it waits; with one, callbacks
+        may."""
         deadline = time.monotonic() + timeout_s
         while True:
+            await asyncio.sleep(0)  # a loop of polls that need not wait leaves others their turn
             if self._consumer._group is not None:
                 found = await self._call(take)
             else:
                 async with self._busy:
                     found = take()
             left_s = deadline - time.monotonic()
+            if ends and not found:
+                left_s = self._consumer._assignment.left_s(deadline)
             if found or left_s <= 0:
                 return found
             if self._consumer._group is not None:
@@ -168,6 +173,10 @@ class AsyncConsumer:
     async def seek_to_timestamp(self, timestamp_ms: int, partitions: Partitions = ()) -> None:
         """See Consumer.seek_to_timestamp."""
         await self._call(self._consumer.seek_to_timestamp, timestamp_ms, partitions)
+
+    async def stop_at(self, where: tuple[str, int], offset: int) -> None:
+        """See Consumer.stop_at."""
+        await self._call(self._consumer.stop_at, where, offset)
 
     async def position(self, where: tuple[str, int], timeout_s: float | None = None) -> int:
         """See Consumer.position."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
 from kbroker.client.config_consumer import ConsumerConfig
 from kbroker.client.offsets import FoundOffset, checked_time, list_offsets
-from kbroker.client.partitions import TopicPartition
+from kbroker.client.partitions import TopicPartition, checked_partition, checked_partitions
 from kbroker.ext.client_fetch import Fetcher
 
 __all__ = ["OffsetAndTimestamp", "Queries"]
@@ -41,16 +41,16 @@ class Queries:
         self, partitions: Iterable[tuple[str, int]], timestamp: int, timeout_s: float | None
     ) -> dict[TopicPartition, int]:
         """EARLIEST or LATEST of each."""
-        found = self._list(dict.fromkeys(partitions, timestamp), timeout_s)
+        found = self._list(dict.fromkeys(checked_partitions(partitions), timestamp), timeout_s)
         return {TopicPartition(*where): told.offset for where, told in found.items()}
 
     def for_times(
         self, times_ms: Mapping[tuple[str, int], int], timeout_s: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after a time."""
-        wanted = {
-            (topic, index): checked_time(time_ms, f" of {topic}-{index}")
-            for (topic, index), time_ms in times_ms.items()
+        wanted: dict[tuple[str, int], int] = {
+            (where := checked_partition(key)): checked_time(time_ms, f" of {where}")
+            for key, time_ms in times_ms.items()
         }
         return {
             TopicPartition(*where): (

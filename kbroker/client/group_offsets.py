@@ -16,7 +16,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.coordinators import ask_coordinators, check_coordinator, subject_of
 from kbroker.client.errors import BrokerError, check
-from kbroker.client.partitions import OffsetAndMetadata, checked_offsets
+from kbroker.client.partitions import OffsetAndMetadata, checked_offsets, checked_partitions
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -128,7 +128,7 @@ def delete_offsets(
 ) -> dict[Partition, BrokerError | None]:
     """Deletes committed offsets; tells for each partition what was wrong with it, if anything."""
     by_topic: dict[str, list[dict[str, int]]] = defaultdict(list)
-    for topic, index in sorted(partitions):
+    for topic, index in sorted(checked_partitions(partitions)):
         by_topic[topic].append({"partition_index": index})
     request = {
         "group_id": group,

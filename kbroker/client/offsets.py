@@ -11,6 +11,7 @@ from typing import Any
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import BrokerError, KafkaError, check
+from kbroker.client.partitions import checked_partition
 from kbroker.client.results import Results, ask_each
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -49,7 +50,10 @@ def offsets_of_each(
     cluster: Cluster, wanted: Mapping[Partition, int], *, read_committed: bool = False
 ) -> Results[Partition, FoundOffset]:
     """The same, with the errors of single partitions among the results."""
-    wanted = {key: _whole(told, f" of {key[0]}-{key[1]}") for key, told in wanted.items()}
+    wanted = {
+        (where := checked_partition(key)): _whole(told, f" of {where}")
+        for key, told in wanted.items()
+    }
 
     def ask(keys: list[Partition]) -> Iterator[tuple[Partition, FoundOffset | KafkaError]]:
         by_leader: dict[int, list[Partition]] = defaultdict(list)

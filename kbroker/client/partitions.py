@@ -6,7 +6,13 @@ import operator
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["OffsetAndMetadata", "TopicPartition", "checked_offsets", "checked_partitions"]
+__all__ = [
+    "OffsetAndMetadata",
+    "TopicPartition",
+    "checked_offsets",
+    "checked_partition",
+    "checked_partitions",
+]
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -34,12 +40,21 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+def checked_partition(where: Any, what: str = "partitions") -> TopicPartition:
+    """One of them."""
+    where = tuple(where) if isinstance(where, list) else where
+    if not (isinstance(where, tuple) and len(where) == 2 and isinstance(where[0], str)):
+        raise TypeError(f"{what}: {where!r} is no (topic, partition)")
+    topic, partition = where
+    number = _checked_number(partition, f"partition {partition!r} of {topic!r}", _INT32_MAX)
+    return TopicPartition(topic, number)
+
+
 def checked_partitions(given: Iterable[Any]) -> list[TopicPartition]:
-    """Partitions to be read. Raises TypeError or ValueError that names what is none."""
+    """Partitions that a user names. Raises TypeError or ValueError that names what is none."""
     if isinstance(given, str):
         raise TypeError(f"partitions: {given!r} is no list of (topic, partition)")
-    pairs = (tuple(where) if isinstance(where, list) else where for where in given)
-    return [_checked_partition(where, "partitions") for where in pairs]
+    return [checked_partition(where) for where in given]
 
 
 def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -52,17 +67,9 @@ def checked_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
             f"offsets: {type(offsets).__name__} is no mapping of (topic, partition) to offsets"
         )
     return {
-        (found := _checked_partition(where)): _checked_offset(found, told)
+        (found := checked_partition(where, "offsets")): _checked_offset(found, told)
         for where, told in offsets.items()
     }
-
-
-def _checked_partition(where: Any, what: str = "offsets") -> TopicPartition:
-    if not (isinstance(where, tuple) and len(where) == 2 and isinstance(where[0], str)):
-        raise TypeError(f"{what}: {where!r} is no (topic, partition)")
-    topic, partition = where
-    number = _checked_number(partition, f"partition {partition!r} of {topic!r}", _INT32_MAX)
-    return TopicPartition(topic, number)
 
 
 def _checked_offset(where: TopicPartition, told: Any) -> OffsetAndMetadata:

@@ -425,16 +425,21 @@ def test_ends(target: BrokerProcess, topic: str) -> None:
         gc.enable()
 
 
-def test_a_fork_is_told(read: Read) -> None:
-    consumer = read()
+def test_a_fork_is_told(read: Read, target: BrokerProcess, topic: str) -> None:
+    wire.create_topic(target.port, topic, 1)
+    consumer = read(auto_offset_reset="earliest")
     child = os.fork()
     if child == 0:
         try:
+            consumer.close()  # as the end of a `with` does it
             consumer.poll(0)
         except ForkError:
             os._exit(7)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    consumer.assign([(topic, 0)])
+    produce(target.port, topic, 1)
+    assert consumer.poll(60), "the child has closed nothing of ours"
 
 
 def test_a_small_queue_is_not_overrun(read: Read, target: BrokerProcess, topic: str) -> None:

@@ -14,6 +14,30 @@ from tests.support import wire
 from tests.support.processes import BrokerProcess
 
 
+def test_polls_end_where_the_consumer_stops(target: BrokerProcess, topic: str) -> None:
+    """A loop of them leaves other tasks their turn, though none of them waits."""
+    wire.create_topic(target.port, topic, 1)
+    produce(target.port, topic, 10)
+
+    async def main() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=target.bootstrap, auto_offset_reset="earliest"
+        ) as consumer:
+            await consumer.assign([(topic, 0)])
+            await consumer.stop_at((topic, 0), 10)
+            found = 0
+            while found < 10:
+                found += len(await consumer.poll(60))
+            over = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.05, over.set)
+            async with asyncio.timeout(30):
+                while not over.is_set():
+                    assert await consumer.poll(60) == []
+                    assert not len(await consumer.poll_batch(60))
+
+    asyncio.run(main())
+
+
 def test_polling_and_iterating(target: BrokerProcess, topic: str) -> None:
     wire.create_topic(target.port, topic, 1)
 
