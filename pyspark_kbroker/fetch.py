@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,12 +39,20 @@ def read_range(
     """
     if not len(wanted):
         return
+    _spare_the_collector()
     batches = Batches(wanted.topic, wanted.partition, include_headers=options.include_headers)
     with Consumer(client_settings(options.kafka, "consumer")) as consumer:
         for batch in _Range(consumer, options, wanted).batches(batches):
             kept = batch if times_us is None else _within(batch, times_us)
             if kept.num_rows:
                 yield kept
+
+
+@cache
+def _spare_the_collector() -> None:
+    """A worker of Spark collects garbage after every task (pyspark/daemon.py), and looks through
+    all modules each time, for tens of milliseconds: what there is by now is left out of that."""
+    gc.freeze()
 
 
 def _within(batch: pa.RecordBatch, times_us: Span) -> pa.RecordBatch:
