@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
-from kbroker.errors import CorruptFileError
+from kbroker.errors import CorruptFileError, OperatorError
 from kbroker.ext import journal_recovery, journal_walk
 from kbroker.ext.log_flush import sync_file_system
 from kbroker.files import read_offset_checkpoint
@@ -38,11 +38,23 @@ def recover(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> N
     if files and logs.started_clean:
         _LOG.warning("removing a journal that a later clean stop has made void")
     elif files:
+        _check_all_open(logs)
         _replay(directory, logs, topic_ids)
     if not logs.started_clean and (files or len(logs)):
         sync_file_system(str(directory))
     if files:
         journal_walk.remove(str(directory))
+
+
+def _check_all_open(logs: LogManager) -> None:
+    """What the journal has of a log that could not be opened would be gone with the journal. Raises
+    OperatorError."""
+    for (topic, partition), why in logs.offline.items():
+        raise OperatorError(
+            f"{topic}-{partition} cannot be opened, and the journal of the last run may have "
+            f"records of it that are nowhere else: {why}. See to that and start again, or move its "
+            "folder away, and lose them"
+        )
 
 
 def _replay(directory: Path, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
