@@ -1,13 +1,15 @@
 """Columns of consumed records as Arrow record batches with the official connector's columns.
 
 What is fetched goes over as it is: keys, values and numbers are views of the fetched columns or
-made of them by Arrow; no Python object stands for a record.
+made of them by Arrow; no Python object stands for a record. Headers apart, nothing here gives
+pyarrow a scalar or a list: the first imports pandas, a third of a second in each worker of Spark's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +26,7 @@ _PLAIN = (
     ("timestamp", pa.timestamp("us", tz="UTC")),
     ("timestampType", pa.int32()),
 )
+_STRINGS_BYTES_MAX = 2**31 - 1  # of a column of Arrow's type string
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 _HEADERS = pa.list_(pa.field("element", _HEADER))
 
@@ -38,7 +41,7 @@ class Batches:
         self._headers = include_headers
         fields = [*_PLAIN, ("headers", _HEADERS)] if include_headers else [*_PLAIN]
         self._schema = pa.schema(fields)
-        self._constant: tuple[Any, Any] = (pa.array([], pa.string()), pa.array([], pa.int32()))
+        self._constant: tuple[Any, Any] = (pa.nulls(0, pa.string()), pa.nulls(0, pa.int32()))
 
     def make(self, columns: Columns, rows: int) -> pa.RecordBatch:
         """The first `rows` of them."""
@@ -46,7 +49,6 @@ class Batches:
         if rows < len(columns):
             told = told.slice(0, rows)
         topics, partitions = self._constants(rows)
-        times_us = pc.multiply_checked(told["timestamp"].view(pa.int64()), 1000)
         types = pa.Array.from_buffers(
             pa.int32(), len(columns), [None, pa.py_buffer(columns.timestamp_types)]
         )
@@ -56,7 +58,7 @@ class Batches:
             topics,
             partitions,
             told["offset"],
-            times_us.view(_PLAIN[5][1]),
+            told["timestamp"].cast(_PLAIN[5][1]),
             types.slice(0, rows),
         ]
         if self._headers:
@@ -66,10 +68,23 @@ class Batches:
     def _constants(self, rows: int) -> tuple[Any, Any]:
         topics, partitions = self._constant
         if len(topics) < rows:
-            topics = pa.repeat(pa.scalar(self._topic, pa.string()), rows)
-            partitions = pa.repeat(pa.scalar(self._partition, pa.int32()), rows)
-            self._constant = topics, partitions
+            self._constant = _same_text(self._topic, rows), _same_number(self._partition, rows)
+            topics, partitions = self._constant
         return topics.slice(0, rows), partitions.slice(0, rows)
+
+
+def _same_text(text: str, rows: int) -> pa.Array:
+    encoded = text.encode()
+    if rows * len(encoded) > _STRINGS_BYTES_MAX:
+        raise OverflowError(f"{rows} rows of one batch name the topic {text!r}")
+    ends = np.arange(0, rows * len(encoded) + 1, len(encoded), dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(encoded * rows)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers)
+
+
+def _same_number(number: int, rows: int) -> pa.Array:
+    numbers = np.full(rows, number, dtype=np.int32)
+    return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(numbers)])
 
 
 def _headers(told: pa.Array) -> pa.Array:

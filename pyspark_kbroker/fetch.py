@@ -39,10 +39,10 @@ def read_range(
     """
     if not len(wanted):
         return
-    _spare_the_collector()
     batches = Batches(wanted.topic, wanted.partition, include_headers=options.include_headers)
     with Consumer(client_settings(options.kafka, "consumer")) as consumer:
         for batch in _Range(consumer, options, wanted).batches(batches):
+            _spare_the_collector()
             kept = batch if times_us is None else _within(batch, times_us)
             if kept.num_rows:
                 yield kept
@@ -51,7 +51,8 @@ def read_range(
 @cache
 def _spare_the_collector() -> None:
     """A worker of Spark collects garbage after every task (pyspark/daemon.py), and looks through
-    all modules each time, for tens of milliseconds: what there is by now is left out of that."""
+    all modules each time, for tens of milliseconds: what there is by now, when all has been
+    imported that a batch needs, is left out of that."""
     gc.freeze()
 
 

@@ -58,14 +58,16 @@ def fill(bootstrap: str, topic: str, *, records: int, size: int, partitions: int
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    """What a Spark told; its messages go on to stderr."""
+    """What a Spark told; its messages go on to stderr. Python keeps what it compiled, whatever this
+    one was told: else each of Spark's processes would compile all modules anew."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    kept = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     told = subprocess.run(
         [sys.executable, "-m", "perf.spark.job", json.dumps(job)],
         stdout=subprocess.PIPE,
         check=True,
         cwd=ROOT,
-        env=dict(os.environ, PYTHONPATH=path, PYSPARK_PYTHON=sys.executable),
+        env=dict(kept, PYTHONPATH=path, PYSPARK_PYTHON=sys.executable),
         timeout=TIMEOUT_S,
     )
     found: dict[str, Any] = json.loads(told.stdout.splitlines()[-1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -19,7 +21,21 @@ from pyspark_kbroker.ranges import OffsetRange
 from tests.spark.records import Sent, fill, make, numbered
 from tests.support.processes import BrokerProcess
 from tests.support.secured_kafka import PASSWORDS, SecuredKafka
+from tests.support.tree import ROOT
 from tests.support.waits import wait_for
+
+WORKER = """
+import gc, sys
+from pyspark_kbroker.fetch import read_range
+from pyspark_kbroker.options import read_options
+from pyspark_kbroker.ranges import OffsetRange
+
+brokers, topic = sys.argv[1:]
+options = read_options({"kafka.bootstrap.servers": brokers, "subscribe": topic}, streaming=False)
+rows = sum(batch.num_rows for batch in read_range(options, OffsetRange(topic, 0, 0, 10)))
+modules = sum(1 for one in gc.get_objects() if type(one) is type(sys))
+print(rows, "pandas" in sys.modules, modules)
+"""
 
 
 def options(broker: BrokerProcess, **more: str) -> Any:
@@ -69,6 +85,23 @@ def test_every_column(target: BrokerProcess, topic: str) -> None:
         [{"key": "ü", "value": b""}],
     ]
     assert "headers" not in read(target, topic, 0, 1).schema.names
+
+
+def test_little_is_imported_and_left_to_the_collector(target: BrokerProcess, topic: str) -> None:
+    """Spark's workers collect garbage after each task; modules that they pass over are frozen."""
+    make(target.bootstrap, topic)
+    fill(target.bootstrap, topic, numbered(10))
+    told = subprocess.run(
+        [sys.executable, "-c", WORKER, target.bootstrap, topic],
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
+        text=True,
+        timeout=60,
+    )
+    rows, pandas, modules = told.stdout.split()
+    assert (rows, pandas) == ("10", "False")
+    assert int(modules) < 20
 
 
 def test_append_time(target: BrokerProcess, topic: str) -> None:
