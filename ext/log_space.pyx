@@ -3,11 +3,30 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 
-from kbroker.ext.atomics cimport atomic_load_relaxed_i64
+from kbroker.ext.atomics cimport atomic_load_relaxed_i64, atomic_store_i64
+from kbroker.ext.clock cimport realtime_ms, timespec_of
 from kbroker.ext.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Index
 from kbroker.ext.log cimport Log as PyLog
-from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport (
+    pthread_mutex_lock,
+    pthread_mutex_timedlock,
+    pthread_mutex_trylock,
+    pthread_mutex_unlock,
+    timespec_t,
+)
 from kbroker.ext.segment cimport Segment, segment_largest
+
+cdef enum:
+    LOCK_WAIT_MS = 50
+
+
+cdef bint lock_soon(Log* log) noexcept nogil:
+    """False: somebody holds the lock for longer than anything in memory takes."""
+    cdef timespec_t until
+    if pthread_mutex_trylock(&log.lock) == 0:
+        return True
+    until = timespec_of((realtime_ms() + LOCK_WAIT_MS) * 1000000)
+    return pthread_mutex_timedlock(&log.lock, &until) == 0
 
 
 cdef int64_t index_bytes(const Index* x, int64_t expected) noexcept nogil:
@@ -25,23 +44,27 @@ cdef int64_t segment_bytes(const Log* log, const Segment* s) noexcept nogil:
 cdef int64_t log_disk_bytes(Log* log) noexcept nogil:
     cdef int64_t bytes = 0
     cdef int32_t i
-    pthread_mutex_lock(&log.lock)
+    if not lock_soon(log):
+        return atomic_load_relaxed_i64(&log.seen_bytes)
     for i in range(log.count):
         bytes += segment_bytes(log, log.segments[i])
     for i in range(log.retired_count):
         bytes += log.retired[i].size
     bytes += atomic_load_relaxed_i64(&log.cleaned_bytes)
     pthread_mutex_unlock(&log.lock)
+    atomic_store_i64(&log.seen_bytes, bytes)
     return bytes
 
 
 cdef enum:
     COLUMNS = 13
+    UNKNOWN = -1        # in the place of a log start
 
 
-cdef void survey_one(Log* log, int64_t* row) noexcept nogil:
+cdef bint survey_one(Log* log, int64_t* row) noexcept nogil:
     cdef int32_t i
-    pthread_mutex_lock(&log.lock)
+    if not lock_soon(log):
+        return False
     row[0] = log.log_start
     row[1] = log.hw
     row[2] = log.leo
@@ -58,9 +81,10 @@ cdef void survey_one(Log* log, int64_t* row) noexcept nogil:
     row[9] = atomic_load_relaxed_i64(&log.counts.produces_failed)
     row[10] = atomic_load_relaxed_i64(&log.counts.fetches)
     row[11] = atomic_load_relaxed_i64(&log.counts.fetches_failed)
+    return True
 
 
-def survey(logs: list[PyLog]) -> list[tuple[int, ...]]:
+def survey(logs: list[PyLog]) -> list[tuple[int, ...] | None]:
     """Numbers of each log, see the stub; the GIL is free while locks are taken."""
     cdef Py_ssize_t count = len(logs)
     cdef Py_ssize_t i
@@ -75,9 +99,12 @@ def survey(logs: list[PyLog]) -> list[tuple[int, ...]]:
             cores[i] = (<PyLog?> logs[i]).core
         with nogil:
             for i in range(count):
-                survey_one(cores[i], rows + i * COLUMNS)
+                if not survey_one(cores[i], rows + i * COLUMNS):
+                    rows[i * COLUMNS] = UNKNOWN
         return [
-            tuple([rows[i * COLUMNS + column] for column in range(COLUMNS)]) for i in range(count)
+            None if rows[i * COLUMNS] == UNKNOWN
+            else tuple([rows[i * COLUMNS + column] for column in range(COLUMNS)])
+            for i in range(count)
         ]
     finally:
         free(cores)

@@ -115,6 +115,7 @@ ctypedef struct Log:
     int32_t retired_count
     int32_t retired_capacity
     int64_t cleaned_bytes               # of the segment that a cleaning is writing; atomic
+    int64_t seen_bytes                  # what log_disk_bytes found last; atomic
     Producers* producers                # NULL until a batch with a producer id comes
     int64_t snapshot_offset             # of the newest producer snapshot; NO_SNAPSHOT
     int32_t snapshot_dirty              # ... which was not synced

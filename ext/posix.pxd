@@ -142,6 +142,7 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_destroy(pthread_mutex_t* mutex)
     int pthread_mutex_lock(pthread_mutex_t* mutex)
     int pthread_mutex_trylock(pthread_mutex_t* mutex)
+    int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec_t* until)  # CLOCK_REALTIME
     int pthread_mutex_unlock(pthread_mutex_t* mutex)
     int pthread_create(pthread_t* thread, const void* attributes,
                        void* (*run)(void*) noexcept nogil, void* argument)

@@ -24,7 +24,8 @@ _BROKER: Final = (
            ("version", "python")),
     Family("kbroker_uptime_seconds", GAUGE, "Time since the broker began to serve."),
     Family("kbroker_scrape_complete", GAUGE,
-           "1 where the control thread told of its groups in time, else 0: they are left out."),
+           "1 where all was told; 0: groups are left out, as the control thread did not come to"
+           " them, or logs told as they were, as the disk holds up who writes to them."),
     Family("kbroker_scrape_seconds", GAUGE, "Time that collecting the last scrape took.",
            rarely="from the second scrape on"),
     Family("process_cpu_seconds_total", COUNTER, "Processor time of the broker."),

@@ -2,7 +2,8 @@
 
 Runs on the thread that scrapes. The data plane's counters are read as they are, without stopping
 it; the topics are read in a copy; the groups are the control thread's, which looks at them a
-millisecond at a time, and are left out where it does not come to it.
+millisecond at a time, and are left out where it does not come to it. Nothing waits for a disk that
+hangs: what cannot be looked at is told as it was, or not at all, and kbroker_scrape_complete is 0.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from kbroker.api.context import Services
     from kbroker.group.slot_loads import LoadFigures
     from kbroker.server.pages import Parts
+
+Rows = dict[tuple[str, int], tuple[int, ...]]  # by topic and partition
 
 _GROUPS_S: Final = 2.0
 _NS: Final = 1_000_000_000
@@ -87,6 +90,26 @@ class Totals:
         return self._sums
 
 
+class Looks:
+    """What kbroker.ext.log_space.survey told last of each log. One whose lock is held, as by an
+    append to a disk that hangs, is told as it was seen before. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.complete = True
+        self._seen: Rows = {}
+
+    def look(self, logs: list[tuple[tuple[str, int], Log]]) -> Rows:
+        """One more look."""
+        found = survey_logs([log for _, log in logs])
+        rows = {
+            key: self._seen.get(key) if row is None else row
+            for (key, _), row in zip(logs, found, strict=True)
+        }
+        self.complete = None not in found
+        self._seen = {key: row for key, row in rows.items() if row is not None}
+        return self._seen
+
+
 class Observer:
     """One for the broker's life, since ratios are between two scrapes. Thread-safe."""
 
@@ -95,6 +118,7 @@ class Observer:
         self._lock = threading.Lock()
         self._threads = Threads()
         self._totals = Totals()
+        self._looks = Looks()
         self._errors = Errors()
         self._last_s: float | None = None
 
@@ -110,11 +134,12 @@ class Observer:
             add_requests(samples, self._parts.data_plane)
             self._thread_times(samples)
             _disk(samples, self._parts)
-            watermarks, well = _logs(samples, self._parts, self._totals)
+            watermarks, well = _logs(samples, self._parts, self._looks, self._totals)
             self._errors.add(
                 samples, self._parts.data_plane, self._parts.services.answered, well
             )
-            _groups(samples, survey, watermarks)
+            known = _groups(samples, survey, watermarks)
+            samples.add("kbroker_scrape_complete", int(known and self._looks.complete))
             _transactions(samples, self._parts)
             _loads(samples, self._parts)
             if self._last_s is not None:
@@ -265,13 +290,13 @@ def disk_numbers(parts: Parts) -> dict[str, int | None]:
 
 
 def _logs(
-    samples: Samples, parts: Parts, totals: Totals
+    samples: Samples, parts: Parts, looks: Looks, totals: Totals
 ) -> tuple[dict[tuple[str, int], int], dict[ApiKey, int]]:
     """Samples of topics and partitions; answers the high watermarks, and how many partitions
     Produce and Fetch answered without an error."""
     image = parts.services.image
     logs = [(key, log) for key, log in parts.services.logs.snapshot() if isinstance(log, Log)]
-    rows = dict(zip((key for key, _ in logs), survey_logs([log for _, log in logs]), strict=True))
+    rows = looks.look(logs)
     for name, topic in sorted(image.topics.copy().items()):
         label = f'topic="{escaped(name)}"'
         states = dict(topic.partitions)
@@ -315,9 +340,9 @@ def _one_log(samples: Samples, row: tuple[int, ...], labels: str) -> None:
     samples.add("kafka_log_log_logendoffset", end, labels)
 
 
-def _groups(samples: Samples, survey: Survey, watermarks: Watermarks) -> None:
+def _groups(samples: Samples, survey: Survey, watermarks: Watermarks) -> bool:
+    """False where the control thread did not come to it."""
     views = survey.wait(_GROUPS_S)
-    samples.add("kbroker_scrape_complete", int(views is not None))
     states: dict[tuple[str, str], int] = {}
     for view in views or ():
         states[view.kind, view.state] = states.get((view.kind, view.state), 0) + 1
@@ -333,6 +358,7 @@ def _groups(samples: Samples, survey: Survey, watermarks: Watermarks) -> None:
         samples.add(f"{name}groups", len(views))
         offsets = sum(len(of) for view in views for of in view.offsets.values())
         samples.add(f"{name}offsets", offsets)
+    return views is not None
 
 
 def _offsets(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from kbroker import runfile
 from tests.faults.scenes import injected, lost_without_the_end
 from tests.faults.test_disk import produce, stored_numbers
 from tests.reference.crafted_batches import parse_batches
@@ -239,3 +241,39 @@ def test_a_frozen_disk(
         broker.kill()
     assert not verdict.faults()
     assert control
+
+
+def page(broker: BrokerProcess, path: str) -> str:
+    """What the broker says of itself, within ten seconds."""
+    info = runfile.running(broker.data_dir)
+    assert info is not None
+    with urllib.request.urlopen(f"{info.http[0]}/{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def is_complete(broker: BrokerProcess) -> bool:
+    return "\nkbroker_scrape_complete 1\n" in page(broker, "metrics")
+
+
+def test_a_broker_on_a_frozen_disk_tells_of_itself(
+    start_kbroker: StartBroker, topic: str, tmp_path: Path
+) -> None:
+    """Those who write hold the locks of their logs as long as the disk hangs; metrics and status
+    are told all the same, of such logs as they were."""
+    need_loop()
+    thawed = tmp_path / "thawed"
+    with LoopFilesystem(tmp_path, 1024) as disk:
+        broker = start_kbroker(data_dir=disk.path / "data")
+        wire.create_topic(broker.port, topic, PARTITIONS)
+        with Load(broker.bootstrap, topic, tmp_path, partitions=PARTITIONS) as load:
+            load.wait_for_acks(200)
+            assert is_complete(broker)
+            with frozen(disk, 20, thawed):
+                wait_for("a scrape that leaves out", lambda: not is_complete(broker), 15, 0.2)
+                log_ends = f'kafka_log_log_logendoffset{{topic="{topic}",partition="0"}}'
+                assert log_ends in page(broker, "metrics")
+                assert '"produce_refused"' in page(broker, "status")
+                assert not thawed.exists(), "it was thawed before all was told"
+            wait_for("a whole scrape", lambda: is_complete(broker), 60, 0.2)
+            load.finish()
+        broker.kill()
