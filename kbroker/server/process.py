@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -14,32 +15,30 @@ _UTIME, _STIME, _THREADS, _START, _VSIZE, _RSS = 11, 12, 17, 19, 20, 21
 _WINDOW_NS: Final = 1_000_000_000
 
 
-def process_numbers() -> dict[str, float]:
-    """Values by metric."""
-    try:
-        fields = (_SELF / "stat").read_text().rpartition(")")[2].split()
-        boot_s = _boot_s()
-        open_fds = len(os.listdir(_SELF / "fd"))
-    except OSError:
-        return {}
-    tick = os.sysconf("SC_CLK_TCK")
-    return {
-        "process_cpu_seconds_total": (int(fields[_UTIME]) + int(fields[_STIME])) / tick,
-        "process_resident_memory_bytes": int(fields[_RSS]) * resource.getpagesize(),
-        "process_virtual_memory_bytes": int(fields[_VSIZE]),
-        "process_start_time_seconds": boot_s + int(fields[_START]) / tick,
-        "process_open_fds": open_fds,
+def process_numbers(own: Path = _SELF) -> dict[str, float]:
+    """Values by metric; of those that the kernel does not tell, the others."""
+    found: dict[str, float] = {
         "process_max_fds": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "kbroker_process_threads": int(fields[_THREADS]),
     }
+    with suppress(OSError):
+        found["process_open_fds"] = len(os.listdir(own / "fd"))
+    with suppress(OSError):
+        fields = (own / "stat").read_text().rpartition(")")[2].split()
+        tick = os.sysconf("SC_CLK_TCK")
+        found |= {
+            "process_cpu_seconds_total": (int(fields[_UTIME]) + int(fields[_STIME])) / tick,
+            "process_resident_memory_bytes": int(fields[_RSS]) * resource.getpagesize(),
+            "process_virtual_memory_bytes": int(fields[_VSIZE]),
+            "process_start_time_seconds": round(_boot_s() + int(fields[_START]) / tick, 2),
+            "kbroker_process_threads": int(fields[_THREADS]),
+        }
+    return found
 
 
 def _boot_s() -> float:
-    """When the machine started, since 1970."""
-    for line in Path("/proc/stat").read_text().splitlines():
-        if line.startswith("btime "):
-            return float(line.split()[1])
-    return 0.0
+    """When the machine started, since 1970. Not from /proc/stat, which a service that is shown
+    processes only (ProcSubset=pid) does not see."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class ThreadTime(NamedTuple):
