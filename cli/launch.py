@@ -16,6 +16,7 @@ from kbroker import runfile
 from kbroker.cli.places import default_data_dir, stop_command
 from kbroker.environment import setting_variables
 from kbroker.errors import OperatorError
+from kbroker.owner import refuse_foreign
 
 __all__ = [
     "FIRST_PORT",
@@ -158,6 +159,7 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
     if secured:
         _refuse_open({**told, **chosen})
     _refuse_second(place)
+    refuse_foreign(place)  # before anything is written, a log too
     environment = _users(wish) if secured else {}
     _make_directory(place, mode=0o700 if throwaway else 0o777)
     arguments = ["--config", str(config_file)] if config_file else []

@@ -23,6 +23,7 @@ from kbroker.config import BrokerConfig, load_config
 from kbroker.environment import START_USERS
 from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
+from kbroker.owner import refuse_foreign
 from kbroker.server.lines import begin_log, configure_log
 from kbroker.server.service import Busy, Notifier, Started, Watchdog
 
@@ -58,6 +59,7 @@ def main(arguments: list[str]) -> int:
     try:
         config = load_config(*options)
         configure_log(config)
+        refuse_foreign(Path(config.log_dirs[0]))
         broker = _made(config, started)
         with Busy(notifier, broker.doing):
             broker.start()

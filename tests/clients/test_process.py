@@ -18,12 +18,13 @@ from kbroker.client.cluster import Cluster
 from tests.support.waits import wait_for
 
 LIMIT_S = 60
+CLI = (sys.executable, "-m", "kbroker.cli")
 
 
 def kbroker(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command of the command line, run to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "kbroker.cli", *words],
+        [*CLI, *words],
         check=False, capture_output=True, text=True, timeout=LIMIT_S,
         env={**os.environ, **environment},
     )  # fmt: skip
@@ -43,7 +44,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 def foreground(place: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
     """A broker in the foreground and its address, as its first line tells it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kbroker.cli", "start", "--data-dir", str(place), *words],
+        [*CLI, "start", "--data-dir", str(place), *words],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -174,6 +175,26 @@ def test_a_setting_that_is_wrong_is_one_line(place: Path, words: list[str], told
         assert ended.returncode == 1
         assert told in ended.stderr
         assert ended.stderr.count("\n") == 1, ended.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="made by root: run as root")
+def test_root_is_kept_off_the_directory_of_somebody_else(place: Path) -> None:
+    """What root wrote there the service's user could not open."""
+    place.mkdir()
+    os.chown(place, 12_345, 12_345)
+    told = f"{place} belongs to #12345, who could not open what root writes there"
+    commands = [
+        [*CLI, "start", "--data-dir", str(place)],
+        [*CLI, "start", "--detach", "--data-dir", str(place)],
+        [sys.executable, "-m", "kbroker.server", "--set", f"log.dirs={place}"],
+    ]
+    for command in commands:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False,
+                               timeout=LIMIT_S)  # fmt: skip
+        assert ended.returncode == 1
+        assert told in ended.stderr and "`sudo -u '#12345' kbroker start`" in ended.stderr
+        assert ended.stderr.count("\n") == 1, ended.stderr
+    assert not list(place.iterdir())
 
 
 def test_a_port_that_is_taken_is_one_line(place: Path) -> None:
