@@ -19,7 +19,7 @@ import click
 from kbroker import runfile
 from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_text
 from kbroker.cli.options import broker_options, data_dir_option, output_option
-from kbroker.cli.places import default_data_dir
+from kbroker.cli.places import default_data_dir, service_file
 from kbroker.cli.render import Column, human_bytes, print_rows
 from kbroker.ports import bound
 
@@ -58,10 +58,13 @@ def check(
     config_file: Path | None, settings: tuple[str, ...], data_dir: Path | None, output: str
 ) -> int:
     """Check settings, disk and limits before a start; of a broker that runs, whether it answers
-    and what is left of its limits. Exit status 0: nothing speaks against it."""
+    and what is left of its limits; without options, as root, of the service. Exit status 0: nothing
+    speaks against it."""
     from kbroker.config import ConfigError, load_config
 
     config: BrokerConfig | None = None
+    if config_file is None and data_dir is None:
+        config_file = service_file()
     try:
         config = load_config(config_file, settings)
         findings = [_config(config, config_file)]

@@ -85,8 +85,9 @@ def data_dir_option(command: Decorated) -> Decorated:
         "--data-dir",
         "-D",
         type=Folder(file_okay=False, path_type=Path),
-        help="Data directory. Default: $KBROKER_DATA_DIR, else /var/lib/kbroker for root, else"
-        " $XDG_DATA_HOME/kbroker/data (~/.local/share/kbroker/data).",
+        help="Data directory. Default: $KBROKER_DATA_DIR, else for root the service's (log.dirs of"
+        " /etc/kbroker/server.properties, or /var/lib/kbroker), else $XDG_DATA_HOME/kbroker/data"
+        " (~/.local/share/kbroker/data).",
     )(command)
 
 

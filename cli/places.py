@@ -4,19 +4,45 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
-__all__ = ["default_data_dir", "stop_command"]
+__all__ = ["SERVICE_FILE", "default_data_dir", "service_file", "stop_command"]
+
+#: Settings of the broker that kbroker.service runs.
+SERVICE_FILE: Final = Path("/etc/kbroker/server.properties")
+_SERVICE_DATA: Final = Path("/var/lib/kbroker")
 
 
 def default_data_dir() -> Path:
-    """A service's place for root, else the user's; $KBROKER_DATA_DIR wins."""
+    """The service's place for root, else the user's; $KBROKER_DATA_DIR wins."""
     told = os.environ.get("KBROKER_DATA_DIR")
     if told:
         return Path(told)
     if os.geteuid() == 0:
-        return Path("/var/lib/kbroker")
+        return _service_data()
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "kbroker" / "data"
+
+
+def service_file() -> Path | None:
+    """The service's settings, where root that names no other place means its broker."""
+    if os.geteuid() == 0 and not os.environ.get("KBROKER_DATA_DIR") and SERVICE_FILE.is_file():
+        return SERVICE_FILE
+    return None
+
+
+def _service_data() -> Path:
+    """What log.dirs of the service's settings says, be they right otherwise or not."""
+    if not SERVICE_FILE.is_file():
+        return _SERVICE_DATA
+    from kbroker.config.properties import property_values
+    from kbroker.config.types import ConfigError
+
+    try:
+        told = property_values(SERVICE_FILE)
+    except ConfigError:
+        return _SERVICE_DATA
+    return Path(told.get("log.dirs") or told.get("log.dir") or _SERVICE_DATA)
 
 
 def stop_command(place: Path) -> str:

@@ -98,6 +98,25 @@ def test_what_a_data_directory_holds(run: Run, tmp_path: Path) -> None:
     assert "cluster.id is missing" in told["contents"][1]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="the service is root's: run as root")
+def test_root_is_told_of_the_settings_of_the_service(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "server.properties"
+    monkeypatch.delenv("KBROKER_DATA_DIR", raising=False)
+    monkeypatch.setattr("kbroker.cli.places.SERVICE_FILE", file)
+    file.write_text(f"log.dirs={tmp_path}/d\n")
+    status, told = run()
+    assert (status, told["settings"][1]) == (0, f"{file}, all valid")
+    assert told["data directory"][1].startswith(f"{tmp_path}/d ")
+    file.write_text(f"log.dirs={tmp_path}/d\nnum.partition=3\n")
+    status, told = run()
+    assert (status, told["settings"][0]) == (1, check.FAILED)
+    assert "num.partition" in told["settings"][1]
+    assert told["data directory"][1].startswith(f"{tmp_path}/d ")
+    assert str(file) not in run("-D", str(tmp_path / "d"))[1]["settings"][1]
+
+
 def test_settings_that_no_broker_takes(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=many\n")

@@ -19,7 +19,7 @@ from kbroker import runfile
 from kbroker.cli import cert, root, tree
 from kbroker.cli.launch import Wish, listener_settings, plain_wish, prepare
 from kbroker.cli.options import key_values, reachable
-from kbroker.cli.places import default_data_dir, stop_command
+from kbroker.cli.places import default_data_dir, service_file, stop_command
 from kbroker.cli.render import Column, human_bytes, human_time, print_rows, say
 from kbroker.cli.span import parse_offsets
 from kbroker.cli.when import parse_time_ms
@@ -274,11 +274,33 @@ def test_default_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert default_data_dir() == Path("/x/kbroker/data")
     monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("kbroker.cli.places.SERVICE_FILE", Path("/nowhere/server.properties"))
     assert default_data_dir() == Path("/var/lib/kbroker")
     monkeypatch.setenv("KBROKER_DATA_DIR", "/y")
     assert default_data_dir() == Path("/y")
     assert stop_command(Path("/y")) == "kbroker stop"
     assert stop_command(Path("/z")) == "kbroker stop --data-dir /z"
+
+
+def test_root_means_the_directory_of_the_service(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As the package's settings have it, whatever else in them is wrong."""
+    file = tmp_path / "server.properties"
+    monkeypatch.delenv("KBROKER_DATA_DIR", raising=False)
+    monkeypatch.setattr("kbroker.cli.places.SERVICE_FILE", file)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    for text, place in (
+        ("log.dirs=/srv/data\nnum.partition=1\n", "/srv/data"),
+        ("log.dir = /srv/one\n", "/srv/one"),
+        ("num.partitions=1\n", "/var/lib/kbroker"),
+        ("log.dirs=\\u00\n", "/var/lib/kbroker"),
+    ):
+        file.write_text(text)
+        assert default_data_dir() == Path(place)
+    assert service_file() == file
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert service_file() is None and "srv" not in str(default_data_dir())
 
 
 def test_reachable_and_key_values() -> None:
