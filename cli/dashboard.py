@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 _NAMES = ("broker", "topics")
+_JOB = ".*kbroker.*"
 
 
 @click.command()
@@ -34,14 +35,16 @@ def export(name: str | None, directory: Path | None) -> None:
 @click.command()
 @click.option("--file", "-f", "path", type=click.Path(dir_okay=False, path_type=Path),
               help="Write them there instead.")  # fmt: skip
-def alerts(path: Path | None) -> None:
+@click.option("--job", metavar="REGEX", default=_JOB, show_default=True,
+              help="What job_name of the brokers matches in scrape_configs.")  # fmt: skip
+def alerts(path: Path | None, job: str) -> None:
     """Print alert rules, as a file that rule_files of prometheus.yml names."""
     from kbroker.metrics.alerts import rules_file
 
     if path is None:
-        click.echo(rules_file(), nl=False)
+        click.echo(rules_file(job), nl=False)
     else:
-        path.write_text(rules_file())
+        path.write_text(rules_file(job))
         click.echo(str(path))
 
 

@@ -52,11 +52,23 @@ def _loads(kind: str, topic: str, failed: str, damaged: str) -> tuple[Alert, ...
     )  # fmt: skip
 
 
+def _reached(job: str) -> tuple[Alert, ...]:
+    """Of the brokers that Prometheus is to scrape one does not answer, or none is named at all."""
+    up = f"up{{job=~{json.dumps(job, ensure_ascii=False)}}}"
+    return (
+        Alert("KbrokerDown", f"{up} == 0", "1m", _CRITICAL,
+              "{{ $labels.instance }} is not scraped.",
+              "Prometheus does not reach this broker: look whether it runs (kbroker status), and at"
+              " kbroker.http.listeners."),
+        Alert("KbrokerNotScraped", f"absent({up})", "1m", _CRITICAL,
+              "No kbroker is scraped.",
+              f"Prometheus has no target whose job_name matches {job}: scrape_configs of"
+              " prometheus.yml lacks the broker, or names its job otherwise (kbroker dashboard"
+              " alerts --job)."),
+    )  # fmt: skip
+
+
 ALERTS: Final = (
-    Alert("KbrokerDown", 'absent(up{job=~".*kbroker.*"} == 1)', "1m", _CRITICAL,
-          "No kbroker is scraped.",
-          "Prometheus reaches no broker whose job is named for kbroker: look whether it runs"
-          " (kbroker status), and at kbroker.http.listeners."),
     Alert("KbrokerRestarted", f"{metric('kbroker_uptime_seconds')} < 300", "0m", _WARNING,
           "{{ $labels.instance }} was started less than five minutes ago.",
           "If nobody did, its log says why it ended."),
@@ -151,10 +163,10 @@ ALERTS: Final = (
 )  # fmt: skip
 
 
-def rules_file() -> str:
-    """The rules as YAML."""
+def rules_file(job: str) -> str:
+    """The rules as YAML. `job`: a regular expression for job_name of the brokers' scrapes."""
     lines = ["groups:", "  - name: kbroker", "    rules:"]
-    for alert in ALERTS:
+    for alert in (*_reached(job), *ALERTS):
         lines += [
             f"      - alert: {alert.name}",
             f"        expr: {json.dumps(alert.expression)}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
@@ -164,4 +165,5 @@ def test_a_query_over_what_is_not_there_is_refused() -> None:
 def test_alerts_are_named_once() -> None:
     names = [alert.name for alert in ALERTS]
     assert len(set(names)) == len(names)
-    assert rules_file().count("- alert: ") == len(names)
+    told = re.findall(r"- alert: (\w+)", rules_file("kbroker"))
+    assert told == ["KbrokerDown", "KbrokerNotScraped", *names]

@@ -342,5 +342,56 @@ def test_promtool_finds_no_fault(get: Get, busy: str, tmp_path: Path) -> None:
                              capture_output=True, check=False)  # fmt: skip
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
     rules = tmp_path / "rules.yml"
-    rules.write_text(rules_file())
+    rules.write_text(rules_file(".*kbroker.*"))
     subprocess.run([promtool, "check", "rules", str(rules)], check=True)
+
+
+OF_TWO = """
+rule_files: [rules.yml]
+tests:
+  - interval: 1m
+    input_series:
+      - series: 'up{job="our kbroker", instance="a:9308"}'
+        values: "1x9"
+      - series: 'up{job="our kbroker", instance="b:9308"}'
+        values: "1x2 0x6"
+    alert_rule_test:
+      - {alertname: KbrokerDown, eval_time: 2m, exp_alerts: []}
+      - alertname: KbrokerDown
+        eval_time: 6m
+        exp_alerts:
+          - exp_labels: {severity: critical, job: our kbroker, instance: "b:9308"}
+            exp_annotations: DOWN
+      - {alertname: KbrokerNotScraped, eval_time: 6m, exp_alerts: []}
+  - interval: 1m
+    input_series:
+      - series: 'up{job="node", instance="a:9100"}'
+        values: "1x9"
+    alert_rule_test:
+      - {alertname: KbrokerDown, eval_time: 6m, exp_alerts: []}
+      - alertname: KbrokerNotScraped
+        eval_time: 6m
+        exp_alerts:
+          - exp_labels: {severity: critical}
+            exp_annotations: NONE
+"""
+
+
+@pytest.mark.parametrize("job", [".*kbroker.*", r"our \w+"])
+def test_a_broker_that_is_down_is_told_of_beside_one_that_is_not(job: str, tmp_path: Path) -> None:
+    """By the rules in Prometheus' own hands; and a job of another name is told of as such."""
+    promtool = need_command("promtool", "prometheus")
+    (tmp_path / "rules.yml").write_text(rules_file(job))
+    down, none, *_ = (
+        [text.split(": ", 1)[1] for text in rule.splitlines() if text.strip().startswith(
+            ("summary: ", "description: "))]
+        for rule in rules_file(job).split("- alert: ")[1:]
+    )  # fmt: skip
+    text = OF_TWO
+    for name, (summary, description) in (("DOWN", down), ("NONE", none)):
+        told = summary.replace("{{ $labels.instance }}", "b:9308")
+        text = text.replace(name, f"{{summary: {told}, description: {description}}}")
+    (tmp_path / "test.yml").write_text(text)
+    done = subprocess.run([promtool, "test", "rules", str(tmp_path / "test.yml")], text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
