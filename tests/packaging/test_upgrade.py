@@ -91,3 +91,16 @@ def no_old_broker_by_the_socket(system: Booted) -> None:
                           "tail -1 | cut -d ' ' -f 1,2)\"")  # fmt: skip
     started = system.run("stat -c %Y /proc/$(systemctl show kbroker --value -p MainPID)")
     assert int(started) >= int(unpacked)
+
+
+def test_nothing_of_its_units_is_left(system: Booted) -> None:
+    """After remove none runs or listens; after purge no link leads nowhere."""
+    system.run("echo listeners=PLAINTEXT://127.0.0.1:9192 > /etc/kbroker/shop.properties")
+    system.run("systemctl stop kbroker && systemctl enable --now kbroker.socket kbroker@shop")
+    system.run("apt-get -q -y remove kbroker")
+    told = system.run("systemctl list-units --plain --no-legend --state=active 'kbroker*'")
+    assert ".socket" not in told and ".service" not in told
+    system.run("! bash -c ': 3<>/dev/tcp/127.0.0.1/9092' 2> /dev/null")
+    system.run("apt-get -q -y purge kbroker")
+    assert not system.run("find /etc/systemd /run/systemd/units -name 'kbroker*'")
+    assert system.run("test ! -e /var/lib/kbroker && ls /var/lib/kbroker-shop")
