@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.test_boot import shown
+from tests.packaging.test_boot import DEADLINE_S, shown
 from tests.support.debs import built, variant
 from tests.support.roots import RELEASES, Booted, make_root
+from tests.support.waits import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -104,3 +105,15 @@ def test_nothing_of_its_units_is_left(system: Booted) -> None:
     system.run("apt-get -q -y purge kbroker")
     assert not system.run("find /etc/systemd /run/systemd/units -name 'kbroker*'")
     assert system.run("test ! -e /var/lib/kbroker && ls /var/lib/kbroker-shop")
+    a_mount_stays_and_is_empty(system)
+
+
+def a_mount_stays_and_is_empty(system: Booted) -> None:
+    """A disk of its own for the data is no reason for a purge to fail."""
+    system.run("mkdir /var/lib/kbroker && mount -t tmpfs data /var/lib/kbroker")
+    install(system, NEWER)
+    wait_for("it serves", lambda: runs(system, "kbroker"), DEADLINE_S)
+    assert "meta.properties" in system.run("ls /var/lib/kbroker")
+    system.run("apt-get -q -y purge kbroker")
+    assert not system.run("mountpoint -q /var/lib/kbroker && ls -A /var/lib/kbroker")
+    system.run("umount /var/lib/kbroker && rmdir /var/lib/kbroker")
