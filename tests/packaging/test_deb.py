@@ -55,6 +55,10 @@ def version(root: Root) -> str:
     return root.run("dpkg-query -W -f '${Version} ${db:Status-Status}' kbroker").stdout
 
 
+def mode(root: Root) -> str:
+    return root.run("stat -c '%U %G %a' /etc/kbroker/server.properties").stdout.strip()
+
+
 def test_lintian_finds_no_error(release: str) -> None:
     told = built(release).lintian
     assert not re.findall(r"^E: .*", told, re.MULTILINE), told
@@ -74,8 +78,11 @@ def test_from_installation_to_purge(root: Root, serving: Serving, tmp_path: Path
     lag = re.search(r"^readers +Empty .*events +0$", told, re.MULTILINE)
     assert records is not None and lag is not None, told
     root.run("sed -i 's/^#num.partitions=1/num.partitions=2/' /etc/kbroker/server.properties")
+    assert mode(root) == "root kbroker 640"
+    root.run("chmod 0644 /etc/kbroker/server.properties")
 
     install(root, deb)
+    assert mode(root) == "root kbroker 644", "what the administrator has made of it stays"
     told = serving(f"{RECORDS}; kbroker group lag; kbroker config get num.partitions")
     assert records[0] in told and lag[0] in told
     assert "num.partitions=2" in (root.path / "etc/kbroker/server.properties").read_text()
@@ -100,6 +107,11 @@ def test_from_installation_to_purge(root: Root, serving: Serving, tmp_path: Path
     root.run("apt-get -q -y purge kbroker && rm -f /*.deb")
     left = set(root.run("find / -xdev -iname '*kbroker*'").stdout.split()) - before
     assert not left, left
+
+    settings = "/etc/kbroker/server.properties"
+    root.run(f"dpkg-statoverride --add root root 0600 {settings}")
+    install(root, deb)
+    assert mode(root) == "root root 600", "an override of the administrator holds from the start"
 
 
 def test_it_is_an_environment_of_its_own_wherever_it_lies(root: Root) -> None:
