@@ -1,7 +1,7 @@
 """How commands are found and run, and how one that fails ends. The tree of them is tree.py's.
 
-Exit status: 0 done, 1 failed, 2 wrong usage. A failure that a user can meet is one line on stderr
-that says what to do; a traceback means a bug of ours.
+Exit status: 0 done, 1 failed, 2 wrong usage, of `start` 78 for wrong settings. A failure that a
+user can meet is one line on stderr that says what to do; a traceback means a bug of ours.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         command = error.ctx.command_path if error.ctx else "kbroker"
         return _fail(f"{error.format_message()} (see `{command} --help`)", 2)
     except click.ClickException as error:
-        return _fail(error.format_message())
+        return _fail(error.format_message(), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _fail("stopped", 130)
     except BrokenPipeError:  # the reader of our output has seen enough

@@ -21,6 +21,10 @@ _POLL_S = 0.02
 _LOG_LINES_SHOWN = 5
 
 
+class _WrongSettings(click.ClickException):
+    exit_code = os.EX_CONFIG
+
+
 @click.command()
 @broker_options
 @data_dir_option
@@ -91,8 +95,10 @@ def start(
     """Run a broker on a data directory. An empty one needs no format step.
 
     When it serves, it prints `listening on NAME://HOST:PORT`. Stop it with Ctrl-C, SIGTERM or
-    `kbroker stop`.
+    `kbroker stop`. Exit status 78: its settings are wrong.
     """
+    from kbroker.config import ConfigError
+
     wish = Wish(
         config=() if config_file is None else (str(config_file),),
         set=settings,
@@ -110,6 +116,8 @@ def start(
         if error.option:
             raise click.BadParameter(str(error), param_hint=error.option) from error
         raise click.UsageError(str(error)) from error
+    except ConfigError as error:
+        raise _WrongSettings(str(error)) from error
     if not detach:
         return serve(ready)
     return _detached(ready, timeout)
@@ -135,7 +143,7 @@ def _detached(ready: Ready, timeout_s: float) -> int:
             break
         if process.poll() is not None:
             _show_end_of(log_file, before)
-            return 1
+            return max(process.returncode, 1)
         if time.monotonic() > deadline:
             click.echo(
                 f"kbroker: the broker (pid {process.pid}) does not serve after {timeout_s:g} s;"

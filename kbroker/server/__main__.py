@@ -4,7 +4,7 @@ Prints `listening on PLAINTEXT://HOST:PORT` for each listener once it serves; ev
 to standard error, or with fields to the journal where that is what standard error is. SIGTERM and
 SIGINT stop it in order, SIGHUP has it read the settings file again (on a terminal, whose end that
 signal tells, it stops). Exit status: 0 after a stop, 1 where the operator has something to correct,
-2 for bad arguments.
+78 (EX_CONFIG) where that is the settings, so that trying again is of no use, 2 for bad arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kbroker.config import BrokerConfig, load_config
+from kbroker.config import BrokerConfig, ConfigError, load_config
 from kbroker.environment import START_USERS
 from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
     except KbrokerError as error:
         sys.stderr.write(f"kbroker: {error}\n")
         notifier.tell(status=f"not started: {error}")
-        return 1
+        return os.EX_CONFIG if isinstance(error, ConfigError) else 1
     gc.freeze()
     gc.enable()
     notifier.tell("READY=1", status=broker.doing())

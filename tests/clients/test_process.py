@@ -172,7 +172,7 @@ def test_a_setting_that_is_wrong_is_one_line(place: Path, words: list[str], told
     directory = [] if "log.dirs" in words[1] else ["--data-dir", str(place)]
     for detach in ([], ["--detach"]):
         ended = kbroker("start", *directory, *words, *detach)
-        assert ended.returncode == 1
+        assert ended.returncode == os.EX_CONFIG
         assert told in ended.stderr
         assert ended.stderr.count("\n") == 1, ended.stderr
 

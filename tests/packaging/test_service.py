@@ -150,7 +150,7 @@ def test_a_start_that_fails_says_why() -> None:
         env={**os.environ, "NOTIFY_SOCKET": manager.address}, capture_output=True, check=False,
         timeout=DEADLINE_S,
     )  # fmt: skip
-    assert done.returncode == 1
+    assert done.returncode == os.EX_CONFIG, "it is not to be tried again"
     (told,) = manager.rest()
     assert told["STATUS"].startswith("not started: ") and "log.retention.hours" in told["STATUS"]
     manager.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -54,6 +55,12 @@ def test_one_hardening_for_both(units: Path) -> None:
 
     ours = [line for line in sandbox("kbroker.service") if not line.startswith("#")]
     assert ours == sandbox("kbroker@shop.service")
+
+
+def test_wrong_settings_are_not_tried_again(units: Path) -> None:
+    for name in ("kbroker.service", "kbroker@shop.service"):
+        told = re.search(r"^RestartPreventExitStatus=(.*)$", (units / name).read_text(), re.M)
+        assert told is not None and str(os.EX_CONFIG) in told[1].split()
 
 
 def test_mappings_allow_what_descriptors_allow() -> None:
