@@ -35,7 +35,7 @@ def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Booted]:
 
 
 def test_it_is_a_service(system: Booted) -> None:
-    """At boot; told ready; fed; reloaded; killed and back; socket and instance; stopped cleanly."""
+    """At boot; told ready; fed; reloaded; killed and back; stopped cleanly; socket and instance."""
     state = shown(system, "ActiveState", "Type", "StatusText", "MainPID", "WatchdogUSec", "User")
     assert state["ActiveState"] == "active", system.run("journalctl -u kbroker --no-pager")
     assert state["StatusText"].startswith("serving PLAINTEXT://127.0.0.1:9092")
@@ -47,6 +47,9 @@ def test_it_is_a_service(system: Booted) -> None:
     assert system.run("stat -c '%U %a' /var/lib/kbroker").split() == ["kbroker", "700"]
 
     system.run("kbroker topic create events -p 3 && seq 2000 | kbroker produce events")
+    told = metrics(system)  # the unit hides /proc but for processes
+    for name in ("start_time_seconds", "cpu_seconds_total", "resident_memory_bytes", "open_fds"):
+        assert f"\nprocess_{name} " in told, told
     records = system.run(RECORDS)
     system.run("sed -i 's/^#log.retention.hours=.*/log.retention.hours=5/' "
                "/etc/kbroker/server.properties && systemctl reload kbroker")  # fmt: skip
@@ -67,12 +70,24 @@ def test_it_is_a_service(system: Booted) -> None:
     assert "stopped" in journal(system).splitlines()
     assert system.run("ls -A /var/lib/kbroker").split().count(".kafka_cleanshutdown") == 1
 
+    wrong_settings_are_not_tried_again(system)
     the_socket_waits_for_the_broker(system)
     an_instance_beside_it(system)
+    root_by_hand(system)
 
 
-def journal(system: Booted) -> str:
-    return system.run("journalctl -u kbroker --no-pager -o cat")
+def journal(system: Booted, unit: str = "kbroker") -> str:
+    return system.run(f"journalctl -u {unit} --no-pager -o cat")
+
+
+def metrics(system: Booted, port: int = 9308) -> str:
+    url = f"http://127.0.0.1:{port}/metrics"
+    read = f"from urllib.request import urlopen; print(urlopen('{url}').read().decode())"
+    return system.run(f'/opt/kbroker/bin/python -I -c "{read}"')
+
+
+def is_active(system: Booted, unit: str) -> bool:
+    return shown(system, "ActiveState", unit=unit)["ActiveState"] == "active"
 
 
 def came_back(system: Booted, before: str) -> bool:
@@ -93,6 +108,36 @@ def watchdog_kills_what_hangs(system: Booted) -> None:
     assert "watchdog" in system.run("journalctl --no-pager -o cat UNIT=kbroker.service").lower()
 
 
+def wrong_settings_are_not_tried_again(system: Booted) -> None:
+    settings = "/etc/kbroker/server.properties"
+    system.run(f"echo num.partition=3 >> {settings}; ! systemctl start kbroker")
+    state = shown(system, "ActiveState", "NRestarts", "ExecMainStatus", "StatusText")
+    assert (state["ActiveState"], state["NRestarts"], state["ExecMainStatus"]) == (
+        "failed", "0", "78")  # fmt: skip
+    assert "num.partition" in system.run("kbroker check", check=False)
+    system.run(f"sed -i /^num.partition=/d {settings}; systemctl reset-failed kbroker")
+
+
+def root_by_hand(system: Booted) -> None:
+    """Root's commands mean the service's directory, wherever it is, and start nothing on it."""
+    system.run(
+        "install -d -o kbroker -g kbroker -m 0700 /srv/data && "
+        "sed -i 's,^log.dirs=.*,log.dirs=/srv/data,' /etc/kbroker/server.properties && "
+        "printf '[Service]\\nReadWritePaths=/srv/data\\n' "
+        "> /etc/systemd/system/kbroker.service.d/place.conf && systemctl daemon-reload"
+    )
+    for command in ("kbroker start", "kbroker start --detach"):
+        told = system.run(command, check=False)
+        assert "/srv/data belongs to kbroker" in told and "`systemctl start kbroker`" in told
+    assert not system.run("ls -A /srv/data")
+    system.run("systemctl start kbroker && kbroker topic create there")
+    assert "/srv/data" in system.run("kbroker status")
+    assert "there" in system.run("kbroker log sizes")
+    assert "/etc/kbroker/server.properties, all valid" in system.run("kbroker check")
+    assert "there" in system.run("kbroker backup create /backup && ls /backup/data")
+    assert "of /srv/data" in system.run("kbroker stop")
+
+
 def the_socket_waits_for_the_broker(system: Booted) -> None:
     """systemd holds the port; the first client has the broker started."""
     system.run("systemctl start kbroker.socket")
@@ -103,11 +148,18 @@ def the_socket_waits_for_the_broker(system: Booted) -> None:
 
 
 def an_instance_beside_it(system: Booted) -> None:
+    """Each with its own topics and metrics; at boot the first is started before others."""
     system.run(
-        "systemctl start kbroker; "
-        "echo 'listeners=PLAINTEXT://127.0.0.1:9192' > /etc/kbroker/shop.properties; "
-        "systemctl start kbroker@shop && kbroker topic create other -b 127.0.0.1:9192"
+        "cd /etc/kbroker; echo listeners=PLAINTEXT://127.0.0.1:9292 > plain.properties; "
+        "echo listeners=PLAINTEXT://127.0.0.1:9192 > shop.properties; "
+        "echo kbroker.http.listeners=HTTP://127.0.0.1:9309 >> shop.properties; "
+        "systemctl enable kbroker@plain kbroker@shop && systemctl start multi-user.target"
     )
+    for unit in ("kbroker", "kbroker@plain", "kbroker@shop"):
+        wait_for(unit, lambda unit=unit: is_active(system, unit), DEADLINE_S)
+    system.run("kbroker topic create other -b 127.0.0.1:9192")
     assert "other" not in system.run("kbroker topic list -b 127.0.0.1:9092")
     assert "other-0" in system.run("ls /var/lib/kbroker-shop")
-    system.run("systemctl stop kbroker@shop kbroker")
+    assert 'topic="other"' in metrics(system, 9309) and 'topic="events"' in metrics(system, 9308)
+    assert "choose another with kbroker.http.listeners" in journal(system, "kbroker@plain")
+    system.run("systemctl disable --now kbroker@plain kbroker@shop; systemctl stop kbroker")

@@ -109,9 +109,15 @@ def look(say: Say) -> None:
 
 
 def more_of_them(system: Booted, say: Say) -> None:
-    system.run("echo 'listeners=PLAINTEXT://127.0.0.1:9192' > /etc/kbroker/shop.properties")
+    lines = ("listeners=PLAINTEXT://127.0.0.1:9192",
+             "kbroker.http.listeners=HTTP://127.0.0.1:9309")  # fmt: skip
+    for line in lines:
+        assert f"\n    {line}\n" in text_of(Path("README.md"))
+        system.run(f"echo {line} >> /etc/kbroker/shop.properties")
     say("systemctl enable --now kbroker@shop")
     system.run("kbroker topic create other -b 127.0.0.1:9192")
+    assert 'topic="other"' in system.run("curl -s http://127.0.0.1:9309/metrics")
+    assert 'topic="other"' not in system.run("curl -s http://127.0.0.1:9308/metrics")
     system.run("test -d /var/lib/kbroker-shop/other-0 && systemctl stop kbroker@shop kbroker")
     say("systemctl enable --now kbroker.socket")
     assert "events" in system.run("kbroker topic list -b 127.0.0.1:9092")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.test_boot import DEADLINE_S, shown
+from tests.packaging.test_boot import DEADLINE_S, is_active, shown
 from tests.support.debs import built, variant
 from tests.support.roots import RELEASES, Booted, make_root
 from tests.support.waits import wait_for
@@ -35,10 +35,6 @@ def install(system: Booted, version: str) -> str:
     return system.run(f"apt-get -q -y --allow-downgrades install /dist/kbroker_{version}.deb")
 
 
-def runs(system: Booted, unit: str) -> bool:
-    return shown(system, "ActiveState", unit=unit)["ActiveState"] == "active"
-
-
 def process(system: Booted, unit: str) -> str:
     return shown(system, "MainPID", unit=unit)["MainPID"]
 
@@ -57,15 +53,15 @@ def only_what_ran(system: Booted) -> None:
                "&& systemctl start kbroker kbroker@shop")  # fmt: skip
     before = [process(system, unit) for unit in ("kbroker", "kbroker@shop")]
     install(system, NEWER)
-    assert runs(system, "kbroker") and runs(system, "kbroker@shop")
-    assert not runs(system, "kbroker@idle") and not runs(system, "kbroker.socket")
+    assert is_active(system, "kbroker") and is_active(system, "kbroker@shop")
+    assert not is_active(system, "kbroker@idle") and not is_active(system, "kbroker.socket")
     after = [process(system, unit) for unit in ("kbroker", "kbroker@shop")]
     assert not set(before) & set(after), "it was stopped for the files to be replaced"
     assert system.run("systemctl is-enabled kbroker", check=False).strip() == "disabled"
 
     system.run("systemctl enable kbroker && systemctl stop kbroker")
     install(system, OLDER)
-    assert not runs(system, "kbroker") and runs(system, "kbroker@shop")
+    assert not is_active(system, "kbroker") and is_active(system, "kbroker@shop")
     system.run("systemctl stop kbroker@shop && systemctl disable kbroker@idle")
     system.run("test ! -e /run/kbroker.active")
 
@@ -85,7 +81,7 @@ def no_old_broker_by_the_socket(system: Booted) -> None:
     before = process(system, "kbroker")
     install(system, OLDER)
     system.run("kbroker topic list -b 127.0.0.1:9092; touch /tmp/enough")
-    assert runs(system, "kbroker.socket") and runs(system, "kbroker")
+    assert is_active(system, "kbroker.socket") and is_active(system, "kbroker")
     assert process(system, "kbroker") != before
     # dpkg writes down when it has unpacked; seconds, so the second of it is the broker's as well.
     unpacked = system.run("date +%s -d \"$(grep 'status unpacked kbroker' /var/log/dpkg.log | "
@@ -112,7 +108,7 @@ def a_mount_stays_and_is_empty(system: Booted) -> None:
     """A disk of its own for the data is no reason for a purge to fail."""
     system.run("mkdir /var/lib/kbroker && mount -t tmpfs data /var/lib/kbroker")
     install(system, NEWER)
-    wait_for("it serves", lambda: runs(system, "kbroker"), DEADLINE_S)
+    wait_for("it serves", lambda: is_active(system, "kbroker"), DEADLINE_S)
     assert "meta.properties" in system.run("ls /var/lib/kbroker")
     system.run("apt-get -q -y purge kbroker")
     assert not system.run("mountpoint -q /var/lib/kbroker && ls -A /var/lib/kbroker")
