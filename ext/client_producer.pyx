@@ -400,7 +400,7 @@ cdef class ProducerBase:
         if self.ended or self.generation != fork_generation() \
                 or self.driver.s.fatal_code != 0 or self.driver.s.txn_closed != 0:
             self.check()
-        if topic is self.last_name:
+        if topic is self.last_name and topic is not None:
             t = self.last_topic
         else:
             t = self.find_topic(topic)

@@ -122,14 +122,17 @@ def test_callbacks_come_in_order_and_hurt_nobody(
 def test_what_cannot_be_sent_is_told(target: BrokerProcess, topic: str) -> None:
     wire.create_topic(target.port, topic, 1)
     with producer_of(target, max_request_size=5000) as producer:
+        with pytest.raises(TypeError, match="topic: NoneType is not str"):
+            producer.send(None, b"")  # type: ignore[arg-type]
         for arguments, error, text in (
             (("x" * 3,), TypeError, "value: str is not bytes"),
             ((b"", 5), TypeError, "key: int is not bytes"),
         ):
             with pytest.raises(error, match=text):
                 producer.send(topic, *arguments)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="topic: bytes is not str"):
-            producer.send(b"t", b"")  # type: ignore[arg-type]
+        for no_name in (b"t", None):
+            with pytest.raises(TypeError, match=f"topic: {type(no_name).__name__} is not str"):
+                producer.send(no_name, b"")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="headers: 'ab' is no pair"):
             producer.send(topic, b"", headers=["ab"])  # type: ignore[list-item]
         with pytest.raises(ValueError, match=r"partition: topic .* has 1, so none 7"):
