@@ -12,7 +12,7 @@ from kbroker.ext.client_batch cimport (
     SUM_BYTES, batch_close, batch_new, batch_ref, batch_sum, batch_unref,
 )
 from kbroker.ext.client_memory cimport (
-    MEMORY_NONE, MEMORY_OK, memory_destroy, memory_give, memory_take,
+    MEMORY_NONE, MEMORY_OK, memory_close, memory_destroy, memory_give, memory_take,
 )
 from kbroker.ext.client_partition cimport (
     PARTITION_BY_ROUND_ROBIN, PARTITION_BY_STICKY, partition_of_key,
@@ -178,7 +178,7 @@ cdef int accumulator_append(
     part = t.parts[at]
     pthread_mutex_lock(&part.lock)
     b = part.tail
-    if b != NULL and not b.closed and append_locked(
+    if b != NULL and not b.closed and not atomic_load_relaxed_i32(&a.closed) and append_locked(
         a, part, b, rec, sticky, out, index
     ) == BATCH_OK:
         pthread_mutex_unlock(&part.lock)
@@ -201,7 +201,7 @@ cdef int32_t accumulator_append_run(
     b = out[0]
     part = t.parts[b.partition]
     pthread_mutex_lock(&part.lock)
-    if not b.closed and b.builder.count == index[0] + 1:
+    if not b.closed and b.builder.count == index[0] + 1 and not atomic_load_relaxed_i32(&a.closed):
         before = b.builder.buffer.n
         while done < n and builder_append_within(
             &b.builder, recs[done].timestamp, recs[done].key, recs[done].value,
@@ -241,8 +241,6 @@ cdef int append_new(
         if code == PIECE_USED:
             return APPEND_OK
         if piece == NULL:
-            if atomic_load_i32(&a.closed):
-                return APPEND_CLOSED
             code = memory_take(&a.pool, size, deadline_ns, &piece)
             if code != MEMORY_OK:
                 return code
@@ -261,6 +259,9 @@ cdef int append_here(
     cdef ClientBatch* b
     cdef int code = APPEND_OK
     pthread_mutex_lock(&part.lock)
+    if atomic_load_relaxed_i32(&a.closed):
+        pthread_mutex_unlock(&part.lock)
+        return APPEND_CLOSED
     b = part.tail
     if b != NULL and not b.closed:
         if append_locked(a, part, b, rec, sticky, out, index) == BATCH_OK:
@@ -326,6 +327,28 @@ cdef void accumulator_forget(Accumulator* a, ClientBatch* b) noexcept nogil:
         if atomic_load_i32(&a.waiting) > 0:
             pthread_cond_broadcast(&a.emptied)
     pthread_mutex_unlock(&a.lock)
+
+
+cdef void accumulator_close(Accumulator* a) noexcept nogil:
+    cdef Topic* t
+    cdef Part** parts
+    cdef int32_t i, count
+    atomic_store_i32(&a.closed, 1)
+    memory_close(&a.pool)
+    pthread_mutex_lock(&a.lock)
+    t = a.topics
+    pthread_mutex_unlock(&a.lock)
+    while t != NULL:
+        pthread_mutex_lock(&t.lock)
+        parts = t.parts
+        count = t.count
+        pthread_mutex_unlock(&t.lock)
+        # Who looks at `closed` does it under this lock: one who had not seen it is done then.
+        for i in range(count):
+            pthread_mutex_lock(&parts[i].lock)
+            pthread_mutex_unlock(&parts[i].lock)
+        t = t.next
+    accumulator_kick(a, True)
 
 
 cdef bint accumulator_flush(Accumulator* a, int64_t deadline_ns) noexcept nogil:

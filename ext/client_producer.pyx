@@ -12,7 +12,7 @@ from kbroker.ext.atomics cimport (
     atomic_store_i32,
 )
 from kbroker.ext.client_accumulator cimport (
-    APPEND_CLOSED, APPEND_OK, APPEND_TOO_LARGE, Settings, accumulator_append,
+    APPEND_CLOSED, APPEND_OK, APPEND_TOO_LARGE, Settings, accumulator_append, accumulator_close,
     accumulator_destroy, accumulator_flush, accumulator_init, accumulator_kick,
     accumulator_partition, accumulator_topic,
 )
@@ -22,9 +22,7 @@ from kbroker.ext.client_delivery cimport delivery_new, run_callbacks
 from kbroker.ext.client_headers cimport HeadersIn, bytes_slice
 from kbroker.ext.client_thread cimport loop_wake
 from kbroker.ext.client_link cimport Loop
-from kbroker.ext.client_memory cimport (
-    MEMORY_CLOSED, MEMORY_TIMEOUT, memory_close, memory_init,
-)
+from kbroker.ext.client_memory cimport MEMORY_CLOSED, MEMORY_TIMEOUT, memory_init
 from kbroker.ext.client_peers cimport (
     Peer, RETRIABLE_CODES, sender_destroy, sender_init, sender_peer,
 )
@@ -490,9 +488,7 @@ cdef class ProducerBase:
         """Nothing more is taken; who waits for memory is told."""
         self.ended = True
         if self.a != NULL:
-            atomic_store_i32(&self.a.closed, 1)
-            memory_close(&self.a.pool)
-            accumulator_kick(self.a, True)
+            accumulator_close(self.a)
 
     @property
     def closed(self) -> bool:

@@ -228,8 +228,9 @@ class Producer(ProducerCore):
             self._flush(time.monotonic_ns() + 5_000_000_000)
 
     def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, for at most `timeout` seconds (None: delivery.timeout.ms bounds
-        it); the rest fails with UndeliveredError. A second time does nothing.
+        """Takes nothing more - send() of any thread raises ClosedError from now on - and delivers
+        all that was taken, for at most `timeout` seconds (None: delivery.timeout.ms bounds it); the
+        rest fails with UndeliveredError. A second time does nothing.
 
         A transaction that is open is aborted first, within the same time (None: max.block.ms): its
         records that wait fail with PurgedError. One that leave_open() left stays. The log says
@@ -240,6 +241,7 @@ class Producer(ProducerCore):
             return
         in_callback = threading.current_thread() is self._thread
         limit = None if timeout is None else Limit(timeout)
+        self._end()
         try:
             if not in_callback and (timeout is None or timeout > 0):
                 self._abort_open(timeout)
@@ -247,7 +249,6 @@ class Producer(ProducerCore):
         except TimeoutError:
             _log.warning("closed before all records were delivered")
         finally:
-            self._end()
             self._shut()
         for each in self._interceptors:
             _quietly(each, "close")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -191,6 +193,41 @@ def test_what_was_sent_before_an_error_is_delivered(target: BrokerProcess, topic
         sent = producer.send(topic, b"y")
         raise KeyboardInterrupt
     assert isinstance(sent.exception(0), UndeliveredError)
+
+
+def test_close_delivers_all_that_other_threads_were_told_is_taken(
+    target: BrokerProcess, topic: str
+) -> None:
+    """Some of them wait for memory meanwhile, or are in the middle of a batch."""
+    wire.create_topic(target.port, topic, 2)
+    taken: list[Any] = []
+    refused: list[Exception] = []
+
+    def work(send: Callable[[], Any]) -> None:
+        try:
+            while True:
+                taken.append(send())
+        except ClosedError as error:
+            refused.append(error)
+
+    for _ in range(5):
+        producer = producer_of(target, buffer_memory=100_000, batch_size=5000)
+        one = functools.partial(producer.send, topic, b"." * 100)
+        many = functools.partial(producer.send_batch, topic, [b"." * 100] * 300)
+        producer.send(topic, b"").result(60)
+        threads = [threading.Thread(target=work, args=(send,)) for send in (one, one, many, many)]
+        for thread in threads:
+            thread.start()
+        wait_for("all are at it", lambda: len(taken) > 1000, 60)
+        producer.close(60)
+        assert all(delivery.done() for delivery in taken)
+        for thread in threads:
+            thread.join(60)
+        taken.extend(error.delivery for error in refused if hasattr(error, "delivery"))
+        assert [delivery.exception(0) for delivery in taken] == [None] * len(taken)
+        assert len(refused) == len(threads)
+        taken.clear()
+        refused.clear()
 
 
 def test_many_threads_and_topics(target: BrokerProcess, topic: str) -> None:
