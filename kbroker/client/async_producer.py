@@ -63,7 +63,8 @@ class AsyncBatchDelivery:
 
 class AsyncProducer:
     """Sends records to topics of a cluster; takes the settings of Producer. An asynchronous
-    context manager: leaving it delivers what was sent, and aborts a transaction that is open.
+    context manager: leaving it delivers what was sent, and aborts a transaction that is open, when
+    its task is cancelled as well: within delivery.timeout.ms, or until it is cancelled once more.
     Callbacks run on the control thread."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -74,7 +75,8 @@ class AsyncProducer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self.close(exit_timeout(kind))
+        cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        await self._close(exit_timeout(kind), cancelled)
 
     async def send(
         self,
@@ -165,8 +167,26 @@ class AsyncProducer:
 
     async def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, for at most `timeout` seconds; the rest fails. A transaction that
-        is open is aborted: see Producer.close."""
-        await _elsewhere(lambda: self._producer.close(timeout))
+        is open is aborted: see Producer.close. A task that is cancelled here still waits for that;
+        cancelled once more, it gives up what is left."""
+        await self._close(timeout, False)
+
+    async def _close(self, timeout: float | None, cancelled: bool) -> None:
+        """cancelled: once before."""
+        loop = asyncio.get_running_loop()
+        closing = loop.run_in_executor(None, lambda: self._producer.close(timeout))
+        told: asyncio.CancelledError | None = None
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError as error:
+                if cancelled:
+                    self._producer.close(0)
+                cancelled = True
+                told = error
+        if told is not None:
+            raise told
+        closing.result()
 
     def metrics(self) -> dict[str, float]:
         """As Producer.metrics()."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.cluster import Cluster
-from kbroker.client.config_producer import ProducerConfig, producer_config
+from kbroker.client.config_producer import producer_config
 from kbroker.client.errors import (
     BrokerError,
     BufferExhaustedError,
@@ -32,6 +32,7 @@ from kbroker.client.errors import (
 from kbroker.client.group.room import GroupMetadata
 from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
+from kbroker.client.producer_driver import driver_of
 from kbroker.client.producer_errors import delivery_error
 from kbroker.client.serializers import serializer_of
 from kbroker.client.transactions import Limit, Offsets, Transactions
@@ -44,8 +45,6 @@ from kbroker.ext.client_transactions import TransactionalDriver
 
 __all__ = ["BatchDelivery", "Delivery", "OffsetRange", "Producer", "RecordMetadata"]
 
-_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_LEVEL_DEFAULT = -(2**31)
 _FOREVER_NS = 2**63 - 1
 
 _log = logging.getLogger("kbroker.client.producer")
@@ -57,7 +56,8 @@ class Producer(ProducerCore):
 
     Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
     `Producer(bootstrap_servers="localhost:9092", linger_ms=5)`. A context manager: leaving it
-    delivers what was sent, and aborts a transaction that is open.
+    delivers what was sent, and aborts a transaction that is open. So it does where an error leaves
+    it, SystemExit among them; after KeyboardInterrupt it waits for nothing.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -68,7 +68,7 @@ class Producer(ProducerCore):
         way, self._partitioner = partitioner_way(self.config.partitioner_class)
         name = f"kbroker-producer-{next(_numbers)}"
         cluster = Cluster.of(self.config)
-        driver = _driver(self.config, way)
+        driver = driver_of(self.config, way)
         self._transactions: Transactions | None = None
         if isinstance(driver, TransactionalDriver) and self.config.transactional_id is not None:
             self._transactions = Transactions(
@@ -247,10 +247,15 @@ class Producer(ProducerCore):
                 self._abort_open(timeout)
                 self.flush(None if limit is None else limit.left_s)
         except TimeoutError:
-            _log.warning("closed before all records were delivered")
+            pass
         finally:
-            self._shut()
-        for each in self._interceptors:
+            shut = self._shut.detach()
+            if shut is not None:
+                waiting = self.driver.totals()["batches_waiting"]
+                if waiting:
+                    _log.warning("closed with %d batches of records undelivered", waiting)
+                _stop(*shut[2])
+        for each in self._interceptors if shut is not None else ():
             _quietly(each, "close")
 
     def _abort_open(self, timeout: float | None) -> None:
@@ -404,40 +409,10 @@ def _tells_of_epoch(error: BaseException) -> bool:
 
 
 def exit_timeout(kind: type[BaseException] | None) -> float | None:
-    """How long the end of a `with` delivers what was sent: as long as need be, after an error as
-    well; but who presses Ctrl-C or exits does not wait."""
-    return None if kind is None or issubclass(kind, Exception) else 0.0
-
-
-def _driver(config: ProducerConfig, way: int) -> SenderDriver:
-    codec = _CODECS.index(config.compression_type)
-    levels = {
-        "gzip": config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }
-    kind = SenderDriver if config.transactional_id is None else TransactionalDriver
-    return kind(
-        batch_bytes=config.batch_size,
-        buffer_bytes=config.buffer_memory,
-        linger_ms=config.linger_ms,
-        delivery_ms=config.delivery_timeout_ms,
-        request_timeout_ms=config.request_timeout_ms,
-        request_bytes_max=config.max_request_size,
-        retry_ms=config.retry_backoff_ms,
-        retry_max_ms=config.retry_backoff_max_ms,
-        retries=config.retries,
-        in_flight_max=config.max_in_flight_requests_per_connection,
-        acks=config.acks,
-        idempotent=config.enable_idempotence,
-        codec=codec,
-        level=levels.get(config.compression_type, _LEVEL_DEFAULT),
-        way=way,
-        adaptive=config.partitioner_adaptive_partitioning_enable,
-        availability_ms=config.partitioner_availability_timeout_ms,
-        ignore_keys=config.partitioner_ignore_keys,
-        retriable=[int(code) for code in ErrorCode if code.retriable],
-    )
+    """How long the end of a `with` delivers what was sent: as long as need be, however the block is
+    left (an error, SystemExit, the end of a generator, a task that is cancelled); but who presses
+    Ctrl-C does not wait."""
+    return 0.0 if kind is not None and issubclass(kind, KeyboardInterrupt) else None
 
 
 def _shut(
@@ -447,14 +422,28 @@ def _shut(
     thread: threading.Thread,
     driver: SenderDriver,
 ) -> None:
-    """Ends both threads; what was not delivered fails. Also when a producer that was not closed
-    is collected, or the interpreter ends. Not in a child of fork(), where a lock that the parent's
-    threads held is never let go of."""
+    """A producer that was not closed is collected, or the interpreter ends. Nothing in a child of
+    fork(), where a lock that the parent's threads held is never let go of."""
     if pid != os.getpid():
         return
     waiting = driver.totals()["batches_waiting"]
     if waiting:
-        _log.warning("%d batches of records are given up; close() delivers them", waiting)
+        _log.warning(
+            "a producer was not closed: %d batches of records are given up; close(), or leaving"
+            " `with`, delivers them",
+            waiting,
+        )
+    _stop(pid, loop, cluster, thread, driver)
+
+
+def _stop(
+    _: int,
+    loop: ClientLoop,
+    cluster: Cluster,
+    thread: threading.Thread,
+    driver: SenderDriver,
+) -> None:
+    """Ends both threads; what was not delivered fails."""
     loop.close()
     cluster.close()
     if thread is not threading.current_thread():

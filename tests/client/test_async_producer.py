@@ -10,7 +10,7 @@ import pytest
 from kbroker.client.async_admin import AsyncAdmin
 from kbroker.client.async_producer import AsyncDelivery, AsyncProducer
 from kbroker.client.consumer import Consumer
-from kbroker.client.errors import KafkaError
+from kbroker.client.errors import KafkaError, UndeliveredError
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from tests.client.reading import read_all
 from tests.support import wire
@@ -126,6 +126,50 @@ def test_memory_is_waited_for_elsewhere(kbroker: KbrokerProcess, topic: str) -> 
         return (await each).offset  # type: ignore[misc, no-any-return]
 
     asyncio.run(work())
+
+
+def test_a_task_that_is_cancelled_delivers(
+    start_kbroker: Callable[[], KbrokerProcess], topic: str
+) -> None:
+    """While its `async with` delivers as well; until it is cancelled once more."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic, 1)
+    taken: list[AsyncDelivery] = []
+
+    async def send(waits: bool) -> None:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap, linger_ms=60_000) as producer:
+            taken.append(await producer.send(topic, b"x"))
+            if waits:
+                await asyncio.sleep(600)
+
+    async def sender(waits: bool) -> asyncio.Task[None]:
+        count = len(taken)
+        task = asyncio.create_task(send(waits))
+        while len(taken) == count:
+            await asyncio.sleep(0)
+        return task
+
+    async def delivered() -> None:
+        for waits in (True, False):
+            task = await sender(waits)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(task, 60)
+            assert taken[-1].delivery.result(0).offset == len(taken) - 1
+
+    async def given_up() -> None:
+        task = await sender(True)
+        broker.kill()
+        for _ in range(2):
+            assert not task.done()
+            task.cancel()
+            await asyncio.sleep(0.2)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 60)
+        assert isinstance(taken[-1].delivery.exception(0), UndeliveredError)
+
+    asyncio.run(delivered())
+    asyncio.run(given_up())
 
 
 def test_transactions(kbroker: KbrokerProcess, topic: str) -> None:

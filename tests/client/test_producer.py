@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from kbroker.client.errors import (
     RecordTooLargeError,
     UndeliveredError,
 )
-from kbroker.client.producer import Producer
+from kbroker.client.producer import Delivery, Producer
 from kbroker.ext.debug import live_objects
 from tests.client.reading import read_all
 from tests.support import wire
@@ -185,14 +186,38 @@ def test_a_batch_that_is_too_large_is_split(target: BrokerProcess, topic: str) -
 
 def test_what_was_sent_before_an_error_is_delivered(target: BrokerProcess, topic: str) -> None:
     wire.create_topic(target.port, topic, 1)
-    with pytest.raises(ZeroDivisionError), producer_of(target, linger_ms=1000) as producer:
-        sent = producer.send(topic, b"x")
-        raise ZeroDivisionError
-    assert sent.result(0).offset == 0
+    for offset, kind in enumerate((ZeroDivisionError, SystemExit, asyncio.CancelledError)):
+        with pytest.raises(kind), producer_of(target, linger_ms=60_000) as producer:
+            sent = producer.send(topic, b"x")
+            raise kind
+        assert sent.result(0).offset == offset
+
+    def sending() -> Iterator[Delivery]:
+        with producer_of(target, linger_ms=60_000) as producer:
+            yield producer.send(topic, b"x")
+
+    left = sending()
+    sent = next(left)
+    left.close()  # type: ignore[attr-defined]
+    assert sent.result(0).offset == 3
+
+
+def test_ctrl_c_waits_for_nothing(
+    target: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log tells of what is lost by it, and otherwise of a producer that nobody closed."""
+    wire.create_topic(target.port, topic, 1)
     with pytest.raises(KeyboardInterrupt), producer_of(target, linger_ms=60_000) as producer:
         sent = producer.send(topic, b"y")
         raise KeyboardInterrupt
     assert isinstance(sent.exception(0), UndeliveredError)
+    assert "closed with 1 batches of records undelivered" in caplog.text
+    caplog.clear()
+    producer = producer_of(target, linger_ms=60_000)
+    sent = producer.send(topic, b"y")
+    del producer
+    assert isinstance(sent.exception(60), UndeliveredError)
+    assert "was not closed: 1 batches" in caplog.text
 
 
 def test_close_delivers_all_that_other_threads_were_told_is_taken(
