@@ -1,6 +1,6 @@
-"""Bytes and headers of one record, as Python gives them, where the builder reads them."""
+"""Bytes, time and headers of one record, as Python gives them, where the builder reads them."""
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, int32_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from kbroker.ext.record cimport Header
 from kbroker.ext.wire cimport Slice
@@ -19,6 +19,20 @@ cdef inline Slice bytes_slice(object given) noexcept:
         s.p = <const uint8_t*> PyBytes_AS_STRING(given)
         s.n = <int32_t> min(PyBytes_GET_SIZE(given), INT32_MAX)
     return s
+
+
+cdef int raise_not_bytes(object given, str field) except -1
+
+
+cdef inline int take_bytes(object given, Slice* out, str field) except -1:
+    if given is not None and type(given) is not bytes:
+        raise_not_bytes(given, field)
+    out[0] = bytes_slice(given)
+    return 0
+
+
+# A record's timestamp in ms, as the caller gave it.
+cdef int64_t checked_time(object timestamp_ms) except -1
 
 
 cdef class HeadersIn:

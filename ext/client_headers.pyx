@@ -1,6 +1,27 @@
-"""The headers of one record (see client_headers.pxd)."""
+"""What one record is made of (see client_headers.pxd)."""
 cimport cython
+from cpython.number cimport PyNumber_Index
 from libc.stdlib cimport free, malloc
+
+
+cdef int raise_not_bytes(object given, str field) except -1:
+    raise TypeError(
+        f"{field}: {type(given).__name__} is not bytes; encode it, or give the producer a"
+        f" {field}_serializer"
+    )
+
+
+cdef int64_t checked_time(object timestamp_ms) except -1:
+    cdef int64_t found = -1
+    try:
+        found = PyNumber_Index(timestamp_ms)
+    except TypeError:
+        raise TypeError(f"timestamp_ms: {timestamp_ms!r} is no whole number of ms") from None
+    except OverflowError:
+        pass
+    if found < 0:
+        raise ValueError(f"timestamp_ms: {timestamp_ms!r} is no time in ms since 1970")
+    return found
 
 
 @cython.final

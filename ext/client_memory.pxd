@@ -20,6 +20,7 @@ cdef enum:
     MEMORY_TIMEOUT = -1             # not enough came free in time
     MEMORY_CLOSED = -2
     MEMORY_NONE = -3                # malloc failed
+    MEMORY_INTERRUPTED = -4         # as `interrupted` said
 
 cdef struct MemoryWaiter:           # on the waiting thread's stack
     pthread_cond_t granted
@@ -41,6 +42,8 @@ cdef struct MemoryPool:
     int64_t waits                   # how often somebody waited, for metrics
     int64_t wait_ns
     bint closed
+    # Asked now and then by who waits, without the lock: True ends the wait.
+    bint (*interrupted)() noexcept nogil
     # Batches that are full, and those on their way.
     pthread_cond_t eased
     int64_t ahead                   # atomic: their bytes
@@ -62,6 +65,7 @@ cdef void memory_trade(MemoryPool* pool, int64_t given, int64_t taken) noexcept 
 # A batch is full or drained (bytes > 0), or has its outcome (< 0).
 cdef void memory_ahead(MemoryPool* pool, int64_t size) noexcept nogil
 # Waits while more than ahead_max is under way, as long as that goes on and until deadline_ns.
-cdef void memory_ease(MemoryPool* pool, int64_t deadline_ns) noexcept nogil
+# MEMORY_OK or MEMORY_INTERRUPTED.
+cdef int memory_ease(MemoryPool* pool, int64_t deadline_ns) noexcept nogil
 # Wakes all who wait, for good.
 cdef void memory_close(MemoryPool* pool) noexcept nogil

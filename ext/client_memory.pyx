@@ -16,12 +16,18 @@ cdef enum:
     WAKING_SHARE = 8
     PATIENCE_NS = 5_000_000
     EASE_NS = 50_000_000            # without a batch that leaves
+    LOOK_NS = 100_000_000           # a wait looks for Ctrl-C so often
+
+
+cdef bint never_interrupted() noexcept nogil:
+    return False
 
 
 cdef void memory_init(MemoryPool* pool, int64_t bytes_max, int64_t piece_bytes) noexcept nogil:
     memset(pool, 0, sizeof(MemoryPool))
     pthread_mutex_init(&pool.lock, NULL)
     cond_init_monotonic(&pool.eased)
+    pool.interrupted = never_interrupted
     pool.stuck_at = -1
     pool.bytes_max = bytes_max
     pool.available = bytes_max
@@ -43,6 +49,8 @@ cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexce
     cdef int64_t began_ns = monotonic_ns()
     cdef int64_t now_ns = began_ns
     cdef int64_t until_ns = min(deadline_ns, began_ns + PATIENCE_NS)
+    cdef int64_t look_ns = began_ns + LOOK_NS
+    cdef bint interrupted = False
     cdef MemoryWaiter waiter
     cdef timespec_t until
     cdef int code = MEMORY_OK
@@ -60,7 +68,7 @@ cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexce
     pool.tail = &waiter
     atomic_add_i32(&pool.waiting, 1)
     pool.waits += 1
-    while not waiter.done and not pool.closed:
+    while not waiter.done and not pool.closed and not interrupted:
         if now_ns >= until_ns:
             if until_ns == deadline_ns and waiter.wanted == size:
                 break
@@ -68,16 +76,32 @@ cdef int wait_locked(MemoryPool* pool, int64_t size, int64_t deadline_ns) noexce
             until_ns = deadline_ns
             grant_locked(pool)
             continue
-        until = timespec_of(until_ns)
+        until = timespec_of(min(until_ns, look_ns))
         pthread_cond_timedwait(&waiter.granted, &pool.lock, &until)
         now_ns = monotonic_ns()
-    if not waiter.done:
+        if now_ns >= look_ns and not waiter.done:
+            interrupted = interrupted_locked(pool)
+            now_ns = monotonic_ns()
+            look_ns = now_ns + LOOK_NS
+    if interrupted and waiter.done:         # meanwhile
+        pool.available += size
+        grant_locked(pool)
+    elif not waiter.done:
         code = MEMORY_CLOSED if pool.closed else MEMORY_TIMEOUT
         forget_locked(pool, &waiter)
     atomic_add_i32(&pool.waiting, -1)
     pool.wait_ns += monotonic_ns() - began_ns
     pthread_cond_destroy(&waiter.granted)
-    return code
+    return MEMORY_INTERRUPTED if interrupted else code
+
+
+cdef bint interrupted_locked(MemoryPool* pool) noexcept nogil:
+    """Without the lock meanwhile: who has the GIL may be waiting for it."""
+    cdef bint told
+    pthread_mutex_unlock(&pool.lock)
+    told = pool.interrupted()
+    pthread_mutex_lock(&pool.lock)
+    return told
 
 
 cdef void forget_locked(MemoryPool* pool, MemoryWaiter* waiter) noexcept nogil:
@@ -179,18 +203,20 @@ cdef void memory_ahead(MemoryPool* pool, int64_t size) noexcept nogil:
         pthread_mutex_unlock(&pool.lock)
 
 
-cdef void memory_ease(MemoryPool* pool, int64_t deadline_ns) noexcept nogil:
+cdef int memory_ease(MemoryPool* pool, int64_t deadline_ns) noexcept nogil:
     cdef int64_t most = atomic_load_relaxed_i64(&pool.ahead_max)
     cdef int64_t departed = -1
     cdef int64_t until_ns = 0
-    cdef int64_t now_ns
+    cdef int64_t look_ns, now_ns
     cdef timespec_t until
+    cdef bint interrupted = False
     if most == 0 or atomic_load_relaxed_i64(&pool.ahead) <= most \
             or atomic_load_relaxed_i64(&pool.departed) == pool.stuck_at:
-        return
+        return MEMORY_OK
+    look_ns = monotonic_ns() + LOOK_NS
     pthread_mutex_lock(&pool.lock)
     atomic_add_i32(&pool.easing, 1)
-    while atomic_load_relaxed_i64(&pool.ahead) > most // 2 and not pool.closed:
+    while atomic_load_relaxed_i64(&pool.ahead) > most // 2 and not pool.closed and not interrupted:
         now_ns = monotonic_ns()
         if departed != atomic_load_relaxed_i64(&pool.departed):
             departed = atomic_load_relaxed_i64(&pool.departed)
@@ -200,8 +226,12 @@ cdef void memory_ease(MemoryPool* pool, int64_t deadline_ns) noexcept nogil:
             break
         until = timespec_of(min(until_ns, deadline_ns))
         pthread_cond_timedwait(&pool.eased, &pool.lock, &until)
+        if now_ns >= look_ns:
+            interrupted = interrupted_locked(pool)
+            look_ns = monotonic_ns() + LOOK_NS
     atomic_add_i32(&pool.easing, -1)
     pthread_mutex_unlock(&pool.lock)
+    return MEMORY_INTERRUPTED if interrupted else MEMORY_OK
 
 
 cdef void memory_close(MemoryPool* pool) noexcept nogil:

@@ -28,6 +28,11 @@ cdef class TopicRef:
     cdef Topic* topic
 
 
+# Asked while memory is waited for; raise_signal() raises what it left.
+cdef bint signal_raised() noexcept nogil
+cdef int raise_signal() except -1
+
+
 cdef class ProducerBase:
     cdef readonly SenderDriver driver
     cdef Accumulator* a

@@ -4,7 +4,6 @@ import time
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
-from cpython.number cimport PyNumber_Index
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
@@ -19,17 +18,22 @@ from kbroker.ext.client_accumulator cimport (
 from kbroker.ext.client_topic cimport Part, topic_grow
 from kbroker.ext.client_batch cimport ClientBatch, fork_generation
 from kbroker.ext.client_delivery cimport delivery_new, run_callbacks
-from kbroker.ext.client_headers cimport HeadersIn, bytes_slice
+from kbroker.ext.client_headers cimport HeadersIn, checked_time, take_bytes
 from kbroker.ext.client_thread cimport loop_wake
 from kbroker.ext.client_link cimport Loop
-from kbroker.ext.client_memory cimport MEMORY_CLOSED, MEMORY_TIMEOUT, memory_init
+from kbroker.ext.client_memory cimport (
+    MEMORY_CLOSED, MEMORY_INTERRUPTED, MEMORY_TIMEOUT, memory_init,
+)
 from kbroker.ext.client_peers cimport (
     Peer, RETRIABLE_CODES, sender_destroy, sender_init, sender_peer,
 )
 from kbroker.ext.client_sender cimport sender_drive, sender_link_down, sender_stopped
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
-from kbroker.ext.wire cimport Slice
+
+cdef extern from "Python.h":
+    # Not cpython.exc's, by which what a signal handler raised would be raised at once.
+    int PyErr_CheckSignals() nogil
 
 cdef enum:
     MS = 1000000                    # ns
@@ -88,6 +92,7 @@ cdef class SenderDriver(LoopDriver):
         accumulator_init(&self.a, &settings)
         memory_init(&self.a.pool, buffer_bytes, settings.batch_bytes)
         sender_init(&self.s, &self.a, &self.driver)
+        self.a.pool.interrupted = signal_raised
         self.a.wake = wake_loop
         self.a.wake_owner = &self.driver.loop
         self.driver.self = &self.s
@@ -287,31 +292,13 @@ cdef class SenderDriver(LoopDriver):
         return found
 
 
-cdef inline int take_bytes(object given, Slice* out, str field) except -1:
-    if given is not None and type(given) is not bytes:
-        raise_not_bytes(given, field)
-    out[0] = bytes_slice(given)
-    return 0
+cdef bint signal_raised() noexcept nogil:
+    with gil:
+        return PyErr_CheckSignals() < 0
 
 
-cdef int raise_not_bytes(object given, str field) except -1:
-    raise TypeError(
-        f"{field}: {type(given).__name__} is not bytes; encode it, or give the producer a"
-        f" {field}_serializer"
-    )
-
-
-cdef int64_t checked_time(object timestamp_ms) except -1:
-    cdef int64_t found = -1
-    try:
-        found = PyNumber_Index(timestamp_ms)
-    except TypeError:
-        raise TypeError(f"timestamp_ms: {timestamp_ms!r} is no whole number of ms") from None
-    except OverflowError:
-        pass
-    if found < 0:
-        raise ValueError(f"timestamp_ms: {timestamp_ms!r} is no time in ms since 1970")
-    return found
+cdef int raise_signal() except -1:
+    return -1
 
 
 cdef class ProducerBase:
@@ -442,6 +429,8 @@ cdef class ProducerBase:
                     code = accumulator_append(
                         self.a, t, partition, rec, deadline_ns, &b, &index
                     )
+            if code == MEMORY_INTERRUPTED:
+                raise_signal()
             if code != APPEND_OK:
                 self.append_failed(code, name, rec.value.n)
         delivery = delivery_new()

@@ -1,5 +1,6 @@
 """send_batch() (see client_send_batch.pxd)."""
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
@@ -13,8 +14,9 @@ from kbroker.ext.client_columns_in cimport (
     columns_of_batch,
 )
 from kbroker.ext.client_delivery cimport batch_delivery_new
-from kbroker.ext.client_memory cimport MEMORY_TIMEOUT, memory_ease
+from kbroker.ext.client_memory cimport MEMORY_INTERRUPTED, MEMORY_TIMEOUT, memory_ease
 from kbroker.ext.client_headers cimport bytes_slice
+from kbroker.ext.client_producer cimport raise_signal
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.wire cimport Slice
 
@@ -200,7 +202,8 @@ cdef class ProducerCore(ProducerBase):
         cdef ClientBatch* b
         with nogil:
             while done < n:
-                memory_ease(&self.a.pool, deadline_ns)
+                if memory_ease(&self.a.pool, deadline_ns) == MEMORY_INTERRUPTED:
+                    return MEMORY_INTERRUPTED
                 end = done + 1
                 while end < n and columns.places[end] == columns.places[done]:
                     end += 1
@@ -253,11 +256,14 @@ cdef class ProducerCore(ProducerBase):
                 n = <int32_t> min(columns.count - start, <int64_t> CHUNK_RECORDS)
                 columns.fill(start, n)
                 self.place_all(columns, topic, start, n)
+                PyErr_CheckSignals()
                 code = self.append_chunk(columns, t, n, delivery)
+                if code == MEMORY_INTERRUPTED:
+                    raise_signal()
                 if code < 0:
                     self.append_failed(code, topic, -1)
                 start += n
-        except Exception as error:
+        except BaseException as error:
             error.delivery = delivery
             raise
         finally:

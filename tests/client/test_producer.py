@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -253,6 +254,38 @@ def test_close_delivers_all_that_other_threads_were_told_is_taken(
         assert len(refused) == len(threads)
         taken.clear()
         refused.clear()
+
+
+def test_ctrl_c_ends_a_wait_for_memory(start_kbroker: Any, topic: str) -> None:
+    """Another thread that waits goes on; its place in the queue, and the memory, are its own."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic, 1)
+    producer = producer_of(broker, buffer_memory=40_000, batch_size=10_000)
+    producer.send(topic, b"first").result(60)
+    broker.kill()
+    other: list[Delivery] = []
+    thread = threading.Thread(target=lambda: other.append(producer.send(topic, b"y" * 1000)))
+    sends = (
+        lambda: [producer.send(topic, b"x" * 1000) for _ in range(100)],
+        lambda: producer.send_batch(topic, [b"x" * 1000] * 100),
+    )
+    for send in sends:
+        timer = threading.Timer(1.0, signal.raise_signal, (signal.SIGINT,))
+        timer.start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            send()
+        assert time.monotonic() - began < 20, "not after max.block.ms"
+        timer.join()
+        if not thread.is_alive() and not other:
+            thread.start()
+            wait_for("it waits", lambda: producer.metrics()["waiting-threads"] == 1, 60)
+    broker.start()
+    thread.join(60)
+    assert other[0].result(60).offset > 0
+    producer.flush(60)
+    assert producer.metrics()["buffer-available-bytes"] == 40_000
+    producer.close()
 
 
 def test_many_threads_and_topics(target: BrokerProcess, topic: str) -> None:
