@@ -3,12 +3,14 @@
     byte 0 (magic), schema id int32, then the value in Avro's binary form or as JSON
 
 The registry is asked by HTTP once for each schema; what it told is kept. The subject is the
-topic's name with `-key` or `-value` behind it, unless one is named.
+topic's name with `-key` or `-value` behind it, unless one is named: `-key` by is_key=True, or where
+a producer has the serializer for its keys.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import importlib
 import io
 import json
@@ -105,17 +107,23 @@ class _Serializer:
 
     def __init__(
         self, registry: SchemaRegistry, schema: str | Mapping[str, Any], *,
-        subject: str | None = None, is_key: bool = False,
+        subject: str | None = None, is_key: bool | None = None,
     ) -> None:  # fmt: skip
         self._registry = registry
         self._schema = schema if isinstance(schema, str) else json.dumps(schema)
         self._parsed = json.loads(self._schema)
         self._subject = subject
-        self._suffix = "key" if is_key else "value"
+        self._is_key = is_key
+
+    def of_key(self) -> _Serializer:
+        """This one for keys, unless is_key was given; what a producer's key_serializer becomes."""
+        made = copy.copy(self)
+        made._is_key = self._is_key is None or self._is_key
+        return made
 
     def __call__(self, topic: str, given: Any) -> bytes:
         data = self.encode(given)
-        subject = self._subject or f"{topic}-{self._suffix}"
+        subject = self._subject or f"{topic}-{'key' if self._is_key else 'value'}"
         return _HEAD.pack(0, self._registry.id_of(subject, self._schema, self.kind)) + data
 
     def encode(self, given: Any) -> bytes:

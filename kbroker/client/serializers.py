@@ -53,9 +53,12 @@ SERIALIZERS: dict[str, Serializer] = {
 
 
 def serializer_of(given: Any, field: str) -> Serializer | None:
-    """What a setting says; None: bytes as they are."""
+    """What a setting says; None: bytes as they are. One that has another for keys (`of_key`) is
+    asked for it where the setting is that of keys."""
     if given is None:
         return None
+    if field == "key.serializer" and hasattr(given, "of_key"):
+        given = given.of_key()
     if isinstance(given, str):
         if given not in SERIALIZERS:
             raise ConfigError(

@@ -134,6 +134,24 @@ def test_avro(registry: SchemaRegistry) -> None:
         AvroDeserializer(registry)("topic", b"\x05abcd")
 
 
+def test_the_subject_of_a_key(registry: SchemaRegistry) -> None:
+    """That of keys where a producer has the serializer for them, unless it was said which."""
+    pytest.importorskip("fastavro")
+    both = AvroSerializer(registry, AVRO)
+    cases = (
+        (both, "key.serializer", "a-key"),
+        (both, "value.serializer", "a-value"),
+        (AvroSerializer(registry, AVRO, is_key=False), "key.serializer", "a-value"),
+        (AvroSerializer(registry, AVRO, is_key=True), "value.serializer", "a-key"),
+        (AvroSerializer(registry, AVRO, subject="mine"), "key.serializer", "mine"),
+    )
+    for given, field, subject in cases:
+        registry._ids.clear()
+        serialize = serializer_of(given, field)
+        assert serialize is not None and serialize("a", {"n": 5}) is not None
+        assert [name for name, _, _ in registry._ids] == [subject]
+
+
 def test_json_schema(registry: SchemaRegistry) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     serialize = JsonSchemaSerializer(registry, JSON)
