@@ -161,7 +161,8 @@ def _library(name: str) -> Any:
 
 
 class AvroSerializer(_Serializer):
-    """(topic, object) -> bytes by an Avro schema, given as JSON text or as what it says."""
+    """(topic, object) -> bytes by an Avro schema, given as JSON text or as what it says. A record
+    has the schema's fields, no others, and may leave out those that have a default."""
 
     kind = "AVRO"
 
@@ -172,7 +173,7 @@ class AvroSerializer(_Serializer):
 
     def encode(self, given: Any) -> bytes:
         out = io.BytesIO()
-        self._avro.schemaless_writer(out, self._parsed, given, strict=True)
+        self._avro.schemaless_writer(out, self._parsed, given, strict_allow_default=True)
         return out.getvalue()
 
 

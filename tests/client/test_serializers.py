@@ -116,7 +116,7 @@ def registry() -> Iterator[SchemaRegistry]:
     server.server_close()
 
 
-AVRO = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+AVRO: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
 JSON = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -126,8 +126,13 @@ def test_avro(registry: SchemaRegistry) -> None:
     data = serialize("topic", {"n": 5})
     assert data == b"\0\0\0\0\x01\x0a"
     assert AvroDeserializer(registry)("topic", data) == {"n": 5}
-    with pytest.raises(ValueError, match=r"'n'|'m'|record"):
-        serialize("topic", {"m": 5})
+    for wrong in ({"m": 5}, {}, {"n": 5, "m": 5}):
+        with pytest.raises(ValueError, match=r"'n'|'m'|record|\bn\b"):
+            serialize("topic", wrong)
+    more = {"name": "s", "type": "string", "default": "none"}
+    serialize_more = AvroSerializer(registry, AVRO | {"fields": [*AVRO["fields"], more]})
+    data = serialize_more("topic", {"n": 5})
+    assert AvroDeserializer(registry)("topic", data) == {"n": 5, "s": "none"}
     with pytest.raises(SchemaRegistryError, match=r"422 .*not like that"):
         serialize("forbidden", {"n": 5})
     with pytest.raises(SchemaRegistryError, match="does not begin with a schema's id"):
