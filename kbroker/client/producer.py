@@ -379,10 +379,11 @@ class Producer(ProducerCore):
     # ---- figures
 
     def metrics(self) -> dict[str, float]:
-        """Counters since the start and what holds now, by names like Java's producer-metrics."""
+        """Counters since the start and what holds now, by names like Java's producer-metrics; those
+        of connections and metadata as Consumer and Admin have them."""
         told = self.driver.totals()
         requests = max(told["requests"], 1)
-        return {
+        return self._cluster.metrics() | {
             "record-send-total": told["acked"],
             "record-error-total": told["errors"],
             "record-retry-total": told["retries"],

@@ -77,6 +77,7 @@ def test_every_codec_is_read_by_others(target: BrokerProcess, topic: str, codec:
         sent = [producer.send(topic, value) for value in values]
         producer.flush(60)
         metrics = producer.metrics()
+    assert metrics["connection-creation-total"] > 0 and metrics["rebootstrap-total"] == 0
     assert [delivery.result(0).offset for delivery in sent] == list(range(5000))
     assert [record.value for record in read_all(target.bootstrap, topic, 5000)] == values
     if codec != "none":
