@@ -27,6 +27,7 @@ __all__ = [
     "CreatedTopic",
     "NewTopic",
     "ask_leaders",
+    "config_text",
     "create_partitions",
     "create_topic",
     "create_topics",
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 Partition = tuple[str, int]
+ConfigValue = str | float | None
 
 # Who names a topic that is not there is told so; it is not waited for.
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -55,7 +57,7 @@ class NewTopic:
     name: str
     partitions: int = -1
     replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
     assignments: Mapping[int, Sequence[int]] | None = None
 
 
@@ -83,11 +85,11 @@ def create_topics(
     cluster: Cluster, topics: Iterable[NewTopic], *, validate_only: bool = False
 ) -> Results[str, CreatedTopic]:
     """Creates topics."""
-    wanted = {topic.name: topic for topic in listed(topics)}
+    wanted = {topic.name: _new_topic(topic) for topic in listed(topics)}
 
     def ask(names: list[str]) -> Iterator[tuple[str, CreatedTopic | KafkaError]]:
         values = {
-            "topics": [_new_topic(wanted[name]) for name in names],
+            "topics": [wanted[name] for name in names],
             "timeout": limit_ms(cluster),
             "validate_only": validate_only,
         }
@@ -104,6 +106,8 @@ def create_topics(
 
 
 def _new_topic(topic: NewTopic) -> dict[str, Any]:
+    if not isinstance(topic.name, str):
+        raise TypeError(f"topic: {type(topic.name).__name__} is not str")
     assigned = topic.assignments or {}
     return {
         "name": topic.name,
@@ -113,8 +117,23 @@ def _new_topic(topic: NewTopic) -> dict[str, Any]:
             {"partition_index": index, "broker_ids": list(nodes)}
             for index, nodes in sorted(assigned.items())
         ],
-        "configs": [{"name": key, "value": value} for key, value in topic.configs.items()],
-    }
+        "configs": [{"name": name, "value": config_text(name, value)}
+                    for name, value in topic.configs.items()],
+    }  # fmt: skip
+
+
+def config_text(name: object, value: object) -> str | None:
+    """A setting's value as the protocol has it: text. Numbers and truth are written so; TypeError
+    names what cannot be."""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a setting: {type(name).__name__} is not str")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    raise TypeError(f"{name}: {type(value).__name__} is neither str nor a number")
 
 
 def create_topic(
@@ -123,7 +142,7 @@ def create_topic(
     *,
     partitions: int = -1,
     replication_factor: int = -1,
-    configs: Mapping[str, str] | None = None,
+    configs: Mapping[str, ConfigValue] | None = None,
     validate_only: bool = False,
 ) -> CreatedTopic:
     """Creates a topic; -1 leaves the number to the broker's defaults."""

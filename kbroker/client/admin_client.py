@@ -111,7 +111,7 @@ class Admin:
         *,
         partitions: int = -1,
         replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, str | float | None] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
         """Creates a topic; -1 leaves a number to the broker's defaults."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kbroker.client.admin import error_of
+from kbroker.client.admin import config_text, error_of
 from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.errors import KafkaError, check
@@ -99,7 +99,7 @@ class ConfigOp:
     and subtract."""
 
     name: str
-    value: str | None = None
+    value: str | float | None = None
     operation: str = "set"
 
 
@@ -200,7 +200,7 @@ def alter_resources(
                         {
                             "name": op.name,
                             "config_operation": _OPERATIONS[op.operation],
-                            "value": op.value,
+                            "value": config_text(op.name, op.value),
                         }
                         for op in changes[kind, name]
                     ],

@@ -198,6 +198,11 @@ def read_settings(
     """
     specs = specs_of(kind)
     found: dict[str, Any] = {}
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(
+            f"settings come in a dict or by keyword, not as {type(given).__name__}:"
+            " bootstrap_servers='HOST:PORT'"
+        )
     for source in (given or {}, more):
         for name, value in source.items():
             attribute = str(name).replace(".", "_")

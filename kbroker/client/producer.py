@@ -46,6 +46,7 @@ from kbroker.ext.client_transactions import TransactionalDriver
 __all__ = ["BatchDelivery", "Delivery", "OffsetRange", "Producer", "RecordMetadata"]
 
 _FOREVER_NS = 2**63 - 1
+_FOREVER_S = 1e9
 
 _log = logging.getLogger("kbroker.client.producer")
 _numbers = itertools.count(1)
@@ -212,7 +213,7 @@ class Producer(ProducerCore):
             raise KafkaError("flush() in a callback would wait for itself")
         self._check_fork()
         deadline_ns = _FOREVER_NS
-        if timeout is not None:
+        if timeout is not None and timeout < _FOREVER_S:
             deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
         while not self._flush(min(deadline_ns, time.monotonic_ns() + 100_000_000)):
             if time.monotonic_ns() >= deadline_ns:

@@ -151,6 +151,20 @@ def test_configs(admin: Admin, topic: str):
     assert every[BROKER, node] and set(every.errors) == {(TOPIC, "no-such")}
 
 
+def test_settings_are_numbers_or_text(admin: Admin, topic: str):
+    admin.create_topic(
+        topic, configs={"retention.ms": 1000, "preallocate": True, "min.cleanable.dirty.ratio": 0.5}
+    )
+    described = admin.describe_configs([(TOPIC, topic)])[TOPIC, topic]
+    told = {each.name: each.value for each in described}
+    assert told["retention.ms"] == "1000" and told["preallocate"] == "true"
+    assert told["min.cleanable.dirty.ratio"] == "0.5"
+    with pytest.raises(TypeError, match=r"retention\.ms: bytes is neither str nor a number"):
+        admin.create_topic("other", configs={"retention.ms": b"1"})  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="topic: NoneType is not str"):
+        admin.create_topic(None)  # type: ignore[arg-type]
+
+
 def test_groups(admin: Admin, target: BrokerProcess, topic: str):
     admin.create_topic(topic, partitions=2)
     group = f"group-of-{topic}"

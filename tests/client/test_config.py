@@ -34,6 +34,11 @@ def test_dots_and_underscores_are_the_same_in_dicts_and_in_arguments():
     )
 
 
+def test_what_is_no_dict_of_settings_is_told():
+    with pytest.raises(ConfigError, match="in a dict or by keyword, not as str"):
+        producer_config("localhost:9092", {})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
