@@ -63,5 +63,6 @@ cdef class ColumnIn:
 
 cdef ColumnIn column_of_bytes(object given, str field)
 cdef ColumnIn column_of_ints(object given, str field)
+cdef ColumnIn column_of_headers(object given)       # of Arrow
 # Of something with __arrow_c_array__ that is a struct: its fields by name; None: it is none.
 cdef dict columns_of_batch(object given)

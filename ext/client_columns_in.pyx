@@ -256,6 +256,16 @@ cdef ColumnIn column_of_ints(object given, str field):
     return column
 
 
+cdef ColumnIn column_of_headers(object given):
+    cdef ColumnIn column
+    if not hasattr(given, "__arrow_c_array__"):
+        raise TypeError(f"headers: {type(given).__name__}; give a list, or a column of Arrow")
+    column = of_arrow(given, "headers")
+    if column.keys is None and column.c.kind != COLUMN_NONE:
+        raise TypeError("headers: give map<utf8, binary> or list<struct<key, value>>")
+    return column
+
+
 cdef dict columns_of_batch(object given):
     cdef ArrowSchema* schema
     cdef ArrowArray* array

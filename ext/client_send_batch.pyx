@@ -10,8 +10,8 @@ from kbroker.ext.client_accumulator cimport (
 )
 from kbroker.ext.client_batch cimport ClientBatch
 from kbroker.ext.client_columns_in cimport (
-    COLUMN_OBJECTS, column_int, column_null, column_of_bytes, column_of_ints, column_slice,
-    columns_of_batch,
+    COLUMN_NONE, COLUMN_OBJECTS, column_int, column_null, column_of_bytes, column_of_headers,
+    column_of_ints, column_slice, columns_of_batch,
 )
 from kbroker.ext.client_delivery cimport batch_delivery_new
 from kbroker.ext.client_memory cimport MEMORY_INTERRUPTED, MEMORY_TIMEOUT, memory_ease
@@ -50,7 +50,7 @@ cdef class ColumnsIn:
             column.c.kind = COLUMN_OBJECTS
             column.c.length = len(given)
         elif field == "headers":
-            raise TypeError(f"headers: {type(given).__name__}; give a list, or a column of Arrow")
+            column = column_of_headers(given)
         else:
             column = column_of_bytes(given, field)
         if self.count >= 0 and column.c.length != self.count:
@@ -96,7 +96,9 @@ cdef class ColumnsIn:
         cdef HeadersIn each
         cdef PyObject* item
         cdef int32_t i
-        if self.headers.c.kind != COLUMN_OBJECTS or self.headers.keys is not None:
+        if self.headers.c.kind == COLUMN_NONE:
+            return 0
+        if self.headers.c.kind != COLUMN_OBJECTS:
             return self.fill_arrow_headers(start, n)
         for i in range(n):
             item = self.headers.item(start + i)

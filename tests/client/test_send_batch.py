@@ -177,5 +177,17 @@ def test_arrow(target: BrokerProcess, producer: Producer, topic: str) -> None:
         assert [r.key for r in mine[: len(wanted)]] == [keys[i].encode() for i in wanted]
         assert [r.headers for r in mine[: len(wanted)]] == [headers[i] for i in wanted]
         assert [r.timestamp_ms for r in mine[: len(wanted)]] == [i // 1000 for i in wanted]
+    kinds = (
+        arrow.map_(arrow.string(), arrow.binary()),
+        arrow.list_(arrow.struct({"key": arrow.string(), "value": arrow.binary()})),
+    )
+    for kind in kinds:
+        column = arrow.array([*headers, None], kind)[500:]
+        producer.send_batch(topic, [b"h"] * 501, headers=column, partition=0).result(60)
+    producer.send_batch(topic, [b"h"], headers=arrow.nulls(1), partition=0).result(60)
+    found = [r for r in read_all(target.bootstrap, topic, 3103, 2) if r.value == b"h"]
+    assert [r.headers for r in found] == 2 * [*headers[500:], []] + [[]]
+    with pytest.raises(TypeError, match="headers: give map<utf8, binary>"):
+        producer.send_batch(topic, [b""], headers=arrow.array([b"x"]))
     with pytest.raises(ValueError, match="column 'other'"):
         producer.send_batch(topic, arrow.record_batch({"other": values}))
