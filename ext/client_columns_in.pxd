@@ -2,7 +2,8 @@
 
     sequence of bytes or None       lists and tuples, read with the GIL in chunks
     numpy, by the buffer protocol   'S' (trailing NULs cut, as numpy does), 2-D uint8 (a row is a
-                                    value), object; int64 and int32 for timestamps and partitions
+                                    value), object; int64 and int32 for timestamps and partitions;
+                                    datetime64 for timestamps
     Arrow, by the C data interface  binary, utf8, their large and view forms, fixed_size_binary;
                                     int64, timestamp[ms|s|us|ns], int32; headers: map<utf8, binary>
                                     or list<struct<key, value>>

@@ -238,6 +238,16 @@ cdef ColumnIn column_of_bytes(object given, str field):
     return of_sequence(list(given), field)
 
 
+cdef object ms_of_times(object given, str field):
+    """numpy's datetime64 of any unit, which no buffer tells of, or pandas' column of it."""
+    unknown = given != given            # NaT
+    if unknown.any():
+        raise ValueError(f"{field} {unknown.argmax()}: NaT is no time")
+    if hasattr(given, "to_numpy"):
+        given = given.to_numpy("datetime64[ns]")
+    return given.astype("datetime64[ms]").astype("int64")
+
+
 cdef ColumnIn column_of_ints(object given, str field):
     cdef ColumnIn column
     if not isinstance(given, (list, tuple)) and hasattr(given, "__arrow_c_array__"):
@@ -245,6 +255,8 @@ cdef ColumnIn column_of_ints(object given, str field):
         if column.c.kind not in (COLUMN_INT32, COLUMN_INT64):
             raise TypeError(f"{field}: an Arrow column of integers or timestamps is needed")
         return column
+    if getattr(getattr(given, "dtype", None), "kind", None) == "M":
+        given = ms_of_times(given, field)
     if not PyObject_CheckBuffer(given):
         try:
             given = arrays.array("q", given)

@@ -150,6 +150,26 @@ def test_numpy(target: BrokerProcess, producer: Producer, topic: str) -> None:
     assert [r.value for r in found[1500:]] == [b"a", None, b"ccc"]
 
 
+def test_times_of_numpy_and_pandas(
+    target: BrokerProcess, producer: Producer, topic: str
+) -> None:
+    numpy = pytest.importorskip("numpy")
+    pandas = pytest.importorskip("pandas")
+    wire.create_topic(target.port, topic, 1)
+    ms = numpy.arange(100) * 86_400_000 + 1_700_006_400_000
+    for unit in ("D", "s", "ms", "us", "ns"):
+        times = ms.astype("datetime64[ms]").astype(f"datetime64[{unit}]")
+        producer.send_batch(topic, [b""] * 100, timestamps_ms=times).result(60)
+    for series in (pandas.Series(times), pandas.Series(times).dt.tz_localize("UTC")):
+        producer.send_batch(topic, [b""] * 100, timestamps_ms=series).result(60)
+    found = [r.timestamp_ms for r in read_all(target.bootstrap, topic, 700)]
+    assert found == 7 * (ms // 86_400_000 * 86_400_000).tolist()
+    times[7] = "NaT"
+    for given in (times, pandas.Series(times)):
+        with pytest.raises(ValueError, match="timestamp 7: NaT is no time"):
+            producer.send_batch(topic, [b""] * 100, timestamps_ms=given)
+
+
 def test_arrow(target: BrokerProcess, producer: Producer, topic: str) -> None:
     arrow = pytest.importorskip("pyarrow")
     wire.create_topic(target.port, topic, 2)
