@@ -62,6 +62,8 @@ cdef class ColumnIn:
     cdef int headers_of(self, int64_t i, int64_t* first) noexcept nogil
 
 
+# pyarrow's ChunkedArray and Table as one Array and RecordBatch; anything else as it is.
+cdef object unchunked(object given, str field)
 cdef ColumnIn column_of_bytes(object given, str field)
 cdef ColumnIn column_of_ints(object given, str field)
 cdef ColumnIn column_of_headers(object given)       # of Arrow

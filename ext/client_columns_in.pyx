@@ -220,9 +220,26 @@ cdef ColumnIn of_arrow(object given, str field):
     return column
 
 
+cdef object unchunked(object given, str field):
+    if not hasattr(given, "combine_chunks") or hasattr(given, "__arrow_c_array__"):
+        return given
+    combined = given.combine_chunks()
+    if hasattr(combined, "to_batches"):
+        batches = combined.to_batches()
+        if not batches:
+            return []                   # no rows
+        combined = batches[0] if len(batches) == 1 else None
+    if not hasattr(combined, "__arrow_c_array__"):
+        raise TypeError(
+            f"{field}: the chunks of this {type(given).__name__} do not make one; send them one by"
+            " one"
+        )
+    return combined
+
+
 cdef ColumnIn column_of_bytes(object given, str field):
     cdef ColumnIn column
-    if isinstance(given, (bytes, bytearray, str)):
+    if given is None or isinstance(given, (bytes, bytearray, str)):
         raise TypeError(f"{field}: {type(given).__name__} is one value; give a sequence of them")
     if isinstance(given, (list, tuple)):
         return of_sequence(given, field)

@@ -4,6 +4,7 @@ import time
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.number cimport PyIndex_Check, PyNumber_Index
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
@@ -452,9 +453,11 @@ cdef class ProducerBase:
             raise self._too_large(topic, value_bytes)
         raise self._exhausted(topic)
 
-    def _checked_partition(self, topic: str, partition: int) -> int:
+    def _checked_partition(self, topic: str, partition: object) -> int:
         """A partition that there is, after asking the cluster if need be."""
         cdef Topic* t = self.driver.topic(topic)
+        if type(partition) is not int and PyIndex_Check(partition) and type(partition) is not bool:
+            partition = PyNumber_Index(partition)       # one of numpy's
         if type(partition) is not int or partition < 0:
             raise ValueError(f"partition: {partition!r} is no partition")
         if partition >= t.count:

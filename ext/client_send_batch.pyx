@@ -1,6 +1,7 @@
 """send_batch() (see client_send_batch.pxd)."""
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.number cimport PyIndex_Check
 from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
@@ -11,7 +12,7 @@ from kbroker.ext.client_accumulator cimport (
 from kbroker.ext.client_batch cimport ClientBatch
 from kbroker.ext.client_columns_in cimport (
     COLUMN_NONE, COLUMN_OBJECTS, column_int, column_null, column_of_bytes, column_of_headers,
-    column_of_ints, column_slice, columns_of_batch,
+    column_of_ints, column_slice, columns_of_batch, unchunked,
 )
 from kbroker.ext.client_delivery cimport batch_delivery_new
 from kbroker.ext.client_memory cimport MEMORY_INTERRUPTED, MEMORY_TIMEOUT, memory_ease
@@ -19,6 +20,11 @@ from kbroker.ext.client_headers cimport bytes_slice
 from kbroker.ext.client_producer cimport raise_signal
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.wire cimport Slice
+
+
+cdef bint is_index(object given):
+    """A number, of numpy's as well; its arrays of one have an index and are columns."""
+    return PyIndex_Check(given) and not hasattr(given, "__len__")
 
 
 cdef inline object slice_bytes(Slice s):
@@ -38,8 +44,9 @@ cdef class ColumnsIn:
     cdef int set(self, str field, object given) except -1:
         cdef ColumnIn column
         cdef bint ints = field in ("timestamp", "partition")
-        if given is None:
+        if given is None and field != "value":
             return 0
+        given = unchunked(given, field)
         if isinstance(given, ColumnIn):
             column = given
         elif ints:
@@ -233,7 +240,8 @@ cdef class ProducerCore(ProducerBase):
         """Takes many records of a topic; see client_columns_in for what columns may be.
 
         values: bytes or None in a sequence, a numpy array, an Arrow array; or an Arrow RecordBatch
-        with the columns value and, where they are wanted, key, headers, timestamp, partition.
+        or Table with the columns value and, where they are wanted, key, headers, timestamp,
+        partition. Chunks of Arrow are combined, which copies them where there are several.
         headers: a list of what send() takes, or an Arrow column. partition: one for all, or a
         column. Waits for memory at most max.block.ms at a time. Where it raises in the middle,
         what was taken before is sent; the exception's `delivery` is the future of that.
@@ -249,7 +257,7 @@ cdef class ProducerCore(ProducerBase):
         t = self.find_topic(topic)
         for field, given in self._columns(topic, values, keys, headers, timestamps_ms, partition):
             columns.set(field, given)
-        if type(partition) is int:
+        if is_index(partition):
             columns.partition = self._checked_partition(topic, partition)
         columns.now_ms = realtime_ms()
         delivery.topic = topic
@@ -296,7 +304,9 @@ cdef class ProducerCore(ProducerBase):
         partition: object,
     ) -> list[tuple[str, object]]:
         """(field, column or what makes one), the values first."""
-        cdef dict found = columns_of_batch(values)
+        cdef dict found
+        values = unchunked(values, "value")
+        found = columns_of_batch(values)
         if found is not None:
             if "value" not in found:
                 raise ValueError("values: the batch has no column named value")
@@ -306,7 +316,7 @@ cdef class ProducerCore(ProducerBase):
                 if given is not None and name in found:
                     raise ValueError(f"{name}: the batch has a column of that name as well")
         given = {"key": keys, "headers": headers, "timestamp": times}
-        if type(partition) is not int:
+        if not is_index(partition):
             given["partition"] = partition
         given.update(found or {})
         return [("value", values), *given.items()]

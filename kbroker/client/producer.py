@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import operator
 import os
 import threading
 import time
@@ -325,9 +326,9 @@ class Producer(ProducerCore):
         assert self._partitioner is not None
         count = self._partition_count(topic)
         chosen = self._partitioner(topic, key, value, count)
-        if not isinstance(chosen, int) or not 0 <= chosen < count:
+        if not hasattr(chosen, "__index__") or not 0 <= chosen < count:
             raise ValueError(f"partition: the partitioner chose {chosen!r} of {count} partitions")
-        return chosen
+        return operator.index(chosen)
 
     def _acknowledging(self, then: Any) -> Any:
         interceptors = self._interceptors

@@ -112,6 +112,8 @@ def test_what_is_wrong_is_named(producer: Producer, target: BrokerProcess, topic
     wire.create_topic(target.port, topic, 1)
     with pytest.raises(TypeError, match="value: bytes is one value"):
         producer.send_batch(topic, b"abc")
+    with pytest.raises(TypeError, match="value: NoneType is one value"):
+        producer.send_batch(topic, None)
     with pytest.raises(TypeError, match="value 300: str is not bytes") as raised:
         producer.send_batch(topic, [b""] * 300 + ["x"])
     # What came before the chunk with the bad one is sent.
@@ -129,6 +131,24 @@ def test_what_is_wrong_is_named(producer: Producer, target: BrokerProcess, topic
     with pytest.raises(TypeError, match="an array of 1 dimensions with format '<i'"):
         producer.send_batch(topic, (ctypes.c_int32 * 3)(1, 2, 3))
     assert producer.send_batch(topic, []).result(60) == []
+
+
+def test_partitions_that_numpy_counted(target: BrokerProcess, topic: str) -> None:
+    """By send(), send_batch() and a partitioner."""
+    numpy = pytest.importorskip("numpy")
+    wire.create_topic(target.port, topic, 3)
+    one, two = numpy.int64(1), numpy.uint8(2)
+    with Producer(
+        bootstrap_servers=target.bootstrap, partitioner_class=lambda *_: numpy.int32(0)
+    ) as producer:
+        assert producer.send(topic, b"", partition=one).result(60).partition == 1
+        assert producer.send(topic, b"").result(60).partition == 0
+        for given, partition in ((two, 2), (None, 0), (numpy.array([1]), 1)):
+            told = producer.send_batch(topic, [b""], partition=given).result(60)
+            assert [each.partition for each in told] == [partition]
+        for wrong in (numpy.int64(-1), numpy.float64(1), True, "1"):
+            with pytest.raises((ValueError, TypeError), match="partition: "):
+                producer.send(topic, b"", partition=wrong)
 
 
 def test_numpy(target: BrokerProcess, producer: Producer, topic: str) -> None:
@@ -211,3 +231,21 @@ def test_arrow(target: BrokerProcess, producer: Producer, topic: str) -> None:
         producer.send_batch(topic, [b""], headers=arrow.array([b"x"]))
     with pytest.raises(ValueError, match="column 'other'"):
         producer.send_batch(topic, arrow.record_batch({"other": values}))
+
+
+def test_chunks_of_arrow_are_combined(
+    target: BrokerProcess, producer: Producer, topic: str
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    wire.create_topic(target.port, topic, 1)
+    values = arrow.chunked_array([[b"a", None], [], [b"ccc"]], arrow.binary())
+    table = arrow.table({"value": values, "key": arrow.array([b"1", b"2", b"3"])})
+    producer.send_batch(topic, values, keys=values).result(60)
+    producer.send_batch(topic, table, timestamps_ms=arrow.chunked_array([[1], [2, 3]])).result(60)
+    producer.send_batch(topic, table.slice(1, 1)).result(60)
+    found = read_all(target.bootstrap, topic, 7)
+    assert [r.value for r in found] == 2 * [b"a", None, b"ccc"] + [None]
+    assert [r.key for r in found] == [b"a", None, b"ccc", b"1", b"2", b"3", b"2"]
+    assert [r.timestamp_ms for r in found[3:6]] == [1, 2, 3]
+    for empty in (table.slice(3), table.schema.empty_table(), values.slice(3)):
+        assert producer.send_batch(topic, empty).result(60) == []
