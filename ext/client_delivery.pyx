@@ -137,6 +137,18 @@ cdef class Delivery:
         return self.time_ms
 
     @property
+    def offset(self) -> int | None:
+        """Where the record lies, -1 where the broker did not tell; None while it is not delivered."""
+        found = self.outcome() if self.done() else None
+        return found.offset if isinstance(found, RecordMetadata) else None
+
+    @property
+    def error(self):
+        """The exception that result() would raise; None where there is none, or not yet."""
+        found = self.outcome() if self.done() else None
+        return found if isinstance(found, BaseException) else None
+
+    @property
     def batch_id(self) -> int:
         """The same for records whose outcome comes at the same time."""
         return <size_t> self.batch

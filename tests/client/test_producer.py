@@ -59,6 +59,8 @@ def test_a_record_is_there_as_it_was_sent(target: BrokerProcess, topic: str) -> 
             topic, b"value", b"key", partition=1, headers=headers, timestamp_ms=1_700_000_000_123
         )
         told = sent.result(60)
+        assert (sent.offset, sent.partition, sent.error) == (0, 1, None)
+        assert sent.timestamp_ms == 1_700_000_000_123
         tombstone = producer.send(topic, None, b"key", partition=1)
         assert tombstone.result(60).offset == 1
     assert told == (topic, 1, 0, 1_700_000_000_123, 3, 5)
@@ -211,8 +213,9 @@ def test_ctrl_c_waits_for_nothing(
     wire.create_topic(target.port, topic, 1)
     with pytest.raises(KeyboardInterrupt), producer_of(target, linger_ms=60_000) as producer:
         sent = producer.send(topic, b"y")
+        assert (sent.offset, sent.error) == (None, None)
         raise KeyboardInterrupt
-    assert isinstance(sent.exception(0), UndeliveredError)
+    assert isinstance(sent.error, UndeliveredError) and sent.offset is None
     assert "closed with 1 batches of records undelivered" in caplog.text
     caplog.clear()
     producer = producer_of(target, linger_ms=60_000)
