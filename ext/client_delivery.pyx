@@ -138,7 +138,7 @@ cdef class Delivery:
 
     @property
     def offset(self) -> int | None:
-        """Where the record lies, -1 where the broker did not tell; None while it is not delivered."""
+        """Where the record lies, -1 where the broker did not tell; None where it is not there."""
         found = self.outcome() if self.done() else None
         return found.offset if isinstance(found, RecordMetadata) else None
 

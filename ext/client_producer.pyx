@@ -352,14 +352,24 @@ cdef class ProducerBase:
         producer's control thread. Raises TypeError, ValueError for what cannot be sent, KafkaError
         for what the cluster says to the topic, BufferExhaustedError.
         """
-        if not self.plain:
-            self.check()
+        if self.plain:
+            return self.append(
+                topic, value, key, partition, headers, timestamp_ms, on_delivery, True
+            )
+        self.check()
+        topic, value, key, partition, headers, timestamp_ms, on_delivery = self._intercepted(
+            topic, value, key, partition, headers, timestamp_ms, on_delivery
+        )
+        try:
             topic, value, key, partition, headers, timestamp_ms, on_delivery = self._prepare(
                 topic, value, key, partition, headers, timestamp_ms, on_delivery
             )
-        return self.append(
-            topic, value, key, partition, headers, timestamp_ms, on_delivery, True
-        )
+            return self.append(
+                topic, value, key, partition, headers, timestamp_ms, on_delivery, True
+            )
+        except Exception as error:
+            self._not_taken(topic, partition, error)
+            raise
 
     def _try_send(
         self, topic: str, value: object, key: object, partition: object, headers: object,

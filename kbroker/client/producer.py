@@ -35,6 +35,7 @@ from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_driver import driver_of
 from kbroker.client.producer_errors import delivery_error
+from kbroker.client.producer_interceptors import Interceptors
 from kbroker.client.serializers import serializer_of
 from kbroker.client.transactions import Limit, Offsets, Transactions
 from kbroker.errors import ErrorCode
@@ -66,7 +67,7 @@ class Producer(ProducerCore):
         self.config = producer_config(config, more)
         self._key_serializer = serializer_of(self.config.key_serializer, "key.serializer")
         self._value_serializer = serializer_of(self.config.value_serializer, "value.serializer")
-        self._interceptors = tuple(self.config.interceptor_classes)
+        self._interceptors = Interceptors(self.config.interceptor_classes)
         way, self._partitioner = partitioner_way(self.config.partitioner_class)
         name = f"kbroker-producer-{next(_numbers)}"
         cluster = Cluster.of(self.config)
@@ -203,7 +204,14 @@ class Producer(ProducerCore):
 
     def try_send(self, *given: Any) -> Delivery | None:
         """send() with all of its arguments in their order; None where it would have to wait."""
-        return self._try_send(*(given if self._plain else self._prepare(*given)))
+        if self._plain:
+            return self._try_send(*given)
+        given = self._intercepted(*given)
+        try:
+            return self._try_send(*self._prepare(*given))
+        except Exception as error:
+            self._not_taken(given[0], given[3], error)
+            raise
 
     # ---- ends
 
@@ -257,8 +265,8 @@ class Producer(ProducerCore):
                 if waiting:
                     _log.warning("closed with %d batches of records undelivered", waiting)
                 _stop(*shut[2])
-        for each in self._interceptors if shut is not None else ():
-            _quietly(each, "close")
+        if shut is not None:
+            self._interceptors.close()
 
     def _abort_open(self, timeout: float | None) -> None:
         """What is open when the producer is closed."""
@@ -295,6 +303,16 @@ class Producer(ProducerCore):
                 f"partition: topic {name!r} has {len(info.partitions)}, so none {partition}"
             )
 
+    def _intercepted(self, *given: Any) -> tuple[Any, ...]:
+        """send()'s arguments after interceptors, which raise nothing."""
+        if not self._interceptors:
+            return given
+        return (*self._interceptors.on_send(*given[:-1]), given[-1])
+
+    def _not_taken(self, topic: Any, partition: Any, error: BaseException) -> None:
+        """send() raises."""
+        self._interceptors.failed(topic, partition, error)
+
     def _prepare(
         self,
         topic: str,
@@ -302,15 +320,8 @@ class Producer(ProducerCore):
         key: Any,
         *rest: Any,
     ) -> tuple[Any, ...]:
-        """send()'s arguments after interceptors, serializers and a callable partitioner."""
+        """send()'s arguments after serializers and a callable partitioner."""
         partition, headers, timestamp_ms, on_delivery = rest
-        for each in self._interceptors:
-            try:
-                changed = each.on_send(topic, value, key, partition, headers, timestamp_ms)
-                if changed is not None:
-                    topic, value, key, partition, headers, timestamp_ms = changed
-            except Exception:
-                _log.exception("on_send of %r raised; the record goes on without it", each)
         if self._key_serializer is not None and key is not None:
             key = _serialized(self._key_serializer, topic, key, "key")
         if self._value_serializer is not None and value is not None:
@@ -318,7 +329,7 @@ class Producer(ProducerCore):
         if self._partitioner is not None and partition is None:
             partition = self._chosen_partition(topic, key, value)
         if self._interceptors:
-            on_delivery = self._acknowledging(on_delivery)
+            on_delivery = self._interceptors.acknowledging(on_delivery)
         return topic, value, key, partition, headers, timestamp_ms, on_delivery
 
     def _chosen_partition(self, topic: str, key: bytes | None, value: bytes | None) -> int:
@@ -329,22 +340,6 @@ class Producer(ProducerCore):
         if not hasattr(chosen, "__index__") or not 0 <= chosen < count:
             raise ValueError(f"partition: the partitioner chose {chosen!r} of {count} partitions")
         return operator.index(chosen)
-
-    def _acknowledging(self, then: Any) -> Any:
-        interceptors = self._interceptors
-
-        def acknowledged(delivery: Delivery) -> None:
-            found = delivery.wait(0)
-            failed = isinstance(found, BaseException)
-            for each in interceptors:
-                try:
-                    each.on_acknowledgement(None if failed else found, found if failed else None)
-                except Exception:
-                    _log.exception("on_acknowledgement of %r raised", each)
-            if then is not None:
-                then(delivery)
-
-        return acknowledged
 
     @property
     def _is_forked(self) -> bool:
@@ -465,10 +460,3 @@ def _serialized(serializer: Any, topic: str, given: Any, field: str) -> bytes | 
             f"{field}: its serializer made {type(made).__name__} of it, not bytes or None"
         )
     return made
-
-
-def _quietly(plugin: Any, method: str) -> None:
-    try:
-        getattr(plugin, method, lambda: None)()
-    except Exception:
-        _log.exception("%s of %r raised", method, plugin)

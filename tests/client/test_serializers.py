@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kbroker.client.errors import ConfigError
+from kbroker.client.errors import ConfigError, PurgedError, RecordTooLargeError
 from kbroker.client.producer import Producer
 from kbroker.client.schema_registry import (
     AvroDeserializer,
@@ -72,8 +72,43 @@ def test_a_producer_with_both(kbroker: KbrokerProcess, topic: str) -> None:
         assert "the key of a record" in raised.value.__notes__[0]
     found = read_all(kbroker.bootstrap, topic, 2)
     assert [(r.key, r.value) for r in found] == [(b'{"k":1}', b"one!"), (None, b"bad")]
-    assert [m and m.offset for m, _ in seen.told] == [0, 1, None]
-    assert all(error is None for _, error in seen.told)
+    assert seen.told.pop() == (None, None)
+    assert {m.offset: error for m, error in seen.told} == {-1: raised.value, 0: None, 1: None}
+
+
+def test_what_interceptors_are_told_of_failures(kbroker: KbrokerProcess, topic: str) -> None:
+    """Of a send() that raises, and of a record that is not delivered; they may lack methods."""
+
+    class Onlooker:
+        def on_acknowledgement(self, metadata: Any, error: Any) -> None:
+            told.append((metadata[:3], type(error)))
+
+    class Sender:
+        def on_send(self, *record: Any) -> None:
+            assert len(record) == 6
+
+    told: list[Any] = []
+    wire.create_topic(kbroker.port, topic, 2)
+    with Producer(
+        bootstrap_servers=kbroker.bootstrap, interceptor_classes=[Sender(), Onlooker(), object()],
+        max_request_size=1000, linger_ms=60_000,
+    ) as producer:  # fmt: skip
+        for value, more in ((b"." * 2000, {"partition": 1}), (b"." * 2000, {}), ("text", {})):
+            with pytest.raises((RecordTooLargeError, TypeError)):
+                producer.send(topic, value, **more)
+        with pytest.raises(TypeError, match="on_delivery: int cannot be called"):
+            producer.send(topic, b"", on_delivery=5)  # type: ignore[arg-type]
+        producer.send(topic, b"", partition=1)
+        producer.purge()
+        producer.send(topic, b"", partition=1)
+    assert told == [
+        ((topic, 1, -1), RecordTooLargeError),
+        ((topic, -1, -1), RecordTooLargeError),
+        ((topic, -1, -1), TypeError),
+        ((topic, -1, -1), TypeError),
+        ((topic, 1, -1), PurgedError),
+        ((topic, 1, 0), type(None)),
+    ]
 
 
 class _Registry(BaseHTTPRequestHandler):
