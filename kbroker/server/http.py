@@ -4,6 +4,10 @@ HTTP/1.1 with connections kept alive, no bodies of requests, nothing that change
 of our own: Python's takes 30 ms to import, more than a fifth of the broker's start, and this needs
 none of what it brings. One thread accepts, one serves each connection; both only ever wait for
 sockets, and take the GIL for as long as a page takes to make.
+
+Whoever asks whether the broker lives has to get through: where all places are taken, the connection
+that has been waited for longest makes room, and where no descriptor or thread is left, accepting
+goes on as soon as there is one.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -27,8 +33,11 @@ _CONNECTIONS_MAX: Final = 64
 _BACKLOG: Final = 64
 _HEAD_BYTES_MAX: Final = 16_384
 _READ_BYTES: Final = 4_096
+_FIRST_S: Final = 10.0  # nobody who wants something connects and is silent
 _IDLE_S: Final = 75.0  # longer than a minute between scrapes
 _SEND_S: Final = 30.0
+_ACCEPT_AGAIN_S: Final = 0.1
+_TELL_AGAIN_S: Final = 60.0
 _END: Final = b"\r\n\r\n"
 _REASONS: Final = {
     200: "OK",
@@ -73,9 +82,10 @@ class HttpListener:
         self._serve = serve
         self._listening: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._connected: set[socket.socket] = set()
+        # Since when a request is waited for; infinite while one is answered.
+        self._connected: dict[socket.socket, float] = {}
         self._threads: list[threading.Thread] = []
-        self._stopping = False
+        self._stopping = threading.Event()
 
     def bind(self, endpoints: Iterable[Endpoint], *, set_by_user: bool) -> None:
         """Listen. An address that is taken is an error where the user named it, else a warning:
@@ -108,7 +118,7 @@ class HttpListener:
 
     def stop(self) -> None:
         """Close everything; answers that are being sent are cut off."""
-        self._stopping = True
+        self._stopping.set()
         for listening in self._listening:
             with contextlib.suppress(OSError):
                 listening.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
@@ -125,41 +135,79 @@ class HttpListener:
 
     def _accept(self, listening: socket.socket) -> None:
         name_thread("kbroker-http")
-        while not self._stopping:
+        told_at = -_TELL_AGAIN_S
+        failing = False
+        while not self._stopping.is_set():
             try:
-                connection, _ = listening.accept()
-            except OSError as error:
-                if not self._stopping:
-                    _LOG.error("no more HTTP: %s", error)
+                self._welcome(listening.accept()[0])
+                failing = False
+            except ConnectionAbortedError:
+                continue  # gone before its turn
+            except (OSError, RuntimeError) as error:  # no descriptor, or no thread
+                now = time.monotonic()
+                if not failing and not self._stopping.is_set() and now - told_at >= _TELL_AGAIN_S:
+                    _LOG.error("HTTP connections wait: %s", error)
+                    told_at = now
+                failing = True
+                self._stopping.wait(_ACCEPT_AGAIN_S)
+
+    def _welcome(self, connection: socket.socket) -> None:
+        """A place and a thread for a new connection. Raises RuntimeError for want of one."""
+        with self._lock:
+            if len(self._connected) >= _CONNECTIONS_MAX and not self._make_place():
+                connection.close()
                 return
-            with self._lock:
-                if len(self._connected) >= _CONNECTIONS_MAX:
-                    connection.close()
-                    continue
-                self._connected.add(connection)
+            self._connected[connection] = time.monotonic()
+        try:
             threading.Thread(
                 target=self._converse, args=(connection,), name="http-serve", daemon=True
             ).start()
+        except RuntimeError:
+            with self._lock:
+                del self._connected[connection]
+            connection.close()
+            raise
+
+    def _make_place(self) -> bool:
+        """End the connection whose request is waited for longest; False where all are answered."""
+        longest = min(self._connected, key=self._connected.__getitem__)
+        if self._connected[longest] == math.inf:
+            return False
+        del self._connected[longest]  # its thread closes it
+        with contextlib.suppress(OSError):
+            longest.shutdown(socket.SHUT_RDWR)
+        return True
+
+    def _note(self, connection: socket.socket, waits_since: float) -> bool:
+        """Whether the connection still has its place."""
+        with self._lock:
+            if connection not in self._connected:
+                return False
+            self._connected[connection] = waits_since
+            return True
 
     def _converse(self, connection: socket.socket) -> None:
         name_thread("kbroker-http-s")
+        patience_s = _FIRST_S
         try:
-            while not self._stopping and self._exchange(connection):
-                pass
+            while not self._stopping.is_set() and self._exchange(connection, patience_s):
+                patience_s = _IDLE_S
         except (OSError, ValueError):
             pass  # it went away, or fell silent
         except Exception:
             _LOG.exception("an HTTP connection failed")
         finally:
             with self._lock:
-                self._connected.discard(connection)
+                self._connected.pop(connection, None)
             connection.close()
 
-    def _exchange(self, connection: socket.socket) -> bool:
+    def _exchange(self, connection: socket.socket, patience_s: float) -> bool:
         """One request and its answer; False: the connection ends."""
-        connection.settimeout(_IDLE_S)
+        if not self._note(connection, time.monotonic()):
+            return False
+        connection.settimeout(patience_s)
         head = _read_head(connection)
-        if head is None:
+        if head is None or not self._note(connection, math.inf):
             return False
         connection.settimeout(_SEND_S)
         request = parse_head(head)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import http.client
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from kbroker.config.listeners import Endpoint
 from kbroker.errors import OperatorError
+from kbroker.server import http as http_module
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener, Page, Request, parse_head, text_page
 from tests.support.waits import wait_for
@@ -133,3 +138,80 @@ def test_what_is_not_well_is_told() -> None:
     assert [fault.split()[0] for fault in health(None).unready()] == ["the", "groups"]
     assert health("no answer").faults() == ["no answer"]
     assert len(health("no answer").unready()) == 3
+
+
+def ask(port: int, timeout_s: float = 60) -> int:
+    """The status of one page, over a connection of its own."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    try:
+        connection.request("GET", "/a")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_who_waits_longest_makes_room(port: int) -> None:
+    """However many connect and are silent, one more is answered; the others keep their places."""
+    with contextlib.ExitStack() as stack:
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            for _ in range(http_module._CONNECTIONS_MAX)
+        ]
+        assert ask(port) == 200
+        assert silent[0].recv(1) == b""
+        silent[-1].sendall(b"GET /a HTTP/1.1\r\n\r\n")
+        assert silent[-1].recv(65_536).startswith(b"HTTP/1.1 200")
+
+
+def test_who_never_asks_is_let_go(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_module, "_FIRST_S", 0.2)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as silent:
+        assert silent.recv(1) == b""
+
+
+class Failing:
+    """What `broken` stands for fails until it is told not to; each failure is counted."""
+
+    def __init__(self, broken: Callable[..., Any], error: Exception) -> None:
+        self.broken = broken
+        self.error = error
+        self.failures = 0
+        self.well = threading.Event()
+
+    def __call__(self, *args: Any) -> Any:
+        if self.well.is_set() or threading.current_thread().name != "http":
+            return self.broken(*args)
+        self.failures += 1
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "error"),
+    [
+        (socket.socket, "accept", OSError(errno.EMFILE, "Too many open files")),
+        (threading.Thread, "start", RuntimeError("can't start new thread")),
+    ],
+)
+def test_what_fails_to_be_accepted_ends_nothing(
+    *, owner: type, name: str, error: Exception, port: int, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """No descriptor or thread is left, again and again: one line, no spinning, then answers."""
+    failing = Failing(getattr(owner, name), error)
+
+    def instead(*args: Any) -> Any:  # a function: it is bound
+        return failing(*args)
+
+    monkeypatch.setattr(owner, name, instead)
+    begun = time.monotonic()
+
+    def tried() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            ask(port, 0.2)
+        return failing.failures >= 3
+
+    wait_for("three failures", tried, 60)
+    assert failing.failures <= (time.monotonic() - begun) / http_module._ACCEPT_AGAIN_S + 1
+    failing.well.set()
+    assert ask(port) == 200
+    assert caplog.text.count("HTTP connections wait") == 1
