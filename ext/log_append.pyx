@@ -5,10 +5,10 @@ without a trace: producer state, room in the journal, a new segment, room in the
 one write. Then what cannot fail: size, indexes, producers, leader epoch, log end offset, journal.
 """
 from libc.errno cimport errno
-from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport realloc
 
-from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i64
+from kbroker.ext.atomics cimport atomic_add_i32, atomic_load_i32, atomic_store_i64
 from kbroker.ext.batch cimport (
     batch_set_base_offset,
     batch_set_leader_epoch,
@@ -50,7 +50,14 @@ from kbroker.ext.log_state cimport (
     log_update_lso,
     log_usable,
 )
-from kbroker.ext.posix cimport EIO, ftruncate, pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport (
+    EDQUOT,
+    EIO,
+    ENOSPC,
+    ftruncate,
+    pthread_mutex_lock,
+    pthread_mutex_unlock,
+)
 from kbroker.ext.producers cimport (
     NOT_GUARDED,
     ORIGIN_CLIENT,
@@ -79,6 +86,8 @@ cdef enum:
     PENDING_MIN = 16
     PENDING_MAX = 4096
 
+cdef int32_t lacked_room = 0                # atomic: see appends_without_room
+
 
 # ---- roll
 
@@ -92,6 +101,17 @@ cdef uint64_t next_random(Log* log) noexcept nogil:
 cdef int64_t log_roll_jitter(Log* log) noexcept nogil:
     cdef int64_t most = min(log.cfg.segment_jitter_ms, log.cfg.segment_ms)
     return <int64_t> (next_random(log) >> 1) % most if most > 0 else 0
+
+
+cdef int append_error(Log* log, int error) noexcept nogil:
+    if error == ENOSPC or error == EDQUOT:
+        atomic_add_i32(&lacked_room, 1)
+    return log_disk_error(log, error)
+
+
+def appends_without_room():
+    """How many appends of this process have found the file system, or a quota, full so far."""
+    return atomic_load_i32(&lacked_room)
 
 
 cdef int make_empty(Segment* s) noexcept nogil:
@@ -113,7 +133,7 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
         return NULL
     error[0] = segment_open(s, True) or make_empty(s)
     if error[0]:
-        error[0] = log_disk_error(log, error[0])
+        error[0] = append_error(log, error[0])
         segment_discard(s)
         return NULL
     s.created_ms = now_ms
@@ -138,7 +158,7 @@ cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
     if error:
         # Appends may go on in the old one: then this would stand in the middle of it.
         segment_discard(s)
-        return log_disk_error(log, error)
+        return append_error(log, error)
     if log_push_segment(log, s) != LOG_OK:
         segment_discard(s)
         return LOG_NO_MEMORY
@@ -213,7 +233,7 @@ cdef int prepare_segment(Log* log, const BatchInfo* info, const IndexLimits* lim
             return code
     cdef Segment* s = log_active(log)
     error = segment_open(s, False) or segment_load_times(s) or segment_reserve_entry(s, limits)
-    return log_disk_error(log, error) if error else LOG_OK
+    return append_error(log, error) if error else LOG_OK
 
 
 # ---- append
@@ -236,7 +256,7 @@ cdef int write_batch(Log* log, const uint8_t* batch, const BatchInfo* info, int6
     position = s.size
     error = segment_append(s, batch, info.length, log.cfg.segment_bytes)
     if error:
-        return log_disk_error(log, error)
+        return append_error(log, error)
     segment_note(s, position, info, last_offset, &limits)
     s.used = 1
     log.last_append_ms = now_ms

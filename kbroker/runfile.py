@@ -9,7 +9,8 @@ File `.kbroker-run.json`, one JSON object:
     durability        `fsync` or `page-cache`
     version           of kbroker
     log_file          where a detached broker logs, or null
-    produce_refused   the setting that lets produce be refused now, for want of room, or null
+    produce_refused   what is reached so that produce is refused now, for want of room, mostly a
+                      setting, or null
     http              addresses of metrics and health, `http://HOST:PORT`
 
 Written by the broker once it listens, again when produce is refused or taken again, removed when it
@@ -20,6 +21,7 @@ It is a help for people and tools, not a lock: the data directory's `.lock` is t
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -98,8 +100,25 @@ def tell_refused(data_dir: str | os.PathLike[str], produce_refused: str | None) 
 def _put(data_dir: str | os.PathLike[str], info: RunInfo) -> None:
     path = run_file(data_dir)
     fresh = path.with_name(f"{_NAME}.{os.getpid()}")
-    fresh.write_text(json.dumps(info._asdict()) + "\n")
-    fresh.replace(path)
+    text = json.dumps(info._asdict()) + "\n"
+    try:
+        fresh.write_text(text)
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not path.exists():
+            raise
+        _put_in_place(path, text.encode())
+
+
+def _put_in_place(path: Path, text: bytes) -> None:
+    """On a full disk, of which this has to tell: in blocks that the file has. Spaces, which JSON
+    does not mind, end it where the one before ended."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
+    finally:
+        os.close(descriptor)
 
 
 def read(data_dir: str | os.PathLike[str]) -> RunInfo | None:

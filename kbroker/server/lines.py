@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.config.definitions_kbroker import LOG_FORMAT, LOG_LEVEL
 from kbroker.config.log_levels import ROOT_LOGGER, parse_levels
@@ -25,6 +25,8 @@ from kbroker.printable import one_line
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
+
+_LOG: Final = logging.getLogger("kbroker.server")
 
 MESSAGE_MAX_CHARS: Final = 2_000
 LOG_FILE_MAX_BYTES: Final = 32 << 20
@@ -73,13 +75,61 @@ def _quoted(value: Any) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-class TurnedOver(logging.StreamHandler[TextIO]):
+class Lines(logging.Handler):
+    """Standard error, in whole lines. One for which there is no room is left out, and that is told
+    when there is some; of one that was cut off the rest comes first. (What Python's own handler
+    writes instead, a traceback, goes to the same full disk and ends somewhere in it.)"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rest = b""
+        self._lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes the line of a record."""
+        try:
+            line = self._line(record)
+        except Exception:
+            self.handleError(record)
+            return
+        if self._lost:
+            text = "%d lines are missing here: there was no room for them"
+            missing = _LOG.makeRecord(
+                _LOG.name, logging.WARNING, "", 0, text, (self._lost,), None
+            )
+            self._lost = 0 if self._put(self._line(missing)) else self._lost
+        if self._lost or not self._put(line):
+            self._lost += 1
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        return f"{self.format(record)}\n".encode("utf-8", "backslashreplace")
+
+    def _put(self, line: bytes) -> bool:
+        """Whether it is written, or at least begun."""
+        if not self._write_rest():
+            return False
+        self._rest = line
+        if self._write_rest() or len(self._rest) < len(line):
+            return True
+        self._rest = b""
+        return False
+
+    def _write_rest(self) -> bool:
+        while self._rest:
+            try:
+                self._rest = self._rest[os.write(2, self._rest) :]
+            except OSError:
+                return False
+        return True
+
+
+class TurnedOver(Lines):
     """Standard error where it is a file of ours: a full one is renamed to NAME.1, in the place of
     the one before, and a fresh one taken. What else writes to the descriptor (a traceback of the
     interpreter) goes where the lines go."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(sys.stderr)
+        super().__init__()
         self._path = path
         self._turn_at = 0.0
 
@@ -120,7 +170,7 @@ class TurnedOver(logging.StreamHandler[TextIO]):
 def begin_log() -> None:
     """Log to standard error, until `configure_log` knows better in the form of a terminal's."""
     file = os.environ.get(LOG_FILE)
-    handler = TurnedOver(file) if file else logging.StreamHandler(sys.stderr)
+    handler = TurnedOver(file) if file else Lines()
     handler.setFormatter(_formatter("auto"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 

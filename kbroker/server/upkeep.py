@@ -1,7 +1,7 @@
 """What is done from time to time: retention, flushing of idle logs, checkpoints, expiry.
 
-A thread, woken when the next task is due. A task that fails is told in the log and done again
-at its next turn.
+A thread, woken when the next task is due. A task that fails is told in the log, once a minute where
+it is the disk again and again, and done again at its next turn.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _LOG: Final = logging.getLogger("kbroker.server")
 IDLE_FLUSH_MS: Final = 30_000
 _FLUSH_CHECK_MS: Final = 5_000
 _FOLDER_CHECK_MS: Final = 10_000
+_TELL_AGAIN_MS: Final = 60_000
 
 Task = tuple[str, int, Callable[[], object]]
 
@@ -82,11 +83,12 @@ def disk_tasks(disk: DiskGuard, directory: Path) -> list[Task]:
         nonlocal told
         if disk.refused_for == told:
             return
-        told = disk.refused_for
+        now = disk.refused_for
         try:
-            runfile.tell_refused(directory, told)
+            runfile.tell_refused(directory, now)
         except OSError as error:
             raise DiskError(runfile.run_file(directory), error) from None
+        told = now
 
     return [
         ("keeping the disk's limits", CHECK_MS, disk.check),
@@ -102,6 +104,7 @@ class Upkeep:
         self._tasks = tasks
         self._clock = clock
         self._first_ms = first_ms
+        self._tell_at: dict[tuple[str, str], int] = {}  # task and what it met: not before
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -127,7 +130,14 @@ class Upkeep:
                 try:
                     do()
                 except DiskError as error:
-                    _LOG.error("%s failed: %s", name, error)  # a full disk is told in one line
+                    self._tell(name, str(error), now_ms)
                 except Exception:
                     _LOG.exception("%s failed", name)
                 due[index] = self._clock.monotonic_ms() + max(period, 1)
+
+    def _tell(self, name: str, error: str, now_ms: int) -> None:
+        """A full disk is told in one line, and not every time that a task meets it."""
+        if now_ms >= self._tell_at.get((name, error), now_ms):
+            self._tell_at = {key: at for key, at in self._tell_at.items() if at > now_ms}
+            self._tell_at[name, error] = now_ms + _TELL_AGAIN_MS
+            _LOG.error("%s failed: %s", name, error)

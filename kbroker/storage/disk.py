@@ -11,7 +11,8 @@ folders of deleted topics); then closed segments of topics that delete and do no
 whose newest record is oldest first, whichever topic it belongs to. Never a segment of an internal
 topic, of a compacted one, or one that is being written to. Where that is not enough, produce is
 refused (KAFKA_STORAGE_ERROR, see ext/produce) until there is room; fetch goes on, and so does what
-the broker itself appends: commits.
+the broker itself appends: commits. Where the file system is full all the same, that is told
+in the same places (kbroker.storage.full).
 
 Compaction writes segments anew before the old ones go. It asks for room for each group of them
 first, and waits for the next look where there is too little; it goes on in any case, because it is
@@ -38,6 +39,7 @@ from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
+from kbroker.storage.full import FULL, FullDisk
 from kbroker.storage.manager import METADATA_FOLDER, Key, LogManager
 
 _LOG: Final = logging.getLogger("kbroker.storage")
@@ -113,8 +115,8 @@ class DiskGuard:
         spared: Iterable[str],
         clock: Clock,
     ) -> None:
-        self.refused_for: str | None = None
-        """The setting for which produce is refused, None where it is taken."""
+        self._reached: str | None = None  # the limit for which produce is refused
+        self._full = FullDisk(logs.directory, port.disk_bytes)
         self._limits = limits
         self._logs = logs
         self._port = port
@@ -131,6 +133,11 @@ class DiskGuard:
         self._tell_at_ms = 0
         self._requests: deque[_Request] = deque()
         self._tell_lack_at_ms = 0
+
+    @property
+    def refused_for(self) -> str | None:
+        """What is reached so that produce is refused, mostly a setting; None where it is taken."""
+        return self._reached or (FULL if self._full.is_full else None)
 
     @property
     def refusing(self) -> bool:
@@ -168,6 +175,7 @@ class DiskGuard:
         taken = [self._requests.popleft() for _ in range(len(self._requests))]
         requests = [request for request in taken if not request.abandoned]
         granted = False
+        self._full.look()
         try:
             granted = self._check(sum(request.size for request in requests))
         finally:
@@ -211,7 +219,7 @@ class DiskGuard:
         # What is cleaned may shrink: no more than a share of the limit is emptied on that account.
         margin += min(asked, room.limit // _MARGIN_SHARE_MAX)
         short = room.bytes <= 0 or room.bytes < wanted
-        search = now_ms >= self._search_at_ms or (short and not self.refusing)
+        search = now_ms >= self._search_at_ms or (short and not self._reached)
         if room.bytes < margin and search:
             self._remove_dead()
             room = self._room()
@@ -240,8 +248,8 @@ class DiskGuard:
 
     def _decide(self, room: Room, wanted: int, asked: int) -> None:
         short = room.bytes <= 0 or room.bytes < wanted
-        if not self.refusing and short:
-            self.refused_for = room.name
+        if not self._reached and short:
+            self._reached = room.name
             self._resume_at = max(room.bytes, 0) + min(_RESUME_BYTES, room.limit // 16)
             _LOG.error(
                 "%s=%d is reached and there is nothing left to delete: produce is refused with "
@@ -249,17 +257,17 @@ class DiskGuard:
                 room.name,
                 room.limit,
             )
-        elif self.refusing and room.bytes >= self._resume_at:
+        elif self._reached and room.bytes >= self._resume_at:
             self._end()
         # What is not granted is not kept back either: who asked writes all the same and asks again
         # at every look, for which producers would wait as long as a compaction takes.
         reserved = asked if room.bytes >= asked else 0
         self._handed = max(room.bytes - reserved, 0)
-        self._port.set_disk_room(self._handed, self.refusing)
+        self._port.set_disk_room(self._handed, self._reached is not None)
 
     def _end(self) -> None:
-        if self.refusing:
-            self.refused_for = None
+        if self._reached:
+            self._reached = None
             _LOG.warning("there is room on the disk again: produce is taken")
 
     # ---- making room

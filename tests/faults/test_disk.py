@@ -5,13 +5,20 @@ kbroker alone: Apache Kafka ends its process on either.
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbroker import runfile
+from kbroker.cli import root
+from kbroker.cli.scrape import scrape
+from kbroker.storage.full import FULL
 from tests.faults.scenes import cut_last_batch, injected
 from tests.reference.crafted_batches import Batch, Record, values_of
 from tests.support import wire
@@ -103,6 +110,46 @@ def test_full_disk(
             check_served(broker, topic, acked)
         tally("F7", control=1)
         broker.kill()
+
+
+@pytest.mark.timeout(300)
+def test_a_full_disk_without_limits_is_told(
+    start_kbroker: StartBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """By metrics, the status page, `kbroker status` and the log, from the first refusal until there
+    is room."""
+    need_loop()
+    with LoopFilesystem(tmp_path, 64) as disk:
+        filler = disk.path / "filler"
+        broker = start_kbroker(data_dir=disk.path / "data")
+        wire.create_topic(broker.port, topic)
+        told = partial(refused_as_told, broker, capsys)
+        assert told() == {0, None}
+        with WireConnection(broker.port) as connection:
+            fill(disk, filler)
+            number = produce_until_refused(connection, topic, 0, {})
+            wait_for("it is told", lambda: told() == {1, FULL}, 60)
+            produce_until_refused(connection, topic, number, {})
+            filler.unlink()
+            wait_for("it is told no longer", lambda: told() == {0, None}, 60)
+            assert wait_for("produce works again", lambda: retried(connection, topic), 30)
+        assert broker.stop() == 0
+        lines = [line for line in broker.log_text().splitlines() if "file system of" in line]
+        assert len(lines) == 2, lines
+        assert "is full" in lines[0] and "again" in lines[1]
+        assert broker.log_text().count("checkpoint failed") <= 3
+
+
+def refused_as_told(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> set[Any]:
+    """What the metric, /status and `kbroker status` say of refused produce."""
+    info = runfile.running(broker.data_dir)
+    assert info is not None
+    address = info.http[0].removeprefix("http://")
+    metric = scrape(address).value("kbroker_disk_refused")
+    with urllib.request.urlopen(f"http://{address}/status", timeout=60) as page:
+        status = json.load(page)["produce_refused"]
+    assert root.run(["status", "-D", str(broker.data_dir), "-o", "json"]) == 0
+    return {metric, status, json.loads(capsys.readouterr().out)["produce_refused"]}
 
 
 @pytest.mark.timeout(300)

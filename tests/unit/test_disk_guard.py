@@ -6,6 +6,7 @@ import logging
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from kbroker.clock import FakeClock
 from kbroker.errors import DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
+from kbroker.storage import full
 from kbroker.storage.disk import DiskGuard, DiskLimits, _folder_bytes, _Request
 from kbroker.storage.manager import LogManager, Opening, PartitionSpec
 from tests.support.logs import CONFIG, batch
@@ -370,3 +372,66 @@ def test_a_file_that_goes_while_they_are_counted_hides_no_other(
     (tmp_path / entries[0].name).unlink()
     monkeypatch.setattr(os, "scandir", lambda folder: entries)
     assert _folder_bytes(tmp_path) == 8
+
+
+class FileSystem:
+    """How much is free on it, and how many appends have found too little."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free = 10 * MIB
+        self.failed = 0
+        monkeypatch.setattr(full, "appends_without_room", lambda: self.failed)
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(
+            f_bfree=self.free, f_bavail=self.free, f_blocks=self.free, f_frsize=1
+        ))  # fmt: skip
+
+
+def test_a_full_file_system_is_told_without_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the append that failed until something came free; nobody is refused ahead."""
+    there = FileSystem(monkeypatch)
+    disk = Disk(tmp_path)
+    there.free = 1000
+    disk.check()
+    assert disk.guard.refused_for is None, "nobody has asked for more"
+    for _ in range(3):
+        there.failed += 1
+        disk.check()
+        disk.check()
+        assert disk.guard.refused_for == full.FULL and disk.guard.refusing
+    assert disk.port.room == -1 and not disk.port.refusing
+    there.free += 2 * MIB
+    disk.check()
+    assert disk.guard.refused_for is None
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+
+
+def test_under_a_quota_of_the_file_system_what_is_taken_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = FileSystem(monkeypatch)
+    disk = Disk(tmp_path)
+    log = disk.log("topic")
+    there.failed += 1
+    disk.check()
+    assert disk.guard.refusing
+    fill(log, 5, 1_000)
+    disk.check()
+    assert disk.guard.refusing
+    fill(log, 6, 2_000)
+    disk.check()
+    assert not disk.guard.refusing
+
+
+def test_a_limit_is_told_before_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = FileSystem(monkeypatch)
+    disk = Disk(tmp_path, bytes_max=0)
+    there.failed += 1
+    disk.check()
+    assert disk.guard.refused_for == "kbroker.disk.bytes.max" and disk.port.refusing
+    disk.limits.bytes_max = -1
+    disk.check()
+    assert disk.guard.refused_for == full.FULL and not disk.port.refusing

@@ -90,6 +90,38 @@ def _log_stays() -> Iterator[None]:
         handler.setFormatter(formatter)
 
 
+_NO_ROOM = """
+import logging, os, resource
+from kbroker.server import lines
+lines.begin_log()
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+def room(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+
+room(600)
+for number in range(200):
+    logging.warning("line %d %s", number, "x" * 100)
+room(most)
+for number in range(2):
+    logging.warning("again %d", number)
+"""
+
+
+def test_lines_for_which_there_is_no_room_are_counted(tmp_path: Path) -> None:
+    """As on a full disk: no half of a traceback, whole lines, and how many are missing."""
+    file = tmp_path / "kbroker.log"
+    with file.open("ab") as log:
+        environment = {**os.environ, "KBROKER_LOG_FILE": str(file)}
+        subprocess.run([sys.executable, "-c", _NO_ROOM], stderr=log, env=environment, check=True)
+    told = [json.loads(line)["msg"] for line in file.read_text().splitlines()]
+    whole = len(told) - 3
+    assert told[:whole] == [f"line {number} " + "x" * 100 for number in range(whole)]
+    assert told[whole:] == [
+        f"{200 - whole} lines are missing here: there was no room for them", "again 0", "again 1",
+    ]  # fmt: skip
+
+
 _TALKS = """
 import logging, os
 from kbroker.server import lines

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from kbroker import runfile
 
@@ -31,6 +34,25 @@ def test_refused_produce_is_told_later(tmp_path: Path) -> None:
         runfile.tell_refused(tmp_path, told)
         info = runfile.running(tmp_path)
         assert info is not None and (info.listeners, info.produce_refused) == (["x"], told)
+
+
+def test_refused_produce_is_told_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runfile.write(tmp_path, listeners=["x"], durability="fsync", version="1")
+
+    def no_room(path: Path, text: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", no_room)
+    for told in ("something long", None, "short"):
+        runfile.tell_refused(tmp_path, told)
+        info = runfile.running(tmp_path)
+        assert info is not None and (info.listeners, info.produce_refused) == (["x"], told)
+    assert len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(OSError, match="No space"):
+        runfile.write(tmp_path / "..", listeners=["x"], durability="fsync", version="1")
 
 
 def test_a_dead_broker_is_not_running(tmp_path: Path) -> None:
