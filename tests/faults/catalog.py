@@ -1,7 +1,8 @@
 """The one list: promises, faults, how each is made, and the tests that try it.
 
-`short` is how many are tried in `make test`, `full` how many in `make test-long`; whoever runs
-`python -m tests.faults` is told how many there were. A control is counted by what it lost.
+`short` is how many are tried in `make test`, 0 where that takes too long, `full` how many in `make
+test-long`; whoever runs `python -m tests.faults` is told how many there were. A control is counted
+by what it lost.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.faults.__main__ import Row, selected, table
+from tests.faults.__main__ import KEPT, ONLY_FULL, WELL, Row, selected, table
 from tests.faults.catalog import BY_NUMBER, FAULTS, LATER, PROMISES, markdown
 from tests.support.tree import ROOT, text_of
 
@@ -46,9 +46,13 @@ def test_readme_has_the_table() -> None:
 def test_a_row_is_judged() -> None:
     fault = FAULTS[0]
     kept = Row(tried=fault.short, control=1)
-    assert kept.verdict(fault, full=False) == "kept"
+    assert kept.verdict(fault, full=False) == KEPT
     assert "only" in kept.verdict(fault, full=True)
     assert Row(tried=fault.short).verdict(fault, full=False).startswith("control lost nothing")
     assert Row(tried=fault.short, lost=1, control=1).verdict(fault, full=False) == "LOST"
     assert Row(failed=["test"]).verdict(fault, full=False) == "FAILED: test"
+    (slow, *_) = (one for one in FAULTS if not one.short)
+    assert Row().verdict(slow, full=False) == ONLY_FULL
+    assert Row().verdict(slow, full=True) not in WELL
+    assert Row(failed=["test"]).verdict(slow, full=False) not in WELL
     assert fault.what in table([fault], {fault.number: kept}, full=False)

@@ -123,7 +123,6 @@ def test_control_what_nobody_acknowledged_is_lost(
     assert verdict.lost
 
 
-@LONG
 @pytest.mark.timeout(300)
 def test_control_without_idempotence_records_come_twice(
     start_kbroker: StartBroker, topic: str, tmp_path: Path, tally: Tally

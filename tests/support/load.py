@@ -186,12 +186,20 @@ class Load:
         wait_for("every producer is acknowledged", under_way, timeout_s)
 
     def finish(self) -> list[History]:
-        """Lets the producers flush and end; returns what they know."""
+        """Lets the producers flush and end; returns what they know. One that has not begun to
+        write would be ended by the signal instead."""
+        wait_for("every producer has begun", self._begun, 120)
         for process in self.processes:
             process.terminate()
         for process in self.processes:
             assert process.wait(120) == 0
         return [read_history(path) for path in self.files]
+
+    def _begun(self) -> bool:
+        return all(
+            (path.exists() and path.stat().st_size) or process.poll() is not None
+            for path, process in zip(self.files, self.processes, strict=True)
+        )
 
     def kill(self) -> None:
         for process in self.processes:
