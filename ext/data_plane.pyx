@@ -42,6 +42,7 @@ from kbroker.ext.journal cimport (
     journal_start,
     journal_stop,
 )
+from kbroker.ext.journal_files cimport files_bytes
 from kbroker.ext.clock cimport realtime_ms
 from kbroker.ext.list_offsets cimport handle_list_offsets
 from kbroker.ext.log cimport Log
@@ -354,7 +355,8 @@ cdef class DataPlane:
         with nogil:
             bytes = registry_disk_bytes(&self.broker.registry)
         if self.broker.journal != NULL:
-            bytes += self.broker.journal.files_count * self.broker.journal.file_bytes
+            with nogil:
+                bytes += files_bytes(self.broker.journal)
         return bytes
 
     def set_disk_room(self, room, refusing):

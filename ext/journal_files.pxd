@@ -13,5 +13,7 @@ cdef void file_note_owner(Journal* journal, JournalOwner* owner) noexcept nogil
 cdef void files_hint(Journal* journal) noexcept nogil
 # JournalCallbacks.sync, again and again where it is put off. 0 or an errno.
 cdef int owner_sync(Journal* journal, JournalOwner* owner) noexcept nogil
+# What all of them take on the disk: the first may be smaller than the others.
+cdef int64_t files_bytes(Journal* journal) noexcept nogil
 cdef void files_close(Journal* journal, bint unlink_files) noexcept nogil
 cdef void* journal_checkpointer(void* argument) noexcept nogil

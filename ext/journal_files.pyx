@@ -180,6 +180,14 @@ cdef int64_t bytes_of_all(Journal* journal) noexcept nogil:
     return total
 
 
+cdef int64_t files_bytes(Journal* journal) noexcept nogil:
+    cdef int64_t total
+    pthread_mutex_lock(&journal.lock)
+    total = bytes_of_all(journal)
+    pthread_mutex_unlock(&journal.lock)
+    return total
+
+
 cdef uint32_t unused_index(Journal* journal) noexcept nogil:
     cdef uint32_t index = 0
     cdef uint32_t i = 0

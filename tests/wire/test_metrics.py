@@ -92,6 +92,20 @@ def test_both_forms(get: Get, busy: str) -> None:
         assert len(found) <= len(FAMILIES)
 
 
+def test_the_journal_takes_what_its_files_are(tmp_path: Path) -> None:
+    """The first is smaller than the ones that follow."""
+    broker = KbrokerProcess(tmp_path, {})
+    broker.start()
+    try:
+        there = sum(path.stat().st_size for path in broker.data_dir.rglob("*") if path.is_file())
+        journal = broker.data_dir.glob(".kbroker-journal.*")
+        assert sum(path.stat().st_size for path in journal) > there // 2
+        told = scrape(address(broker)).value("kbroker_disk_used_bytes")
+        assert told is not None and abs(told - there) < 1 << 20
+    finally:
+        broker.stop()
+
+
 def test_what_it_tells_is_true(kbroker: KbrokerProcess, busy: str) -> None:
     now = scrape(address(kbroker))
     group = f"group-of-{busy}"
