@@ -1,4 +1,4 @@
-"""`kbroker log dump`: what is in the segment files of a data directory, off line."""
+"""`kbroker log dump`: what is in the files of a data directory, off line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import json_text
 
 if TYPE_CHECKING:
-    from kbroker.care.segments import SegmentFile
+    from kbroker.care.segments import Damage, SegmentFile
     from kbroker.ext.records import Batch
 
 __all__ = ["dump", "files_of", "places_of"]
@@ -28,13 +28,18 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option("--records", "-r", is_flag=True, help="Records too, with keys and values.")
 @click.option("--json", "-J", "as_json", is_flag=True, help="One JSON object a line.")
 def dump(paths: tuple[str, ...], data_dir: Path | None, records: bool, as_json: bool) -> int:
-    """Print the batches or records of segment files.
+    """Print the batches or records of segment files, or what stands in the files beside them.
 
-    PATH: a .log, .index or .timeindex file, a partition's folder, or TOPIC-PARTITION in the data
-    directory.
+    PATH: a .log, .index, .timeindex, .txnindex or .snapshot file, a checkpoint or another text file
+    of a data directory, a partition's folder, or TOPIC-PARTITION in the data directory.
     """
+    from kbroker.care.side_files import kind_of
+
     damaged = False
-    for path in files_of(paths, data_dir):
+    files = list(files_of(paths, data_dir))
+    if strange := [str(path) for path in files if kind_of(path) is None]:
+        raise click.ClickException(f"no file of a data directory by its name: {strange[0]}")
+    for path in files:
         if not as_json:
             click.echo(f"{path}:")
         for line in _lines(path, records):
@@ -68,22 +73,42 @@ def files_of(paths: Sequence[str], data_dir: Path | None) -> Iterator[Path]:
 
 def _lines(path: Path, with_records: bool) -> Iterator[dict[str, Any]]:
     from kbroker.care.segments import Damage, SegmentFile, read_index, read_time_index
+    from kbroker.care.side_files import kind_of
 
-    if path.suffix == ".index":
+    kind = kind_of(path)
+    if kind in ("text", ".txnindex", ".snapshot"):
+        yield from _beside(path, kind)
+        return
+    if kind == ".index":
         yield from ({"offset": e.offset, "position": e.position} for e in read_index(path))
         return
-    if path.suffix == ".timeindex":
+    if kind == ".timeindex":
         found = read_time_index(path)
         yield from ({"timestamp": e.timestamp_ms, "offset": e.offset} for e in found)
         return
     with SegmentFile(path) as file:
         for batch in file.batches():
             if isinstance(batch, Damage):
-                yield {"position": batch.position, "damage": batch.text, "end": batch.end}
+                yield _damage(batch)
                 continue
             yield _header(batch)
             if with_records:
                 yield from _records(file, batch)
+
+
+def _beside(path: Path, kind: str) -> Iterator[dict[str, Any]]:
+    from kbroker.care.segments import Damage
+    from kbroker.care.side_files import read_lines, read_producers, read_txn_index
+
+    if kind == "text":
+        yield from ({"line": line} for line in read_lines(path))
+        return
+    for row in (read_txn_index if kind == ".txnindex" else read_producers)(path):
+        yield _damage(row) if isinstance(row, Damage) else dict(row)
+
+
+def _damage(found: Damage) -> dict[str, Any]:
+    return {"position": found.position, "damage": found.text, "end": found.end}
 
 
 def _header(batch: Batch) -> dict[str, Any]:
@@ -136,6 +161,8 @@ def _shown(data: bytes | None) -> str | None:
 
 def _text(line: dict[str, Any]) -> str:
     """A line for people: what is at its usual value is left out."""
+    if "line" in line:
+        return f"  {_cell(line['line'])}"
     usual = {
         "codec": "none",
         "timestamp_type": "create",

@@ -13,6 +13,7 @@ import pytest
 from kbroker.cli import root
 from kbroker.clock import SystemClock
 from kbroker.errors import CorruptFileError
+from kbroker.ext.crc32c import checksum
 from kbroker.ext.records import batches, build
 from kbroker.files import DirectoryLock
 from kbroker.metadata.store import MetadataStore
@@ -133,6 +134,65 @@ def test_dump_shows_batches_and_records(capsys: Captured, tmp_path: Path) -> Non
     assert lines[1]["value"] == "value" * 9
     status, out, _ = run(capsys, "dump", place)
     assert (status, out.count("base_offset")) == (0, 5)
+
+
+def side_files(place: Path) -> dict[str, list[dict[str, object]]]:
+    """One of each kind, and what is in it."""
+    producers = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 7, 1, 4, 12, 2, 1000, -1, -1)
+    text = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    (place / f"{NAME}.snapshot").write_bytes(
+        struct.pack(">hI", 1, checksum(producers)) + producers
+    )
+    (place / f"{NAME}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 10, 12, 13) * 2)
+    (place / "partition.metadata").write_text(text)
+    (place / "leader-epoch-checkpoint").write_text("0\n1\n0 10\n")
+    (place.parent / "meta.properties").write_text("version=1\nnode.id=1\n")
+    aborted: dict[str, object] = {
+        "version": 0, "producer_id": 7, "first_offset": 10, "last_offset": 12,
+        "last_stable_offset": 13,
+    }  # fmt: skip
+    return {
+        f"t-0/{NAME}.snapshot": [{
+            "producer_id": 7, "producer_epoch": 1, "last_sequence": 4, "last_offset": 12,
+            "offset_delta": 2, "last_timestamp": 1000, "coordinator_epoch": -1,
+            "current_txn_first_offset": -1,
+        }],
+        f"t-0/{NAME}.txnindex": [aborted, aborted],
+        "t-0/partition.metadata": [{"line": line} for line in text.splitlines()],
+        "t-0/leader-epoch-checkpoint": [{"line": line} for line in ("0", "1", "0 10")],
+        "meta.properties": [{"line": line} for line in ("version=1", "node.id=1")],
+    }  # fmt: skip
+
+
+def test_dump_shows_the_files_beside_the_segments(capsys: Captured, tmp_path: Path) -> None:
+    for name, wanted in side_files(partition(tmp_path)).items():
+        status, out, _ = run(capsys, "dump", "-J", str(tmp_path / name))
+        assert (status, [json.loads(line) for line in out.splitlines()]) == (0, wanted), name
+        status, out, _ = run(capsys, "dump", name, "-D", str(tmp_path))
+        assert (status, len(out.splitlines())) == (0, 1 + len(wanted)), name
+        for value in wanted[-1].values():
+            assert str(value) in out.splitlines()[-1] or value == -1, name
+
+
+@pytest.mark.parametrize(
+    ("suffix", "told"), [("snapshot", "its checksum is wrong"), ("txnindex", "less than a whole")]
+)
+def test_dump_tells_a_side_file_that_is_damaged(
+    capsys: Captured, tmp_path: Path, suffix: str, told: str
+) -> None:
+    place = partition(tmp_path)
+    side_files(place)
+    path = place / f"{NAME}.{suffix}"
+    path.write_bytes(path.read_bytes()[:-3])
+    status, out, _ = run(capsys, "dump", str(path))
+    assert status == 1 and told in out
+
+
+def test_dump_of_a_file_that_is_none_of_ours(capsys: Captured, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    status, out, err = run(capsys, "dump", str(tmp_path / "notes.txt"))
+    assert status != 0 and not out
+    assert "no file of a data directory" in err
 
 
 def test_dump_loses_nothing_of_a_record(capsys: Captured, tmp_path: Path) -> None:
