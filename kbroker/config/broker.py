@@ -23,13 +23,13 @@ from kbroker.config.definitions import (
     unknown_key_text,
 )
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
-from kbroker.config.definitions_security import AUTHORIZERS
-from kbroker.config.group_bounds import check_group_bounds
+from kbroker.config.fitting import OF_START, OF_VALUES, mistakes
 from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
 from kbroker.config.refused import refuse_unheeded
 from kbroker.config.types import (
     ConfigError,
     ConfigKey,
+    UnreadableError,
     Value,
     format_value,
     parse_value,
@@ -69,7 +69,8 @@ class BrokerConfig:
     def __init__(self, static: Mapping[str, str], sources: Mapping[str, str] | None = None) -> None:
         """`static` holds the text of every key that was set; `sources` tells where, for the user.
 
-        Raises ConfigError for an unknown name, a bad value or settings that exclude each other.
+        Raises ConfigError for unknown names, bad values and settings that exclude each other: all
+        of them, a line each.
         """
         self.static: dict[str, str] = {}
         self.dynamic_broker: dict[str, str] = {}
@@ -77,9 +78,15 @@ class BrokerConfig:
         self.ignored: list[str] = []
         self._sources = dict(sources or {})
         self._values: dict[str, Value] = {}
+        self._unreadable: set[str] = set()
+        found = []
         for name, text in _resolved(static, self._placed).items():
-            self._set_static(name, text)
-        self.listeners: list[Listener] = self._check()
+            try:
+                self._set_static(name, text)
+            except ConfigError as error:
+                found.append(str(error))
+                self._unreadable.add(name)
+        self.listeners: list[Listener] = self._check(found)
 
     def _set_static(self, name: str, text: str) -> None:
         key = find_broker_key(name)
@@ -98,66 +105,37 @@ class BrokerConfig:
     def _placed(self, name: str, text: str) -> str:
         return f"{self._sources[name]}: {text}" if name in self._sources else text
 
-    def _check(self) -> list[Listener]:
-        """Settings that must fit together."""
+    def _check(self, found: list[str]) -> list[Listener]:
+        """Settings that must fit together. Raises what was found before and what is found here."""
         if "broker.id" in self.static and "node.id" not in self.static:
             self.static["node.id"] = self.static["broker.id"]
-        if self.integer("node.id") < 0:
-            raise ConfigError("node.id: must be at least 0")
-        if "broker" not in self.words("process.roles"):
-            raise ConfigError("process.roles: kbroker is broker and controller; write both")
-        if self.string("authorizer.class.name") not in AUTHORIZERS:
-            raise ConfigError(
-                "authorizer.class.name: kbroker has an authorizer of its own, which does what "
-                "Apache Kafka's does; write authorizer.class.name=kbroker, or "
-                f"{AUTHORIZERS[1]}"
-            )
-        for one in filter(None, map(str.strip, self.string("super.users").split(";"))):
-            if not all(one.partition(":")):
-                raise ConfigError(f"super.users: {one!r} is no principal: write TYPE:NAME")
-        if len(self.log_dirs) != 1:
-            raise ConfigError("log.dirs: kbroker keeps its data in one directory; name only one")
-        if self.integer("queued.max.request.bytes") > 0 and self.integer(
-            "queued.max.request.bytes"
-        ) < self.integer("socket.request.max.bytes"):
-            raise ConfigError(
-                "queued.max.request.bytes: must be at least socket.request.max.bytes, or -1"
-            )
-        if self.flag("log.cleaner.enable") and self.integer("log.cleaner.threads") < 1:
-            raise ConfigError(
-                "log.cleaner.threads: must be at least 1 while log.cleaner.enable is true"
-            )
-        self.check_values()
-        http_endpoints(self.words(HTTP_LISTENERS))
-        listeners = resolve_listeners(
+        listeners: list[Listener] = []
+
+        def resolved(_: BrokerConfig) -> str | None:
+            http_endpoints(self.words(HTTP_LISTENERS))
+            listeners[:] = self._resolved_listeners()
+            between = self.string("inter.broker.listener.name")
+            if between and between.upper() not in {one.name for one in listeners}:
+                return f"inter.broker.listener.name: {between} is not a name in listeners"
+            return None
+
+        found = [*found, *mistakes(self, (*OF_START, resolved))]
+        if found:
+            raise ConfigError("\n".join(found))
+        return listeners
+
+    def _resolved_listeners(self) -> list[Listener]:
+        return resolve_listeners(
             self.words("listeners"),
             self.words("advertised.listeners") or None,
             self.string("listener.security.protocol.map"),
             self.words("controller.listener.names"),
         )
-        between = self.string("inter.broker.listener.name")
-        if between and between.upper() not in {one.name for one in listeners}:
-            raise ConfigError(f"inter.broker.listener.name: {between} is not a name in listeners")
-        return listeners
 
     def check_values(self) -> None:
         """Rules over several keys or units, which dynamic settings must keep too."""
-        if self.roll_ms() < 1:
-            raise ConfigError("log.roll.ms: must be at least 1")
-        if self.roll_jitter_ms() < 0:
-            raise ConfigError("log.roll.jitter.ms: must be at least 0")
-        if not self.connection_overrides() and self.integer("max.connections.per.ip") == 0:
-            raise ConfigError(
-                "max.connections.per.ip: can be 0 only where overrides for single hosts are set"
-            )
-        if self.retention_ms() == 0:
-            raise ConfigError("log.retention.ms: must be -1 for no limit, or at least 1")
-        buffer_bytes = self.integer("log.cleaner.dedupe.buffer.size")
-        if buffer_bytes <= max(self.integer("log.cleaner.threads"), 1) << 20:
-            raise ConfigError(
-                "log.cleaner.dedupe.buffer.size: must be more than 1 MiB for each cleaner thread"
-            )
-        check_group_bounds(self.integer)
+        for told in mistakes(self, OF_VALUES):
+            raise ConfigError(told)
 
     def preview(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
         """These settings with other dynamic ones, to see what would hold."""
@@ -244,8 +222,11 @@ class BrokerConfig:
         return self.is_set(name) or self.is_set(f"listener.name.{listener.lower()}.{name}")
 
     def value(self, name: str) -> Value:
-        """The typed value that holds. Raises KeyError for a name that is no key."""
+        """The typed value that holds. Raises KeyError for a name that is no key, and, while static
+        settings are checked, UnreadableError for one whose text is a mistake."""
         if name not in self._values:
+            if name in self._unreadable:
+                raise UnreadableError(name)
             self._values[name] = parse_value(BROKER[name], self.text(name))
         return self._values[name]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from kbroker.config.types import ConfigError
@@ -11,20 +11,28 @@ GROUP_KINDS: Final = ("consumer", "share", "streams")
 _TIMES: Final = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
 
 
-def check_group_bounds(integer: Callable[[str], int]) -> None:
+def check_order(integer: Callable[[str], int], less: str, more: str) -> None:
     """Raises ConfigError as Apache Kafka words it; `integer` has the broker's values."""
+    if integer(less) > integer(more):
+        raise ConfigError(f"{more} must be greater than or equal to {less}")
 
-    def in_order(less: str, more: str) -> None:
-        if integer(less) > integer(more):
-            raise ConfigError(f"{more} must be greater than or equal to {less}")
 
+def check_beat(integer: Callable[[str], int], kind: str) -> None:
+    """Whoever is only heard of once a session is lost now and then. Raises ConfigError."""
+    beat, silent = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+    if integer(beat) >= integer(silent):
+        raise ConfigError(f"{beat} must be less than {silent}")
+
+
+def _orders() -> Iterator[tuple[str, str]]:
     for kind in GROUP_KINDS:
         for time in _TIMES:
             least, most = f"group.{kind}.min.{time}", f"group.{kind}.max.{time}"
-            in_order(least, most)
-            in_order(least, f"group.{kind}.{time}")
-            in_order(f"group.{kind}.{time}", most)
-        beat, silent = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
-        if integer(beat) >= integer(silent):
-            raise ConfigError(f"{beat} must be less than {silent}")
-    in_order("group.streams.num.standby.replicas", "group.streams.max.standby.replicas")
+            yield least, most
+            yield least, f"group.{kind}.{time}"
+            yield f"group.{kind}.{time}", most
+    yield "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
+
+
+# Settings of which the first is never more than the second.
+ORDERS: Final = tuple(_orders())

@@ -18,7 +18,12 @@ Value = bool | int | float | str | list[str] | None
 
 
 class ConfigError(OperatorError):
-    """A key or value that the user must correct; the text is one line."""
+    """A key or value that the user must correct; the text is one line, of a broker's static
+    settings one for each mistake."""
+
+
+class UnreadableError(Exception):
+    """A value that is told already to be a mistake: nothing follows from it."""
 
 
 class Type(IntEnum):

@@ -54,6 +54,26 @@ def test_a_bad_value_is_told_in_one_line_with_its_key(name, text, message):
     assert "\n" not in str(caught.value)
 
 
+def test_all_mistakes_are_told(tmp_path: Path):
+    """A line each, those of single settings first; what hangs on one of these is not asked."""
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "num.partitons=3\nlisteners=\nlog.roll.ms=0\ncompression.type=none\n"
+        "log.dirs=/a,/b\nnode.id=x\ninter.broker.listener.name=OTHER\n"
+        "group.consumer.min.session.timeout.ms=50000\ngroup.share.min.session.timeout.ms=50000\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    told = [line.removeprefix(f"{path}, ") for line in str(caught.value).splitlines()]
+    assert [line.split(" ")[:2] for line in told[:4]] == [
+        ["line", f"{number}:"] for number in (1, 2, 4, 6)
+    ]
+    assert [line.split(" ")[0].rstrip(":") for line in told[4:]] == [
+        "log.dirs", "log.roll.ms", "group.consumer.session.timeout.ms",
+        "group.share.session.timeout.ms",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
