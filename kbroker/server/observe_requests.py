@@ -62,6 +62,7 @@ def add_requests(samples: Samples, data_plane: DataPlane) -> None:
             add_histogram(samples, "kbroker_request_phase_seconds", Counted(*told), _NS, at)
         for spelled in (name, _CONSUMERS_FETCH) if key == ApiKey.FETCH else (name,):
             _as_kafka(samples, spelled, versions, phases)
+            _sizes_as_kafka(samples, spelled, size, sum(versions.values()))
     for key in _PURGATORIES:
         waiting = times[key][2] if key in times else 0
         samples.add("kafka_server_delayedoperationpurgatory_purgatorysize", waiting,
@@ -85,6 +86,13 @@ def _as_kafka(
     for (_, phase), told in zip(PHASES, phases, strict=True):
         metric = f"kafka_network_requestmetrics_{phase}"
         add_summary(samples, metric, Counted(*told), _NS_PER_MS, labels)
+
+
+def _sizes_as_kafka(samples: Samples, name: str, size: int, count: int) -> None:
+    """Sum and count alone: what a request is long is not counted by sizes."""
+    labels = f'request="{name}"'
+    samples.add_part("kafka_network_requestmetrics_requestbytes", "_sum", size, labels)
+    samples.add_part("kafka_network_requestmetrics_requestbytes", "_count", count, labels)
 
 
 class Errors:

@@ -192,6 +192,11 @@ def test_each_phase_of_a_request_is_timed(kbroker: KbrokerProcess, topic: str) -
     assert grown("count", "Produce", "total") >= 20
     versions = now.total("kafka_network_requestmetrics_requests_total", request="Produce")
     assert versions >= 20
+    sizes = "kafka_network_requestmetrics_requestbytes"
+    assert now.total(f"{sizes}_count", request="Produce") == versions
+    assert now.total(f"{sizes}_sum", request="Produce") == now.total(
+        "kbroker_request_bytes_total", request="Produce"
+    )
     assert now.value("kafka_server_brokertopicmetrics_messagesin_total", topic=topic) == 20
     for moved in ("bytesin", "bytesout"):
         size = now.value(f"kafka_server_brokertopicmetrics_{moved}_total", topic=topic)
