@@ -69,7 +69,7 @@ def check(
         config = load_config(config_file, settings)
         findings = [_config(config, config_file)]
     except ConfigError as error:
-        findings = [Finding("settings", FAILED, str(error))]
+        findings = [Finding("settings", FAILED, line) for line in str(error).splitlines()]
     place = data_dir or _data_dir(config) or default_data_dir()
     findings += _findings(place, config)
     print_rows(_COLUMNS, [finding._asdict() for finding in findings], output)
