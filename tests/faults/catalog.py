@@ -64,11 +64,11 @@ FAULTS = (
     ),
     Fault(
         "F3", "writes lost, torn, reordered", "recorded calls, each unsynced one dropped or torn",
-        ("P1", "P6"), "syncs forgotten", 200, 10_000, _here("test_crash_states.py"),
+        ("P1", "P6"), "syncs forgotten", 200, 20_000, _here("test_crash_states.py"),
     ),
     Fault(
         "F4", "power cut between any two calls", "recorded calls: every prefix, names before data",
-        ("P1", "P6"), "syncs forgotten", 200, 10_000, _here("test_crash_states.py"),
+        ("P1", "P6"), "syncs forgotten", 200, 20_000, _here("test_crash_states.py"),
     ),
     Fault(
         "F5", "a disk that fails at random", "seeded failures of each call, in one process",
@@ -78,15 +78,15 @@ FAULTS = (
     ),
     Fault(
         "F6", "EIO, ENOSPC, EDQUOT at work", "calls of a live broker fail, a write half done",
-        ("P8", "P9"), "errors taken for answers", 6, 300,
+        ("P8", "P9"), "errors taken for answers", 6, 1_200,
         _here("test_failing_calls.py::test_a_call_fails_under_a_broker_at_work",
               "test_failing_calls.py::test_control_whoever_counts_what_was_refused_misses_it",
               "test_disk.py::test_failed_sync_is_final"),
     ),
     Fault(
-        "F7", "a full disk", "a small ext4, filled by a foreign file", ("P9",),
-        "the last batches cut off", 3, 50,
-        (*_here("test_disk.py::test_full_disk", "test_disk_limits.py"),),
+        "F7", "a full disk", "a small ext4, filled, under records, markers, commits, compaction",
+        ("P9",), "the last batches cut off", 5, 70,
+        _here("test_disk.py::test_full_disk", "test_full_disk_inside.py", "test_disk_limits.py"),
     ),
     Fault(
         "F8", "a sync that fails once", "a sparse image on a full file system", ("P8",),

@@ -82,7 +82,8 @@ def words(tmp_path: Path) -> Iterator[Words]:
 def settings() -> dict[str, str]:
     return {"log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1",
             "kbroker.journal.bytes.max": "16777216",
-            "kbroker.journal.buffer.bytes": "1048576"}  # fmt: skip
+            "kbroker.journal.buffer.bytes": "1048576",
+            "replica.high.watermark.checkpoint.interval.ms": "20"}  # fmt: skip
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def fresh(broker: BrokerProcess) -> None:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("positions", [2, pytest.param(100, marks=LONG)])
+@pytest.mark.parametrize("positions", [2, pytest.param(320, marks=LONG)])
 def test_a_call_fails_under_a_broker_at_work(
     broker: BrokerProcess, words: Words, topic: str, positions: int, tally: Tally
 ) -> None:
@@ -162,6 +163,9 @@ def test_a_call_fails_under_a_broker_at_work(
             words[HITS], words[PASS], words[CODE] = 0, chance.randrange(8), code
             words[STAY], words[KINDS] = int(stays), bit
             client.work(12)
+            with suppress(TimeoutError):  # what only checkpoints do comes a moment later
+                wait_for("a failure", lambda: words[HITS], 0.4)
+            client.work(2)
             hits, words[KINDS] = words[HITS], 0
             tried += hits > 0
             if not serves_writes(broker, client) or chance.random() < 0.2:
