@@ -40,7 +40,10 @@ SETTINGS = {
     "log.segment.bytes": "1048576", "log.retention.check.interval.ms": "300",
     "log.segment.delete.delay.ms": "0", "log.cleaner.backoff.ms": "100",
 }  # fmt: skip
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+COMPACTED = {
+    "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01",
+    "min.compaction.lag.ms": "5000",  # what was written before the disk is full is due while it is
+}  # fmt: skip
 KEYS = 7
 
 
@@ -109,6 +112,20 @@ class Inside:
             self.producer.sequences = {}
         return code
 
+    def take_id(self) -> int:
+        """A transactional id of its own for nobody: a record of the coordinator's."""
+        self.number += 1
+        body = {"transactional_id": f"nobody-{self.number}", "transaction_timeout": 60_000,
+                "producer_id": -1, "producer_epoch": -1}  # fmt: skip
+        code = int(wire.call_once(self.broker.port, wire.INIT_PRODUCER_ID, 4, body)["error_code"])
+        assert code == 0 or code in NOT_READY, code
+        return code
+
+    def cleanings(self) -> int:
+        """Those that ended and those that were given up, as the log tells."""
+        text = self.broker.log_text()
+        return text.count("cleaning keys-0: ") + text.count("cleaned keys-0 ")
+
     def cleaned(self) -> float:
         """Cleanings that ended well."""
         return scrape(address(self.broker)).value("kbroker_cleaner_runs_total") or 0
@@ -132,7 +149,7 @@ def until_refused(put: Callable[[], int], most: int = 2_000) -> None:
 
 def a_round(inside: Inside, disk: LoopFilesystem) -> None:
     """Fill the disk under an open transaction, try everything, make room, and see all go on."""
-    value = inside.begin()
+    value, tried = inside.begin(), inside.cleanings()
     for _ in range(4 * KEYS):  # segments to clean
         assert inside.put_key() == 0
     assert inside.commit() == 0
@@ -140,7 +157,9 @@ def a_round(inside: Inside, disk: LoopFilesystem) -> None:
     until_refused(lambda: inside.put("plain", numbered(0)))
     until_refused(inside.put_key)
     until_refused(inside.commit)
+    until_refused(inside.take_id)
     ended = inside.end() == 0
+    wait_for("compaction is tried", lambda: inside.cleanings() > tried, 60)
     assert inside.broker.is_running()
     filler.unlink()
     wait_for("commits are taken again", lambda: inside.commit() == 0, 60)
