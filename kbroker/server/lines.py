@@ -94,9 +94,7 @@ class Lines(logging.Handler):
             return
         if self._lost:
             text = "%d lines are missing here: there was no room for them"
-            missing = _LOG.makeRecord(
-                _LOG.name, logging.WARNING, "", 0, text, (self._lost,), None
-            )
+            missing = _LOG.makeRecord(_LOG.name, logging.WARNING, "", 0, text, (self._lost,), None)
             self._lost = 0 if self._put(self._line(missing)) else self._lost
         if self._lost or not self._put(line):
             self._lost += 1
