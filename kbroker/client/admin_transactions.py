@@ -177,10 +177,14 @@ def list_transactions(
             for state in body.transaction_states
         ]
 
-    cluster.refresh([])
-    found: list[TransactionListing] = []
-    for node_id in sorted(cluster.nodes):
-        found += cluster.retry(lambda node=node_id: ask(node))  # type: ignore[misc]
+    def ask_all() -> list[TransactionListing]:
+        found: list[TransactionListing] = []
+        cluster.refresh([])
+        for node_id in sorted(cluster.nodes):
+            found += cluster.retry(lambda node=node_id: ask(node))  # type: ignore[misc]
+        return found
+
+    found = cluster.retry(ask_all)  # one limit for all of it
     return sorted(found, key=lambda listing: listing.transactional_id)
 
 

@@ -39,9 +39,11 @@ from kbroker.client.errors import (
 )
 from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
 from kbroker.client.reach import (
+    COUNTS,
     Calls,
     ClusterSettings,
     FinalFailure,
+    Limits,
     Own,
     PassingFailure,
     Reach,
@@ -60,11 +62,6 @@ T = TypeVar("T")
 
 _UNKNOWN_TOPIC_S = 3.0  # a topic that brokers do not know for so long is not there
 _BROKEN = (ConnectError, RequestTimeoutError, CorruptDataError)
-
-_COUNTS = (
-    "connection-creation-total", "failed-connection-total", "metadata-request-total",
-    "rebootstrap-total", "request-retry-total",
-)  # fmt: skip
 
 _log = logging.getLogger("kbroker.client.cluster")
 
@@ -97,10 +94,11 @@ class Cluster:
         self._failing_since_s: float | None = None
         self._was_told = False  # True once a broker has answered for metadata
         self._doubted: set[int] = set()  # nodes that may have moved
-        self._counts = dict.fromkeys(_COUNTS, 0.0)
+        self._counts = dict.fromkeys(COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
         self._begun: weakref.WeakSet[Connection] = weakref.WeakSet()  # all, whoever has them
         self._own = Own()
+        self.limits = Limits()
         self._reach = Reach(self.settings)
         self.calls = Calls()
         self.closed = threading.Event()
@@ -189,11 +187,9 @@ class Cluster:
 
     def topic_of_id(self, topic_id: uuid.UUID) -> TopicInfo | None:
         """The topic of this id, from what is known or from a broker; None: there is none."""
-        known = self._metadata.topic_of_id(topic_id)
-        if known is None:
+        if self._metadata.topic_of_id(topic_id) is None:
             self.describe(None)
-            known = self._metadata.topic_of_id(topic_id)
-        return known
+        return self._metadata.topic_of_id(topic_id)
 
     def is_old(self, name: str) -> bool:
         """True where a topic was never asked for, or longer ago than metadata.max.age.ms."""
@@ -257,7 +253,7 @@ class Cluster:
             try:
                 return self._link(address)
             except _BROKEN as error:
-                failure = failure or error
+                failure = self._first(failure, error)
         if failure is not None and not self.settings.rebootstraps:
             raise failure
         if known:
@@ -266,9 +262,16 @@ class Cluster:
             try:
                 return self._link(address)
             except _BROKEN as error:
-                failure = failure or error
+                failure = self._first(failure, error)
         assert failure is not None
         raise failure
+
+    def _first(self, failure: KafkaError | None, error: KafkaError) -> KafkaError:
+        """Of several; raised where there is no time for another attempt."""
+        failure = failure or error
+        if self.limits.are_over:
+            raise failure
+        return failure
 
     def connection(self, node_id: int) -> Connection:
         """A connection of this thread to this broker."""
@@ -379,10 +382,10 @@ class Cluster:
 
     def _connect(self, address: Address) -> Connection:
         self._mine()
-        if self.closed.wait(self._own.left_s(self._reach.pause_s(address))):
+        if self.closed.wait(self.limits.left_s(self._reach.pause_s(address))):
             raise ClosedError("the client was closed")
         try:
-            made = self._reach.connect(address, self._note, self._own.left_s)
+            made = self._reach.connect(address, self._note, self.limits.left_s)
         except KafkaError as error:
             self._count("failed-connection-total")
             if not self.closed.is_set():
@@ -394,21 +397,20 @@ class Cluster:
 
     # Trying again
 
-    def retry(self, call: Callable[[], T], timeout_s: float | None = None, ends: bool = False) -> T:
+    def retry(
+        self, call: Callable[[], T], timeout_s: float | None = None, ends: bool | None = None
+    ) -> T:
         """Runs a call again while it fails in a way that passes, within call_timeout_s; for a topic
         that is not known, no longer than one that was just created needs to get about. Within
-        another call's retry its limit holds. ends: to connect and for metadata, too."""
-        own = self._own
-        if own.deadline_s is not None:
-            return self._retry(call, own.deadline_s)
+        another call's retry its limit holds. ends: each attempt, too, unless it is one alone (0 s).
+        """
+        limits = self.limits
+        if limits.deadline_s is not None:
+            return self._retry(call, limits.deadline_s)
         limit_s = self.settings.call_timeout_s if timeout_s is None else timeout_s
-        own.deadline_s = time.monotonic() + limit_s
-        own.until_s = own.deadline_s if ends else None
-        try:
-            with self.calls:
-                return self._retry(call, own.deadline_s)
-        finally:
-            own.deadline_s = own.until_s = None
+        ends = limit_s > 0 if ends is None else ends
+        with self.calls, limits.within(limit_s, ends) as deadline_s:
+            return self._retry(call, deadline_s)
 
     def _retry(self, call: Callable[[], T], deadline_s: float) -> T:
         unknown_deadline_s: float | None = None
@@ -457,11 +459,9 @@ class Cluster:
         values = {"topics": wanted, "allow_auto_topic_creation": create}
         self._count("metadata-request-total")
         try:
-            limit_s = self.timeout_s
-            if len(self.nodes) > 1:  # another one may answer
-                limit_s = min(limit_s, self.settings.setup_timeout_s)
-            asked, own = self.any_connection(), self._own
-            body = asked.call(ApiKey.METADATA, values, timeout_s=own.left_s(limit_s))
+            others_s = self.settings.setup_timeout_s if len(self.nodes) > 1 else float("inf")
+            limit_s = min(self.timeout_s, others_s)  # others may answer sooner
+            body = self.any_connection().call(ApiKey.METADATA, values, timeout_s=limit_s)
             code = int(getattr(body, "error_code", 0))
             if code == ErrorCode.REBOOTSTRAP_REQUIRED:
                 self.rebootstrap("a broker demands it")

@@ -41,6 +41,7 @@ __all__ = ["Connection"]
 
 _UNSUPPORTED_VERSION = 35
 _FIRST_REQUESTS = 2  # ApiVersions, and one more
+_LEAST_S = 0.001  # to send: sockets take 0 for another thing
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Connection:
     tls: what tls_of made of the configuration. timeout_s: limit for connecting, for the handshake,
     for agreeing on versions and for each answer, unless a call or connect_timeout_s (of the first
     three) says otherwise. born: told of it as soon as it has a socket, so that another thread can
-    interrupt it. on_silence: called when an answer does not come in time.
+    interrupt it. on_silence: called when an answer does not come in time. left_s: how long to wait
+    at most for what may take so long, by the call that the thread is in.
     send_buffer_bytes, receive_buffer_bytes: -1 leaves them to the system. renew_at: the monotonic
     time from which on the connection is to be replaced, because its SASL session ends.
     """
@@ -74,11 +76,13 @@ class Connection:
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
         born: Callable[[Connection], None] | None = None,
+        left_s: Callable[[float], float] = float,
     ) -> None:
         self.address = address
         self.on_silence: Callable[[Address], None] | None = None
         self.client_id = client_id
         self.timeout_s = timeout_s
+        self._left_s = left_s
         self.renew_at = math.inf
         self._used_s = time.monotonic()
         self._claim = threading.Lock()  # of sending the next request, or of ending an idle one
@@ -97,7 +101,7 @@ class Connection:
             if born is not None:
                 born(self)
             if tls is not None:
-                self._channel = tls.open(self._socket, address, connect_timeout_s)
+                self._channel = tls.open(self._socket, address, left_s(connect_timeout_s))
             self._negotiate(connect_timeout_s)
         except BaseException:
             self.close()
@@ -213,11 +217,12 @@ class Connection:
             self._used_s = time.monotonic()
             if answered:
                 self._sent.append(_Sent(api, version, self._correlation_id))
+        limit_s = max(self._left_s(self.timeout_s), _LEAST_S)
         try:
             if self._channel is not None:
-                self._channel.sendall(framed, self.timeout_s)
+                self._channel.sendall(framed, limit_s)
             else:
-                self._socket.settimeout(self.timeout_s)
+                self._socket.settimeout(limit_s)
                 self._socket.sendall(framed)
         except OSError as error:
             self.close()
@@ -247,6 +252,7 @@ class Connection:
         }
 
     def _read_frame(self, api: ApiKey, timeout_s: float) -> bytes:
+        timeout_s = self._left_s(timeout_s)
         deadline = time.monotonic() + timeout_s
         try:
             (length,) = struct.unpack(">i", self._read(4, deadline))
@@ -261,7 +267,7 @@ class Connection:
             if self.on_silence is not None:
                 self.on_silence(self.address)
             raise RequestTimeoutError(
-                f"broker {self.address} did not answer {api.name} within {timeout_s:g} s"
+                f"broker {self.address} did not answer {api.name} within {timeout_s:.3g} s"
             ) from error
         except OSError as error:
             self.close()
@@ -305,7 +311,7 @@ def _connect(address: Address, timeout_s: float, buffers: Mapping[int, int]) -> 
     try:
         made = socket.create_connection((address.host, address.port), timeout_s)
     except TimeoutError as error:
-        raise ConnectError(f"no answer from {address} within {timeout_s:g} s") from error
+        raise ConnectError(f"no answer from {address} within {timeout_s:.3g} s") from error
     except ConnectionRefusedError as error:
         raise ConnectError(f"no broker listens on {address}; `kbroker start` runs one") from error
     except OSError as error:

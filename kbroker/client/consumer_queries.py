@@ -34,7 +34,9 @@ class Queries:
         self, wanted: Mapping[tuple[str, int], int], timeout_s: float | None
     ) -> dict[tuple[str, int], FoundOffset]:
         return self._cluster.retry(
-            lambda: list_offsets(self._cluster, wanted, read_committed=self._committed), timeout_s
+            lambda: list_offsets(self._cluster, wanted, read_committed=self._committed),
+            timeout_s,
+            ends=True,
         )
 
     def offsets(
@@ -69,7 +71,9 @@ class Queries:
 
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """From what is known, or from a broker."""
-        return self._cluster.topic(topic).partitions
+        limit_s = self._cluster.settings.call_timeout_s
+        with self._cluster.limits.within(limit_s, ends=True):
+            return self._cluster.topic(topic).partitions
 
     def topics(self) -> dict[str, TopicInfo]:
         """All of them."""

@@ -105,11 +105,16 @@ def list_groups(
     cluster: Cluster, *, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[GroupListing]:
     """All groups by name, or those in one of these states and of one of these types."""
-    found: dict[str, GroupListing] = {}
-    cluster.refresh([])
-    for node_id in sorted(cluster.nodes):
-        ask = functools.partial(_list_at, cluster, node_id, states, types)
-        found |= {listing.group_id: listing for listing in cluster.retry(ask)}
+
+    def ask_all() -> dict[str, GroupListing]:
+        found: dict[str, GroupListing] = {}
+        cluster.refresh([])
+        for node_id in sorted(cluster.nodes):
+            ask = functools.partial(_list_at, cluster, node_id, states, types)
+            found |= {listing.group_id: listing for listing in cluster.retry(ask)}
+        return found
+
+    found = cluster.retry(ask_all)  # one limit for all of it
     return [found[group_id] for group_id in sorted(found)]
 
 

@@ -8,13 +8,14 @@ never while waiting.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.client.address import Address, parse_address
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from kbroker.ext.client_loop import ClientLoop
 
 __all__ = [
+    "COUNTS",
     "Calls",
     "ClusterSettings",
     "FinalFailure",
     "IdleLinks",
+    "Limits",
     "Own",
     "PassingFailure",
     "Reach",
@@ -38,6 +41,11 @@ __all__ = [
     "growing",
 ]
 
+COUNTS = (
+    "connection-creation-total", "failed-connection-total", "metadata-request-total",
+    "rebootstrap-total", "request-retry-total",
+)  # fmt: skip
+"""Of a cluster's metrics."""
 _JITTER = 0.2
 _LEAST_S = 0.001  # to connect: sockets take 0 for another thing
 _WARNING_S = 60.0  # of an address no second one sooner
@@ -177,7 +185,7 @@ class Reach:
     ) -> Connection:
         """An authenticated connection. born: see Connection. All of it within the limit for
         connecting, so that a node which takes connections and says nothing is found out; left_s:
-        see Own."""
+        see Limits, whose call the connection's own answers keep to as well."""
         settings, limit_s = self._settings, max(left_s(self.setup_timeout_s(address)), _LEAST_S)
         try:
             made = Connection(
@@ -189,6 +197,7 @@ class Reach:
                 send_buffer_bytes=settings.send_buffer_bytes,
                 receive_buffer_bytes=settings.receive_buffer_bytes,
                 born=born,
+                left_s=left_s,
             )
             if settings.login is not None:
                 try:
@@ -259,19 +268,40 @@ class Connections(dict[Address, Connection]):
 
 
 class Own(threading.local):
-    """What belongs to one thread: its connections, and the limits of the call that it is in."""
+    """What belongs to one thread: its connections."""
 
     def __init__(self) -> None:
         self.connections = Connections()
+
+
+class Limits(threading.local):
+    """The limits of the call that a thread is in. Connections look at them as well."""
+
+    def __init__(self) -> None:
         self.deadline_s: float | None = None
         """No further try after it."""
         self.until_s: float | None = None
         """Nor does it wait for anything any longer."""
 
+    @contextlib.contextmanager
+    def within(self, limit_s: float, ends: bool) -> Iterator[float]:
+        """Sets them for a call, and gives its deadline."""
+        self.deadline_s = deadline_s = time.monotonic() + limit_s
+        self.until_s = deadline_s if ends else None
+        try:
+            yield deadline_s
+        finally:
+            self.deadline_s = self.until_s = None
+
     def left_s(self, most_s: float) -> float:
         """How long to wait for something that may take so long."""
         until_s = self.until_s
         return most_s if until_s is None else max(min(most_s, until_s - time.monotonic()), 0.0)
+
+    @property
+    def are_over(self) -> bool:
+        """Nothing is waited for any more."""
+        return self.until_s is not None and time.monotonic() >= self.until_s
 
 
 class IdleLinks:

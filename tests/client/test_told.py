@@ -6,12 +6,17 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from kbroker.client import Consumer, Producer
-from kbroker.client.errors import KafkaError, UnknownTopicOrPartitionError
+from kbroker.client import Admin, Consumer, Producer
+from kbroker.client.errors import (
+    KafkaError,
+    RequestTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from tests.client.between import silent as standing_still
 from tests.client.test_consumer import produce, taken
 from tests.support import wire
 from tests.support.processes import BrokerProcess
@@ -57,6 +62,45 @@ def test_max_block_bounds_connecting(silent: str) -> None:
         with pytest.raises(KafkaError):
             producer.send("t", b"")
         assert time.monotonic() - began < 5
+
+
+def in_time(call: Callable[[], object]) -> None:
+    """Ends with an error long before request.timeout.ms does."""
+    began = time.monotonic()
+    with pytest.raises(RequestTimeoutError):
+        call()
+    assert time.monotonic() - began < 8
+
+
+def test_a_call_has_its_own_limit_where_nobody_answers(silent: str) -> None:
+    limits = {"bootstrap_servers": silent, "default_api_timeout_ms": 300}
+    with Admin(**limits) as admin, Consumer(**limits) as consumer:
+        in_time(admin.list_topics)
+        in_time(admin.list_groups)
+        in_time(lambda: consumer.partitions_for("t"))
+        in_time(lambda: consumer.end_offsets([("t", 0)], 0.3))
+
+
+def test_a_call_has_its_own_limit_where_a_broker_stands_still(
+    start_kbroker: Callable[..., BrokerProcess]
+) -> None:
+    broker = start_kbroker()
+    wire.create_topic(broker.port, "t", 1)
+    limits = {"bootstrap_servers": broker.bootstrap, "default_api_timeout_ms": 300}
+    with Admin(**limits) as admin, Consumer(**limits, metadata_max_age_ms=0) as consumer:
+        wait_for("it is reached", lambda: admin.list_topics() and admin.list_groups() == [], 60)
+        wait_for("its topic", lambda: len(consumer.partitions_for("t")), 60)
+        known = consumer.end_offsets([("t", 0)], 60)
+        with standing_still(broker):
+            in_time(admin.list_topics)
+            in_time(admin.list_groups)
+            in_time(admin.list_transactions)
+            in_time(lambda: consumer.end_offsets(known, 0.3))
+            in_time(lambda: consumer.offsets_for_times({("t", 0): 1}, 0))
+            began = time.monotonic()
+            assert len(consumer.partitions_for("t")) == 1, "old, but known"
+            assert time.monotonic() - began < 8
+        wait_for("it goes on", lambda: consumer.end_offsets(known, 60) == known, 60)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
