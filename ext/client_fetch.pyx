@@ -11,7 +11,7 @@ from kbroker.ext.client_column_store cimport (
 from kbroker.ext.client_columns cimport columns_of
 from kbroker.ext.client_fetch_parts cimport FetchParts
 from kbroker.ext.client_fetch_state cimport (
-    Chunk, Fetch, Part, chunk_remove, fetch_has_room, part_reset,
+    Chunk, Fetch, Part, chunk_remove, part_reset,
 )
 from kbroker.ext.client_record cimport Record, open_next, record_of, source_of
 from kbroker.ext.client_stream cimport STREAM_RECORDS, Stream, stream_record
@@ -46,7 +46,7 @@ cdef class Fetcher(FetchParts):
         self.source = None
         pthread_mutex_lock(&self.fetch.lock)
         self.settle(chunk)
-        asks = chunk.part.flight_link < 0 or not fetch_has_room(self.fetch)
+        asks = chunk.part.flight_link < 0 or self.fetch.held
         chunk_remove(self.fetch, chunk)
         pthread_mutex_unlock(&self.fetch.lock)
         if asks:

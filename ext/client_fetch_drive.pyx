@@ -10,7 +10,7 @@ from kbroker.ext.client_fetch_scan cimport scan_more
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_REPLICA, FETCH_BY_NAME_HIGH, FETCH_HIGH, FETCH_KEY,
     FETCH_LOW, SESSIONS_MAX, TOPIC_ID_BYTES, Chunk, Fetch, Part, Session, Topic, chunk_append,
-    fetch_has_room, fetch_signal, first_part, next_part, part_attend, part_full, part_readable,
+    fetch_share, fetch_signal, first_part, next_part, part_attend, part_full, part_readable,
     topic_find,
 )
 from kbroker.ext.client_fetch_wire cimport (
@@ -55,6 +55,9 @@ cdef void session_renew(Fetch* f, Session* s) noexcept nogil:
 cdef void session_landed(Fetch* f, Session* s) noexcept nogil:
     """Nothing of it is in flight any more."""
     cdef Part* part = first_part(f.topics)
+    if s.in_flight:
+        f.flying -= 1
+        f.asked -= s.asked
     s.in_flight = False
     while part != NULL:
         if part.flight_link == s.link:
@@ -197,9 +200,14 @@ cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
     if s.in_flight or s.looked == f.turn:
         return INT64_MAX
     s.looked = f.turn
+    f.askers -= 1
     if s.not_before_ns > now_ns:
         return s.not_before_ns
     if mark_wanted(f, link) == 0:
+        return INT64_MAX
+    s.asked = fetch_share(f)
+    if s.asked < 0:
+        f.held = True
         return INT64_MAX
     version = version_for(f, link)
     if version < 0:
@@ -212,6 +220,8 @@ cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
         return now_ns + LONG_NS
     mark_flying(f, s)
     s.in_flight = True
+    f.flying += 1
+    f.asked += s.asked
     f.requests += 1
     if link_submit(f.driver.loop, link, &s.call) != LINK_OK:
         session_end(f, s)
@@ -220,13 +230,29 @@ cdef int64_t ask(Fetch* f, int32_t link, int64_t now_ns) noexcept nogil:
     return INT64_MAX
 
 
+cdef void count_askers(Fetch* f) noexcept nogil:
+    cdef Part* part = first_part(f.topics)
+    cdef Session* s
+    f.askers = 0
+    while part != NULL:
+        if part.flight_link < 0 and part_readable(part):
+            s = session_of(f, part.link)
+            if s != NULL and not s.in_flight and s.counted != f.turn:
+                s.counted = f.turn
+                f.askers += 1
+        part = next_part(part)
+
+
 cdef int64_t fetch_drive(void* self, int64_t now_ns) noexcept nogil:
     cdef Fetch* f = <Fetch*> self
-    cdef Part* part
+    cdef Part* part = NULL
     cdef int64_t next_ns = INT64_MAX
     pthread_mutex_lock(&f.lock)
     f.turn += 1
-    part = first_part(f.topics) if not f.corked and fetch_has_room(f) else NULL
+    f.held = False
+    if not f.corked:
+        count_askers(f)
+        part = first_part(f.topics)
     while part != NULL:
         if part.flight_link < 0 and part_readable(part):
             next_ns = min(next_ns, ask(f, part.link, now_ns))

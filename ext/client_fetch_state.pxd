@@ -99,6 +99,8 @@ cdef struct Session:
     int32_t epoch
     int64_t not_before_ns
     int64_t looked                  # the turn in which it was looked at
+    int64_t counted                 # the turn in which it was counted
+    int32_t asked                   # bytes that its answer may have
     uint8_t* memory
     int64_t room
 
@@ -131,6 +133,10 @@ cdef struct Fetch:
     Chunk* first
     Chunk* last
     int64_t queued
+    int64_t asked                   # bytes that answers on their way may have
+    int32_t flying                  # links with an answer on its way
+    int32_t askers                  # links that are to be asked in this turn, and were not yet
+    bint held                       # one was not asked: there was no room for its answer
     bint woken                      # wake() was called since the last wait
     bint attention                  # of some part; told by an event unless `untold`
     bint untold
@@ -168,8 +174,9 @@ cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexce
 cdef void part_attend(Fetch* f, Part* part, int32_t why, int32_t node, int32_t epoch) noexcept nogil
 cdef bint part_readable(const Part* part) noexcept nogil
 cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil
-# Whether more may be asked for: what is queued of partitions that are paused holds up no other.
-cdef bint fetch_has_room(const Fetch* f) noexcept nogil
+# Bytes that the next request may ask for; -1: none is to be made before some were taken. What is
+# queued of partitions that are paused holds up no other.
+cdef int32_t fetch_share(const Fetch* f) noexcept nogil
 # By the control thread: goes on elsewhere, while what is queued stays.
 cdef void part_move(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
 # The same, and nothing of what is queued is given out any more.

@@ -143,16 +143,23 @@ cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil:
     return part.queued > 0 and part.queued >= f.rules.queue_bytes // f.parts_count
 
 
-cdef bint fetch_has_room(const Fetch* f) noexcept nogil:
-    cdef int64_t queued = f.queued
+cdef int32_t fetch_share(const Fetch* f) noexcept nogil:
+    """Of what the queue has left, as much as the other links that are to be asked get. Where that
+    is little it waits for more: many small answers cost more than they bring."""
+    cdef int64_t taken = f.queued + f.asked
+    cdef int64_t least = max(f.rules.queue_bytes // (4 * (f.flying + f.askers + 1)), 1)
+    cdef int64_t left
     cdef Part* part
-    if queued >= f.rules.queue_bytes:
+    if taken + least > f.rules.queue_bytes:
         part = first_part(f.topics)
         while part != NULL:
             if part.paused or part.stopped:
-                queued -= part.queued
+                taken -= part.queued
             part = next_part(part)
-    return queued < f.rules.queue_bytes
+    left = f.rules.queue_bytes - taken
+    if left < least:
+        return -1
+    return <int32_t> min(<int64_t> f.rules.max_bytes, max(left // (f.askers + 1), least))
 
 
 cdef void chunk_append(Fetch* f, Part* part, Chunk* chunk) noexcept nogil:

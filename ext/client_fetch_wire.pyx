@@ -117,8 +117,8 @@ cdef uint8_t* put_fetch(Fetch* f, Session* s, uint8_t* p, uint8_t* end) noexcept
     if s.version < 15:
         put_i32(&w, -1)                 # no replica
     put_i32(&w, f.rules.max_wait_ms)
-    put_i32(&w, f.rules.min_bytes)
-    put_i32(&w, f.rules.max_bytes)
+    put_i32(&w, min(f.rules.min_bytes, s.asked))
+    put_i32(&w, s.asked)
     put_i8(&w, 1 if f.rules.stream.read_committed else 0)
     if s.version >= 7:
         put_i32(&w, s.session_id)
