@@ -76,7 +76,10 @@ def _teller(told: list[Any]) -> Callable[[Any], None] | None:
 
     def tell(offsets: Any) -> None:
         for one in told:
-            one(offsets)
+            try:
+                one(offsets)
+            except Exception:  # an onlooker must not undo a commit
+                _log.exception("an interceptor's on_commit failed")
 
     return tell if told else None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kbroker.client import Admin, Consumer, Producer
+from kbroker.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from kbroker.client.errors import (
     KafkaError,
     RequestTimeoutError,
@@ -143,6 +143,38 @@ def test_what_was_not_looked_up_yet_is_committed_at_the_end(
     with Consumer(bootstrap_servers=target.bootstrap, group_id=topic) as consumer:
         found = consumer.committed([(topic, 0)])
         assert [one and one.offset for one in found.values()] == [10]
+
+
+def test_an_interceptor_that_fails_undoes_no_commit(
+    target: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Faulty:
+        def on_commit(self, offsets: object) -> None:
+            raise RuntimeError("not today")
+
+    class Onlooker:
+        told = 0
+
+        def on_commit(self, offsets: object) -> None:
+            self.told += 1
+
+    wire.create_topic(target.port, topic, 1)
+    onlooker, called = Onlooker(), []
+    where = TopicPartition(topic, 0)
+    consumer = Consumer(
+        bootstrap_servers=target.bootstrap, group_id=topic, enable_auto_commit=False,
+        interceptor_classes=[Faulty(), onlooker],
+    )  # fmt: skip
+    with consumer:
+        consumer.assign([where])
+        consumer.commit({where: OffsetAndMetadata(5)})
+        consumer.commit_async({where: OffsetAndMetadata(6)}, lambda _, error: called.append(error))
+        wait_for("the callback", lambda: consumer.poll(0.1) == [] and called, 60)
+        assert called == [None]
+        assert consumer.committed([where])[where] == OffsetAndMetadata(6)
+    assert onlooker.told == 2
+    assert "not today" in caplog.text
+    caplog.clear()
 
 
 def test_a_refused_subscription_changes_nothing(target: BrokerProcess, topic: str) -> None:
