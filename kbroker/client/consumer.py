@@ -6,6 +6,7 @@ it was given. One thread at a time may use a consumer; `wakeup` may be called fr
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import logging
 import os
@@ -162,6 +163,9 @@ class Consumer:
 
     def subscribe(self, topics: Any, listener: RebalanceListener | None = None) -> None:
         """Names, a compiled pattern, or a SubscriptionPattern; replaces what was before."""
+        for name in ("on_assigned", "on_revoked", "on_lost"):
+            if inspect.iscoroutinefunction(getattr(listener, name, None)):
+                raise TypeError(f"nobody awaits {name} of this listener; an AsyncConsumer would")
         with self._turn:
             self._need_group("subscribe").subscribe(topics, listener)
             self._control.quiet = True

@@ -9,19 +9,21 @@ records out one by one, and deserializes them where it does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from kbroker.client.cluster import PartitionInfo, TopicInfo
 from kbroker.client.consumer import Consumer
+from kbroker.client.consumer_inside import Inside, Listener, OverError, inside
 from kbroker.client.consumer_queries import OffsetAndTimestamp
-from kbroker.client.errors import CorruptDataError
+from kbroker.client.errors import ClosedError, CorruptDataError
 from kbroker.client.group import GroupMetadata, RebalanceListener
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 from kbroker.ext.client_columns import Columns
@@ -31,6 +33,7 @@ __all__ = ["AsyncConsumer"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_ASIDE = 4  # calls from inside a listener, and from inside what these call
 _LOOK_S = 0.05  # how often a group is asked while nothing comes
 
 Partitions = Iterable[tuple[str, int]]
@@ -43,7 +46,9 @@ class AsyncConsumer:
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._consumer = Consumer(config, **more)
         self._fetcher = self._consumer._fetcher
+        self._turn = self._consumer._turn
         self._thread = ThreadPoolExecutor(1, "kbroker-async-consumer")
+        self._aside = ThreadPoolExecutor(_ASIDE, "kbroker-async-consumer-aside")
         self._busy = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -58,17 +63,26 @@ class AsyncConsumer:
         await self.close()
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """On the consumer's thread; waited for to its end even when cancelled."""
+        """On the consumer's thread, or beside it from inside a listener; waited for to its end even
+        when cancelled."""
+        call = functools.partial(function, *args, **kwargs)
+        within = inside(self._turn)
+        if within is not None:
+            with contextlib.suppress(OverError):
+                return await self._ended(self._aside, functools.partial(within.run, call))
         async with self._busy:
-            running = asyncio.get_running_loop()
-            call = functools.partial(function, *args, **kwargs)
-            future = running.run_in_executor(self._thread, call)
-            try:
-                return await asyncio.shield(future)
-            except asyncio.CancelledError:
-                self._consumer._fetcher.wake()
-                await asyncio.wait([future])
-                raise
+            return await self._ended(self._thread, call)
+
+    async def _ended(self, threads: Executor, call: Callable[[], T]) -> T:
+        if self._turn.closed:
+            raise ClosedError("the consumer was closed")
+        future = asyncio.get_running_loop().run_in_executor(threads, call)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            self._consumer._fetcher.wake()
+            await asyncio.wait([future])
+            raise
 
     # ---- records
 
@@ -121,8 +135,12 @@ class AsyncConsumer:
     # ---- what to read
 
     async def subscribe(self, topics: Any, listener: RebalanceListener | None = None) -> None:
-        """See Consumer.subscribe; the listener is called on the consumer's thread."""
-        await self._call(self._consumer.subscribe, topics, listener)
+        """See Consumer.subscribe; the listener is called on the consumer's thread. What of it is a
+        coroutine function is awaited on this loop, and may await this consumer's methods."""
+        told = listener
+        if listener is not None:
+            told = Listener(listener, self._turn, asyncio.get_running_loop())
+        await self._call(self._consumer.subscribe, topics, told)
 
     async def unsubscribe(self) -> None:
         """See Consumer.unsubscribe."""
@@ -229,14 +247,16 @@ class AsyncConsumer:
     ) -> None:
         """See Consumer.commit_async: sent, and not waited for. callback(offsets, error) is called
         in a later poll, on the consumer's thread; a coroutine is run on the event loop."""
-        loop = asyncio.get_running_loop()
-        told = callback
-        if inspect.iscoroutinefunction(callback):
+        loop, turn = asyncio.get_running_loop(), self._turn
 
-            def told(offsets: Any, error: Any) -> None:
+        def told(offsets: Any, error: Any) -> None:
+            if inspect.iscoroutinefunction(callback):
                 asyncio.run_coroutine_threadsafe(callback(offsets, error), loop)
+            else:
+                with Inside(turn):
+                    callback(offsets, error)
 
-        await self._call(self._consumer.commit_async, offsets, told)
+        await self._call(self._consumer.commit_async, offsets, told if callback else None)
 
     def group_metadata(self) -> GroupMetadata:
         """See Consumer.group_metadata."""
@@ -258,8 +278,17 @@ class AsyncConsumer:
 
     async def close(self, timeout_s: float = 30.0) -> None:
         """See Consumer.close."""
-        await self._call(self._consumer.close, timeout_s)
-        self._thread.shutdown(wait=False)
+        if self._turn.closed or self._turn.forked:
+            return
+        try:
+            await self._call(self._consumer.close, timeout_s)
+        except ClosedError:
+            if not self._turn.closed:  # by another task, meanwhile
+                raise
+        finally:
+            if self._turn.closed:
+                self._thread.shutdown(wait=False)
+                self._aside.shutdown(wait=False)
 
 
 async def _readable(descriptor: int, timeout_s: float) -> bool:

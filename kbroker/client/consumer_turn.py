@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+from collections.abc import Iterator
 
 from kbroker.client.errors import ClosedError, ConcurrentUseError, ForkError
 from kbroker.ext.client_fetch import Fetcher
@@ -49,6 +51,15 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         self._leave()
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[None]:
+        """The calling thread has it, while the one at turn waits for this to end."""
+        owner, self._owner = self._owner, threading.get_ident()
+        try:
+            yield
+        finally:
+            self._owner = owner
 
     def _leave(self) -> None:
         if self._depth == 0:

@@ -5,12 +5,14 @@ All calls come on the thread that polls the consumer, except `wake`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import Protocol
 
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
 
 __all__ = ["Host", "RebalanceListener"]
+
+Told = Awaitable[None] | None
 
 
 class Host(Protocol):
@@ -35,18 +37,19 @@ class Host(Protocol):
 
 
 class RebalanceListener:
-    """Told of changes of the assignment, on the thread that polls. Derive and override.
+    """Told of changes of the assignment, on the thread that polls. Derive and override; for an
+    AsyncConsumer by coroutine functions, where that is wanted.
 
     An exception of a callback is raised from poll after the rebalance has been carried through.
     """
 
-    def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+    def on_assigned(self, partitions: Collection[TopicPartition]) -> Told:
         """Partitions that were not owned before; called with none as well (classic protocol)."""
 
-    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> Told:
         """Partitions that go to others; offsets can still be committed here."""
 
-    def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+    def on_lost(self, partitions: Collection[TopicPartition]) -> Told:
         """Partitions that others may own already: commits would fail. Calls on_revoked unless
         overridden, as Java's listener does."""
-        self.on_revoked(partitions)
+        return self.on_revoked(partitions)

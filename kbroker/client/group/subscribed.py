@@ -70,6 +70,7 @@ class Subscribed:
     def clear(self) -> None:
         """Nothing is subscribed to any more."""
         self.topics, self.pattern, self.regex = frozenset(), None, None
+        self.listener = None
         self.active = False
         self.changes += 1
 
