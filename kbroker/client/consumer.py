@@ -95,8 +95,9 @@ class Consumer:
     """Reads records of a cluster.
 
     Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
-    `Consumer(bootstrap_servers="localhost:9092", group_id="g")`. A context manager; iterating over
-    it gives records without an end.
+    `Consumer(bootstrap_servers="localhost:9092", group_id="g")`. A context manager, which an
+    exception leaves without a last automatic commit: what was given out and maybe not worked on is
+    given out again. Iterating over it gives records without an end.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -157,7 +158,10 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self._close(_CLOSE_S, commits=False)
 
     # ---- what to read
 
@@ -459,12 +463,15 @@ class Consumer:
     def close(self, timeout_s: float = _CLOSE_S) -> None:
         """Commits where that is automatic, leaves the group, ends threads and connections. A
         second time does nothing, nor does a child of fork(): all of it is the parent's."""
+        self._close(timeout_s, commits=True)
+
+    def _close(self, timeout_s: float, *, commits: bool) -> None:
         if self._turn.closed or self._turn.forked:
             return
         with self._turn:  # where another thread polls, nothing is taken away under it
             try:
                 if self._group is not None:
-                    self._group.close(timeout_s)
+                    self._group.close(timeout_s, commits=commits)
             finally:
                 self._turn.closed = True
                 self._end()

@@ -34,6 +34,7 @@ __all__ = ["AsyncConsumer"]
 P = ParamSpec("P")
 T = TypeVar("T")
 _ASIDE = 4  # calls from inside a listener, and from inside what these call
+_CLOSE_S = 30.0
 _LOOK_S = 0.05  # how often a group is asked while nothing comes
 
 Partitions = Iterable[tuple[str, int]]
@@ -41,7 +42,8 @@ Partitions = Iterable[tuple[str, int]]
 
 class AsyncConsumer:
     """As Consumer, with `await`; `async for record in consumer`, `async with`. One task at a
-    time; cancelling a poll loses no record."""
+    time; cancelling a poll loses no record. An exception leaves the block without a last automatic
+    commit."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._consumer = Consumer(config, **more)
@@ -60,7 +62,10 @@ class AsyncConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        if kind is None:
+            await self.close()
+        else:
+            await self._close(_CLOSE_S, commits=False)
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """On the consumer's thread, or beside it from inside a listener; waited for to its end even
@@ -276,12 +281,15 @@ class AsyncConsumer:
         """See Consumer.metrics."""
         return self._consumer.metrics()
 
-    async def close(self, timeout_s: float = 30.0) -> None:
+    async def close(self, timeout_s: float = _CLOSE_S) -> None:
         """See Consumer.close."""
+        await self._close(timeout_s, commits=True)
+
+    async def _close(self, timeout_s: float, *, commits: bool) -> None:
         if self._turn.closed or self._turn.forked:
             return
         try:
-            await self._call(self._consumer.close, timeout_s)
+            await self._call(self._consumer._close, timeout_s, commits=commits)
         except ClosedError:
             if not self._turn.closed:  # by another task, meanwhile
                 raise

@@ -1,10 +1,14 @@
-"""A consumer that is told where to stop, and the types of timestamps as a column."""
+"""Where a consumer ends: told where to stop, left by an exception; and timestamps' types."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 
-from kbroker.client import Consumer
+import pytest
+
+from kbroker.client import AsyncConsumer, Consumer, TopicPartition
 from tests.client.test_consumer import produce
 from tests.support import wire
 from tests.support.processes import BrokerProcess
@@ -33,3 +37,41 @@ def test_reads_up_to_where_it_stops(target: BrokerProcess, topic: str) -> None:
         while len(offsets) < 27:
             offsets += consumer.poll_batch(60).offsets
         assert offsets == [*range(3, 30)]
+
+
+@pytest.mark.parametrize("how", ["poll", "iterate", "async"])
+def test_an_exception_leaves_without_a_commit(target: BrokerProcess, topic: str, how: str) -> None:
+    """What raised it was given out, and is given out again; a plain end commits."""
+    wire.create_topic(target.port, topic, 1)
+    produce(target.port, topic, 10)
+    settings = {
+        "bootstrap_servers": target.bootstrap, "group_id": topic, "auto_offset_reset": "earliest",
+        "auto_commit_interval_ms": 600_000,
+    }  # fmt: skip
+
+    def work(fails: bool) -> None:
+        with Consumer(**settings) as consumer:
+            consumer.subscribe([topic])
+            if how == "iterate":
+                assert next(iter(consumer)).offset == 0
+            else:
+                assert consumer.poll(60)[0].offset == 0
+            if fails:
+                raise ZeroDivisionError
+
+    async def work_async(fails: bool) -> None:
+        async with AsyncConsumer(**settings) as consumer:
+            await consumer.subscribe([topic])
+            assert (await consumer.poll(60))[0].offset == 0
+            if fails:
+                raise ZeroDivisionError
+
+    for fails in (True, True, False):
+        with contextlib.suppress(ZeroDivisionError):
+            if how == "async":
+                asyncio.run(work_async(fails))
+            else:
+                work(fails)
+        with Consumer(**settings) as consumer:
+            where = TopicPartition(topic, 0)
+            assert (consumer.committed([where])[where] is None) == fails

@@ -215,14 +215,15 @@ class Group:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def close(self, timeout_s: float = 30.0) -> None:
-        """Commits what was delivered, revokes, leaves. Raises what a listener raised. The commit
-        waits for the coordinator as long as it may; for the leave it is only looked up."""
+    def close(self, timeout_s: float = 30.0, *, commits: bool = True) -> None:
+        """Commits what was delivered, where that is automatic and unless told; revokes, leaves.
+        Raises what a listener raised. The commit waits for the coordinator as long as it may; for
+        the leave it is only looked up."""
         if self._closed:
             return
         self._closed = True
         deadline = self._room.clock() + timeout_s
-        if self._room.settings.auto_commit:
+        if self._room.settings.auto_commit and commits:
             try:
                 self._commits.commit(None, max(0.0, deadline - self._room.clock()))
             except KafkaError as error:
