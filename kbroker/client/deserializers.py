@@ -1,7 +1,7 @@
 """Deserializers: (topic, bytes) -> object, for `key_deserializer` and `value_deserializer`.
 
-One of these by its name (`bytes`, `str`, `json`), or any callable with one argument (the bytes) or
-two (topic and bytes). None, a null key or a tombstone, is never given to them.
+One of these by its name (`bytes`, `str`, `json`), or any callable that needs one argument (the
+bytes) or two (topic and bytes). None, a null key or a tombstone, is never given to them.
 """
 
 from __future__ import annotations
@@ -45,14 +45,20 @@ def deserializer_of(given: Any, field: str) -> Deserializer | None:
         return DESERIALIZERS[given]
     if not callable(given):
         raise ConfigError(f"{field}: {type(given).__name__} cannot be called")
-    try:
-        inspect.signature(given).bind("topic", b"")
-    except TypeError:
-        return lambda _, data: given(data)
-    except ValueError:  # a builtin that tells no signature
+    if _must_have(given) < 2:
         return lambda _, data: given(data)
     wanted: Deserializer = given
     return wanted
+
+
+def _must_have(function: Callable[..., Any]) -> int:
+    """How many arguments it has to be given; an optional second one is none of ours."""
+    try:
+        told = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin that tells no signature
+        return 1
+    every = [one for one in told.parameters.values() if one.default is one.empty]
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in every)
 
 
 def converter(

@@ -238,6 +238,11 @@ def test_deserializers(read: Read, target: BrokerProcess, topic: str) -> None:
     assert (record.key, record.key_size, record.value_size) == ("k3", 2, 1)
     assert taken_again(consumer, topic).value == (topic, b"0")
 
+    for one in (bytes.decode, lambda data, how="ascii": data.decode(how), str):
+        decoding = read(value_deserializer=one)
+        decoding.assign([(topic, 0)])
+        assert taken(decoding, 10)[3].value in ("3", "b'3'")
+
     def choosy(data: bytes) -> int:
         if data == b"4":
             raise ValueError("no four")
