@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
-from kbroker.client.errors import check
+from kbroker.client.errors import CorruptDataError, check
 from kbroker.client.results import listed
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
@@ -67,8 +67,14 @@ def _find_coordinators(
             for key in keys
         ]  # fmt: skip
     for key, answer in told:
+        if key not in keys:
+            raise _unasked(key, kind)
         check(answer.error_code, subject_of(key, kind), answer.error_message)
-    return {key: int(answer.node_id) for key, answer in told}
+    found = {key: int(answer.node_id) for key, answer in told}
+    for key in keys:
+        if key not in found:
+            raise CorruptDataError(f"the answer tells nothing of {subject_of(key, kind)}")
+    return found
 
 
 def ask_coordinators(
@@ -91,12 +97,20 @@ def ask_coordinators(
             by_node[node_id].append(group)
         for node_id, names in by_node.items():
             for group, told in ask(cluster.connection(node_id), node_id, names):
+                if group not in left:
+                    raise _unasked(group, kind)
                 found[group] = told
                 left.remove(group)
+        if left:
+            raise CorruptDataError(f"the answer tells nothing of {subject_of(left[0], kind)}")
 
     if left:
         cluster.retry(attempt)
     return {group: found[group] for group in dict.fromkeys(groups)}
+
+
+def _unasked(key: str, kind: int) -> CorruptDataError:
+    return CorruptDataError(f"the answer tells of {subject_of(key, kind)}, which was not asked for")
 
 
 def check_coordinator(key: str, code: int, kind: int = GROUP) -> None:

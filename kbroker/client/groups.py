@@ -162,7 +162,7 @@ def _describe_at(
         for group in body.groups:
             if group.error_code not in _NO_CONSUMER_GROUP:
                 check(group.error_code, subject_of(group.group_id), group.error_message)
-                left.remove(group.group_id)
+                left = [name for name in left if name != group.group_id]
                 yield group.group_id, _consumer_group(group, node_id)
     if not left:
         return
