@@ -54,6 +54,7 @@ _COLUMNS_BYTES = 2 << 20
 _BYTES_MAX = 1 << 30  # of keys or of values in one Columns
 _DECOMPRESSED_BYTES_MAX = 256 << 20  # of one batch: what no broker takes plain either
 _CLOSE_S = 30.0
+_EITHER = "assign() and subscribe() exclude each other; unsubscribe() first"
 _numbers = itertools.count(1)
 _log = logging.getLogger("kbroker.client.consumer")
 
@@ -171,7 +172,10 @@ class Consumer:
             if inspect.iscoroutinefunction(getattr(listener, name, None)):
                 raise TypeError(f"nobody awaits {name} of this listener; an AsyncConsumer would")
         with self._turn:
-            self._need_group("subscribe").subscribe(topics, listener)
+            group = self._need_group("subscribe")
+            if not group.active and self._assignment.assigned():
+                raise KafkaError(_EITHER)
+            group.subscribe(topics, listener)
             self._control.quiet = True
 
     def unsubscribe(self) -> None:
@@ -189,7 +193,7 @@ class Consumer:
         """Reads these, without the group deciding; replaces what was before."""
         with self._turn:
             if self._group is not None and self._group.active:
-                raise KafkaError("assign() and subscribe() exclude each other; unsubscribe() first")
+                raise KafkaError(_EITHER)
             self._assign(partitions)
 
     def _assign(self, partitions: Iterable[tuple[str, int]]) -> None:

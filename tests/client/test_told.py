@@ -186,6 +186,10 @@ def test_a_refused_subscription_changes_nothing(target: BrokerProcess, topic: st
         consumer.assign([(topic, 0)])
         with pytest.raises(UnknownTopicOrPartitionError):
             taken(consumer, 1)
+        with pytest.raises(KafkaError, match="unsubscribe"):
+            consumer.subscribe([topic])
+        assert consumer.assignment() == {(topic, 0)} and not consumer.subscription()
+        consumer.unsubscribe()
         consumer.subscribe(re.compile("matches-nothing-yet"))
         with pytest.raises(KafkaError, match="unsubscribe"):
             consumer.assign([(topic, 0)])
