@@ -70,6 +70,7 @@ def _shut(pid: int, loop: ClientLoop, control: Control, fetcher: Fetcher, cluste
     cluster.close()
     loop.close()
     control.join(_CLOSE_S)
+    control.group = None
     fetcher.clear()
 
 

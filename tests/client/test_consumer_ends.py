@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
+import weakref
 
 import pytest
 
@@ -12,6 +14,7 @@ from kbroker.client import AsyncConsumer, Consumer, TopicPartition
 from tests.client.test_consumer import produce
 from tests.support import wire
 from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
 
 
 def test_reads_up_to_where_it_stops(target: BrokerProcess, topic: str) -> None:
@@ -37,6 +40,40 @@ def test_reads_up_to_where_it_stops(target: BrokerProcess, topic: str) -> None:
         while len(offsets) < 27:
             offsets += consumer.poll_batch(60).offsets
         assert offsets == [*range(3, 30)]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_member_leaves_nothing_to_the_collector(
+    target: BrokerProcess, topic: str, protocol: str, closed: bool
+) -> None:
+    """All of it goes with the consumer, closed or dropped; what was alive was the parts' own."""
+    wire.create_topic(target.port, topic, 1)
+    produce(target.port, topic, 10)
+    consumer = Consumer(
+        bootstrap_servers=target.bootstrap, group_id=topic, group_protocol=protocol,
+        auto_offset_reset="earliest",
+    )  # fmt: skip
+    gc.collect()
+    gc.disable()
+    try:
+        consumer.subscribe([topic])
+        assert consumer.poll(60)
+        assert consumer._group is not None
+        consumer.commit_async()
+        parts = {
+            "cluster": consumer._cluster, "control": consumer._control,
+            "assignment": consumer._assignment, "group": consumer._group,
+            "commits": consumer._group._commits, "wire": consumer._group._room.wire,
+        }  # fmt: skip
+        kept = {name: weakref.ref(part) for name, part in parts.items()}
+        parts.clear()
+        if closed:
+            consumer.close()
+        del consumer
+        wait_for("nothing is left", lambda: not any(part() for part in kept.values()), 10)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("how", ["poll", "iterate", "async"])

@@ -56,6 +56,47 @@ class _Pending:
         self.error: KafkaError | None = None
 
 
+class _Question:
+    """For committed offsets, until it was answered."""
+
+    def __init__(
+        self,
+        commits: Commits,
+        wanted: Collection[TopicPartition],
+        done: Callable[[Committed | KafkaError], None],
+        deadline: float,
+    ) -> None:
+        self._commits = commits
+        self._wanted = wanted
+        self._done = done
+        self._deadline = deadline
+        self._pause_s = commits.room.settings.retry_s[0]
+
+    def ask(self) -> None:
+        commits, wanted = self._commits, self._wanted
+        ids = commits.room.topics.ids_of({one.topic for one in wanted})
+        commits.room.wire.submit(
+            ApiKey.OFFSET_FETCH,
+            lambda version: commits.question(version, wanted, ids),
+            lambda answer: self._answered(answer, ids),
+            by_id=bool(ids),
+        )
+
+    def _answered(self, answer: Any, ids: Ids) -> None:
+        commits = self._commits
+        try:
+            found = commits.read(answer, self._wanted, ids)
+        except KafkaError as error:
+            due = commits.room.clock() + self._pause_s
+            if not error.retriable or due > self._deadline:
+                self._done(error)
+                return
+            commits.later(due, self.ask)
+            self._pause_s = min(self._pause_s * 2, commits.room.settings.retry_s[1])
+            return
+        self._done(found)
+
+
 class Commits:
     """Commits of one consumer. member: None while it assigns partitions to itself.
 
@@ -64,7 +105,7 @@ class Commits:
 
     def __init__(self, room: Room, on_commit: Callable[[Offsets], None] | None = None) -> None:
         self.member: Member | None = None
-        self._room = room
+        self.room = room
         self._on_commit = on_commit
         self._pending: collections.deque[_Pending] = collections.deque()
         self._later: list[tuple[float, Callable[[], None]]] = []
@@ -80,9 +121,9 @@ class Commits:
             self._later.remove(one)
             one[1]()
         waits = [one[0] - now for one in self._later]
-        if self._room.settings.auto_commit:
+        if self.room.settings.auto_commit:
             if now >= self._auto_due and not self._auto_sent:
-                self._auto_due = now + self._room.settings.auto_commit_interval_s
+                self._auto_due = now + self.room.settings.auto_commit_interval_s
                 self.auto(self._auto_done)
             waits.append(max(0.0, self._auto_due - now) if not self._auto_sent else math.inf)
         return min(waits, default=math.inf)
@@ -93,11 +134,11 @@ class Commits:
 
     def put_off(self) -> None:
         """An assignment is new: the next automatic commit is a whole interval away."""
-        self._auto_due = self._room.clock() + self._room.settings.auto_commit_interval_s
+        self._auto_due = self.room.clock() + self.room.settings.auto_commit_interval_s
 
     def auto(self, done: Callable[[KafkaError | None], None]) -> None:
         """Commits all delivered positions; `done` may be called at once, where there are none."""
-        offsets = dict(self._room.host.delivered())
+        offsets = dict(self.room.host.delivered())
         if not offsets:
             done(None)
             return
@@ -113,7 +154,7 @@ class Commits:
 
     def _auto_done(self, error: KafkaError | None) -> None:
         if error is not None and error.retriable:
-            self._auto_due = self._room.clock() + self._room.settings.retry_s[0]
+            self._auto_due = self.room.clock() + self.room.settings.retry_s[0]
 
     # --- commits of the application -----------------------------------------------------------
 
@@ -125,33 +166,33 @@ class Commits:
         RebalanceInProgressError where polling goes first, and others of the broker.
         """
         chosen = self._chosen(offsets)
-        deadline = self._room.clock() + timeout_s
-        pause_s = self._room.settings.retry_s[0]
+        deadline = self.room.clock() + timeout_s
+        pause_s = self.room.settings.retry_s[0]
         while True:
             result: list[KafkaError | None] = []
             if chosen:
-                self._send(chosen, result.append, deadline - self._room.clock())
+                self._send(chosen, result.append, deadline - self.room.clock())
             elif not self._pending:
                 return
             while not result and (chosen or self._pending):
-                left_s = deadline - self._room.clock()
+                left_s = deadline - self.room.clock()
                 if left_s <= 0:
                     raise RequestTimeoutError(f"commit was not done within {timeout_s:g} s")
-                self._room.wire.inbox.drain(left_s)
+                self.room.wire.inbox.drain(left_s)
             self._call_back()
             error = result[0] if result else None
             if error is None:
                 return
             if not error.retriable:
                 raise error
-            self.pause(min(pause_s, deadline - self._room.clock()))
-            pause_s = min(pause_s * 2, self._room.settings.retry_s[1])
+            self.pause(min(pause_s, deadline - self.room.clock()))
+            pause_s = min(pause_s * 2, self.room.settings.retry_s[1])
 
     def pause(self, seconds: float) -> None:
         """Waits; the inbox is emptied meanwhile."""
-        until = self._room.clock() + seconds
-        while (left_s := until - self._room.clock()) > 0:
-            self._room.wire.inbox.drain(left_s)
+        until = self.room.clock() + seconds
+        while (left_s := until - self.room.clock()) > 0:
+            self.room.wire.inbox.drain(left_s)
 
     def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
         """Sends a commit once; the callback is told what came of it by a later poll or commit."""
@@ -163,13 +204,13 @@ class Commits:
             if error is not None and callback is None:
                 log.error("Group %s: asynchronous commit: %s", self._group, error)
             if isinstance(error, FencedInstanceIdError):
-                self._room.first_error.append(error)
+                self.room.first_error.append(error)
             self._call_back()
 
         if pending.offsets:
             self._send(pending.offsets, done)
         else:
-            self._room.wire.inbox.put(lambda: done(None))
+            self.room.wire.inbox.put(lambda: done(None))
 
     def _call_back(self) -> None:
         while self._pending and self._pending[0].done:
@@ -179,24 +220,30 @@ class Commits:
                     one.callback(one.offsets, one.error)
                 except Exception as error:
                     log.exception("Group %s: callback of a commit failed", self._group)
-                    self._room.first_error.append(error)
+                    self.room.first_error.append(error)
 
     def finish(self, deadline: float) -> None:
         """Waits for asynchronous commits that are on their way."""
-        while self._pending and (left_s := deadline - self._room.clock()) > 0:
-            self._room.wire.inbox.drain(left_s)
+        while self._pending and (left_s := deadline - self.room.clock()) > 0:
+            self.room.wire.inbox.drain(left_s)
             self._call_back()
+
+    def forget(self) -> None:
+        """The group has ended: nothing is to be called any more."""
+        self.member = None
+        self._pending.clear()
+        self._later.clear()
 
     def _chosen(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
-            return dict(self._room.host.delivered())
+            return dict(self.room.host.delivered())
         return checked_offsets(offsets)
 
     # --- the request --------------------------------------------------------------------------
 
     @property
     def _group(self) -> str:
-        return self._room.settings.group_id
+        return self.room.settings.group_id
 
     def _send(
         self,
@@ -209,9 +256,9 @@ class Commits:
             who = GroupMetadata(self._group) if member is None else member.identity()
         except KafkaError as error:
             refused = error
-            self._room.wire.inbox.put(lambda: done(refused))
+            self.room.wire.inbox.put(lambda: done(refused))
             return
-        ids = self._room.topics.ids_of({one.topic for one in offsets})
+        ids = self.room.topics.ids_of({one.topic for one in offsets})
         topics = _by_topic(offsets, ids)
 
         def values(version: int) -> Mapping[str, Any]:
@@ -225,17 +272,17 @@ class Commits:
                 "topics": topics,
             }
 
-        began_s = self._room.clock()
+        began_s = self.room.clock()
 
         def answered(answer: Any) -> None:
-            self._room.metrics.commits.note(self._room.clock() - began_s)
+            self.room.metrics.commits.note(self.room.clock() - began_s)
             error = self._judged(answer, who, ids)
             if error is None and self._on_commit is not None:
                 self._on_commit(offsets)
             done(error)
 
-        limit_s = self._room.settings.request_timeout_s if within_s is None else within_s
-        self._room.wire.submit(
+        limit_s = self.room.settings.request_timeout_s if within_s is None else within_s
+        self.room.wire.submit(
             ApiKey.OFFSET_COMMIT, values, answered, within_s=limit_s, by_id=bool(ids)
         )
 
@@ -261,9 +308,9 @@ class Commits:
 
     def _refused(self, code: int, who: GroupMetadata, partition: str) -> KafkaError:
         if code in LOST or code == ErrorCode.REQUEST_TIMED_OUT:
-            self._room.wire.forget()
+            self.room.wire.forget()
         if code == ErrorCode.UNKNOWN_TOPIC_ID:
-            self._room.topics.ask_anew(self._room.clock())
+            self.room.topics.ask_anew(self.room.clock())
         if code in _WHO:
             if self.member is not None:
                 return self.member.commit_refused(code, who)
@@ -277,13 +324,13 @@ class Commits:
     def committed(self, partitions: Collection[TopicPartition], timeout_s: float) -> Committed:
         """What is committed for each; None where nothing is. Waits for it."""
         result: list[Committed | KafkaError] = []
-        deadline = self._room.clock() + timeout_s
+        deadline = self.room.clock() + timeout_s
         self.fetch_committed(partitions, result.append, deadline)
         while not result:
-            now = self._room.clock()
+            now = self.room.clock()
             if now >= deadline:
                 raise RequestTimeoutError(f"committed offsets were not told within {timeout_s:g} s")
-            self._room.wire.inbox.drain(min(deadline - now, max(0.001, self.poll(now))))
+            self.room.wire.inbox.drain(min(deadline - now, max(0.001, self.poll(now))))
         if isinstance(result[0], KafkaError):
             raise result[0]
         return result[0]
@@ -296,36 +343,12 @@ class Commits:
     ) -> None:
         """As above, without waiting: `done` is called on the polling thread. What passes is tried
         again until the deadline."""
-        wanted = [TopicPartition(*one) for one in partitions]
-        pauses = [self._room.settings.retry_s[0]]
+        _Question(self, [TopicPartition(*one) for one in partitions], done, deadline).ask()
 
-        def ask() -> None:
-            ids = self._room.topics.ids_of({one.topic for one in wanted})
-            self._room.wire.submit(
-                ApiKey.OFFSET_FETCH,
-                lambda version: self._question(version, wanted, ids),
-                lambda answer: answered(answer, ids),
-                by_id=bool(ids),
-            )
-
-        def answered(answer: Any, ids: Ids) -> None:
-            try:
-                found = self._read(answer, wanted, ids)
-            except KafkaError as error:
-                now = self._room.clock()
-                if not error.retriable or now + pauses[0] > deadline:
-                    done(error)
-                    return
-                self._later.append((now + pauses[0], ask))
-                pauses[0] = min(pauses[0] * 2, self._room.settings.retry_s[1])
-                return
-            done(found)
-
-        ask()
-
-    def _question(
+    def question(
         self, version: int, wanted: Collection[TopicPartition], ids: Ids
     ) -> Mapping[str, Any]:
+        """OffsetFetch of these."""
         indexes: dict[str, list[int]] = {}
         for topic, index in wanted:
             indexes.setdefault(topic, []).append(index)
@@ -338,20 +361,21 @@ class Commits:
         group = {"group_id": self._group, "member_epoch": -1, "topics": topics}
         return {"groups": [group], "require_stable": True}
 
-    def _read(self, answer: Any, wanted: Collection[TopicPartition], ids: Ids) -> Committed:
+    def read(self, answer: Any, wanted: Collection[TopicPartition], ids: Ids) -> Committed:
+        """What its answer tells; raises what is wrong with it."""
         if isinstance(answer, KafkaError):
             raise answer
         group = answer.groups[0] if hasattr(answer, "groups") else answer
         if group.error_code != 0:
             if group.error_code in LOST:
-                self._room.wire.forget()
+                self.room.wire.forget()
             raise BrokerError(int(group.error_code), f"group {self._group!r}")
         found: Committed = dict.fromkeys(wanted)
         for topic in group.topics:
             for part in topic.partitions:
                 partition = TopicPartition(_name_of(topic, ids), int(part.partition_index))
                 if part.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-                    self._room.topics.ask_anew(self._room.clock())
+                    self.room.topics.ask_anew(self.room.clock())
                 if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise KafkaError(f"partition {partition} does not exist")
                 if part.error_code != 0:

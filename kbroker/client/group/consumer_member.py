@@ -70,6 +70,7 @@ class ConsumerMember:
         self._target: Ids | None = None  # not reconciled yet
         self._owned: Ids = {}
         self._sent: dict[str, Any] = {}  # fields as the coordinator knows them
+        self._hearts = 0  # so many were begun
         self._round = 0
         self._busy = False  # a heartbeat of ours, a commit or a look-up is on its way
         self._news = False  # a heartbeat is due that tells something
@@ -281,6 +282,8 @@ class ConsumerMember:
 
     def _start_heart(self, interval_s: float) -> None:
         settings = self._room.settings
+        self._hearts += 1
+        which = self._hearts
         heart = Heart(
             ApiKey.CONSUMER_GROUP_HEARTBEAT,
             self._still_here(),
@@ -288,23 +291,26 @@ class ConsumerMember:
             timeout_s=settings.request_timeout_s,
             poll_interval_s=settings.poll_interval_ms / 1000,
             leave=self._leave_request(),
-            on_answer=lambda answer: self._beaten(answer, heart),
-            on_poll_expired=lambda: self._poll_expired(heart),
+            on_answer=lambda answer: self._beaten(answer, which),
+            on_poll_expired=lambda: self._poll_expired(which),
             now=self._room.clock(),
         )
         self._room.beat(heart)
 
-    def _beaten(self, answer: Any, heart: Heart) -> None:
+    def _beats(self, which: int) -> bool:
+        return self._room.heart is not None and which == self._hearts
+
+    def _beaten(self, answer: Any, which: int) -> None:
         """A heartbeat of the loop's was answered with more than "go on"."""
-        if heart is not self._room.heart:
+        if not self._beats(which):
             return
         if isinstance(answer, KafkaError) or answer.error_code != 0:
             self._failed(answer)
         elif answer.member_epoch >= self._epoch:  # else overtaken by an answer to one of ours
             self._taken(answer, own=False)
 
-    def _poll_expired(self, heart: Heart) -> None:
-        if heart is self._room.heart:
+    def _poll_expired(self, which: int) -> None:
+        if self._beats(which):
             log.warning(
                 "Group %s: poll was not called for max.poll.interval.ms=%d; the member has left."
                 " Take fewer records at a time, or more time", self._room.settings.group_id,

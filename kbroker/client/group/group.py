@@ -163,8 +163,9 @@ class Group:
 
     def on_event(self) -> None:
         """The control thread: the loop has posted EVENT_HEARTBEAT."""
-        if self._room.wire.pulse is not None:
-            self._room.wire.pulse.on_event()
+        pulse = self._room.wire.pulse
+        if pulse is not None:
+            pulse.on_event()
 
     def enforce_rebalance(self, reason: str = "") -> None:
         """The next poll joins again (classic protocol)."""
@@ -242,9 +243,14 @@ class Group:
         self._room.raise_first()
 
     def stop(self) -> None:
-        """Ends the group's thread, without a word to the coordinator; what close() leaves to do."""
+        """Ends the group's thread, without a word to the coordinator; what close() leaves to do.
+        Nothing of it refers to itself from then on."""
         self._closed = True
+        self._room.beat(None)
         self._room.wire.close(_CLOSE_LAPSE_S)
+        self._room.wire.end()
+        self._room.topics.forget()
+        self._commits.forget()
 
 
 def _listed(target: Any) -> Any:

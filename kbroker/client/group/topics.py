@@ -67,6 +67,10 @@ class TopicsWatch:
             self._due = 0.0
         return not fewer
 
+    def forget(self) -> None:
+        """The group has ended: nothing is to be called any more."""
+        self._waiting.clear()
+
     def after(self, done: Callable[[], None]) -> None:
         """Calls `done` when what is wanted was asked for anew."""
         self._waiting.append(done)

@@ -10,6 +10,8 @@ Heartbeats are the loop's (`pulse`).
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import queue
 import threading
@@ -77,10 +79,20 @@ class Inbox:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake = wake
+        self._closed = False
 
     def put(self, what: Callable[[], None]) -> None:
         self._queue.put(what)
+        if self._closed:
+            self.close()
         self._wake()
+
+    def close(self) -> None:
+        """Takes nothing any more, and gives up what is there."""
+        self._closed = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
 
     def drain(self, timeout_s: float = 0.0) -> bool:
         """Calls what is there, in order; waits for the first one. False: there was nothing."""
@@ -124,8 +136,8 @@ class Wire:
         self._lock = threading.Lock()
         self._channel: Channel | None = None
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._started = False
+        self._name = name
+        self._thread: threading.Thread | None = None
 
     # --- any thread ---------------------------------------------------------------------------
 
@@ -152,8 +164,8 @@ class Wire:
         """Runs something on the wire's thread, behind what was submitted."""
         self._jobs.put(job)
         with self._lock:
-            if not self._started and not self._closed.is_set():
-                self._started = True
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
 
     def post(self, what: Callable[[], None]) -> None:
@@ -185,7 +197,7 @@ class Wire:
     def finish(self, timeout_s: float) -> None:
         """Waits until all requests submitted are answered."""
         with self._lock:
-            if not self._started:
+            if self._thread is None:
                 return
         done = threading.Event()
         self._jobs.put(done.set)
@@ -197,8 +209,17 @@ class Wire:
         self.beat(None)
         self._jobs.put(_nothing)
         self.forget()
-        if self._started and threading.current_thread() is not self._thread:
-            self._thread.join(timeout_s)
+        thread = self._thread
+        if thread is not None and threading.current_thread() is not thread:
+            thread.join(timeout_s)
+
+    def end(self) -> None:
+        """After close(): what was not called yet will not be."""
+        self.pulse = None
+        self.inbox.close()
+        if self._thread is None:
+            while not self._jobs.empty():
+                self._jobs.get()
 
     # --- the wire's thread --------------------------------------------------------------------
 
@@ -225,7 +246,8 @@ class Wire:
             answer = KafkaError(f"{job.api.name} failed: {error!r}")
         if self._closed.is_set() and isinstance(answer, ConnectError):
             answer = ClosedError("the consumer was closed")
-        self.inbox.put(lambda: job.done(answer))
+        self.inbox.put(functools.partial(job.done, answer))
+        del answer  # an error's traceback has this frame
 
     def _call(self, job: _Job) -> Any:
         channel = self._coordinator(job.deadline)
