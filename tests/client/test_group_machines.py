@@ -220,6 +220,20 @@ def test_an_eager_member_commits_and_revokes_before_it_joins() -> None:
     assert read_subscription(values["protocols"][0]["metadata"]).owned == ()
 
 
+def test_a_topic_that_is_gone_holds_up_no_join() -> None:
+    play = Play("range", auto_commit=True)
+    play.join(1, P0, P1)
+    play.read = {P0: OffsetAndMetadata(5)}
+    play.wire.heart.on_answer(failed(ErrorCode.REBALANCE_IN_PROGRESS))
+    for code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        _, done = play.expect(ApiKey.OFFSET_COMMIT)
+        assert play.quiet()
+        part = SimpleNamespace(partition_index=0, error_code=int(code))
+        done(SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=[part])]))
+        play.now += 1.0
+    play.expect(ApiKey.JOIN_GROUP)
+
+
 def test_a_cooperative_member_revokes_what_has_gone_and_joins_again() -> None:
     play = Play("cooperative-sticky")
     _, joined = play.expect(ApiKey.JOIN_GROUP)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kbroker.client import Admin
+from kbroker.client import Admin, Consumer
 from kbroker.client.errors import CommitFailedError, KafkaError
 from kbroker.client.group import SubscriptionPattern
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from tests.client.test_consumer import produce, taken
 from tests.support import wire
 from tests.support.processes import BrokerProcess
 from tests.support.seats import Seat, poll_until, seated, settle, share
@@ -212,3 +214,30 @@ def test_the_broker_matches_patterns_of_re2(target: BrokerProcess, topic: str) -
         poll_until(lambda: share(one) == [4], one)
         one.group.subscribe([f"{topic}-x"], one)
         poll_until(lambda: share(one) == [2], one)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_others_are_read_on_when_a_topic_goes(
+    target: BrokerProcess, topic: str, protocol: str
+) -> None:
+    gone = f"{topic}-gone"
+    for name in (topic, gone):
+        wire.create_topic(target.port, name, 1)
+        produce(target.port, name, 1)
+    settings = {"bootstrap_servers": target.bootstrap, "group_id": topic}
+    with Admin(bootstrap_servers=target.bootstrap) as admin, Consumer(
+        **settings, group_protocol=protocol, auto_offset_reset="earliest",
+        metadata_max_age_ms=200, allow_auto_create_topics=False, auto_commit_interval_ms=600_000,
+    ) as consumer:  # fmt: skip
+        consumer.subscribe([topic, gone])
+        taken(consumer, 2)
+        admin.delete_topics([gone])
+        wait_for("its end", lambda: not consumer.poll(0.1) and len(consumer.assignment()) == 1, 60)
+        produce(target.port, topic, 1)
+        taken(consumer, 1)
+        began = time.monotonic()
+        consumer.close()
+        assert time.monotonic() - began < 20
+    with Consumer(**settings) as after:
+        where = TopicPartition(topic, 0)
+        assert after.committed([where])[where] == OffsetAndMetadata(2, "", 0)

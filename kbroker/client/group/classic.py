@@ -21,6 +21,7 @@ from kbroker.client.errors import (
     CorruptDataError,
     KafkaError,
     RebalanceInProgressError,
+    UnknownTopicOrPartitionError,
     error_name,
 )
 from kbroker.client.group.assignors import COOPERATIVE, EAGER, Assignor, Subscription
@@ -203,6 +204,7 @@ class ClassicMember:
         self._busy = False
         now = self._room.clock()
         again = error is not None and error.retriable
+        again = again and not isinstance(error, UnknownTopicOrPartitionError)  # others' are done
         if again and self._prepare_until is not None and now < self._prepare_until:
             self._not_before = now + self._room.settings.retry_s[0]
             return

@@ -20,6 +20,7 @@ from kbroker.client.errors import (
     KafkaError,
     RequestTimeoutError,
     TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
     error_name,
 )
 from kbroker.client.group.heart import LOST
@@ -158,9 +159,9 @@ class Commits:
 
     # --- commits of the application -----------------------------------------------------------
 
-    def commit(self, offsets: Offsets | None, timeout_s: float) -> None:
+    def commit(self, offsets: Offsets | None, timeout_s: float, *, last: bool = False) -> None:
         """Commits and waits; tries again what passes. Asynchronous commits sent before are done
-        when it returns.
+        when it returns. last: a topic that is gone is not waited for; the others' are done.
 
         Raises RequestTimeoutError, CommitFailedError where the member is out of its group,
         RebalanceInProgressError where polling goes first, and others of the broker.
@@ -183,7 +184,8 @@ class Commits:
             error = result[0] if result else None
             if error is None:
                 return
-            if not error.retriable:
+            gone = last and isinstance(error, UnknownTopicOrPartitionError)
+            if not error.retriable or gone:
                 raise error
             self.pause(min(pause_s, deadline - self.room.clock()))
             pause_s = min(pause_s * 2, self.room.settings.retry_s[1])

@@ -226,7 +226,8 @@ class Group:
         deadline = self._room.clock() + timeout_s
         if self._room.settings.auto_commit and commits:
             try:
-                self._commits.commit(None, max(0.0, deadline - self._room.clock()))
+                left_s = max(0.0, deadline - self._room.clock())
+                self._commits.commit(None, left_s, last=True)
             except KafkaError as error:
                 log.warning("Group %s: last commit: %s", self._room.settings.group_id, error)
         self._commits.finish(deadline)
