@@ -33,6 +33,7 @@ from kbroker.client.errors import (
 from kbroker.client.offsets import EARLIEST, LATEST, checked_time
 from kbroker.client.partitions import (
     OffsetAndMetadata,
+    OffsetsGiven,
     TopicPartition,
     checked_partition,
     checked_partitions,
@@ -423,7 +424,7 @@ class Consumer:
 
     def commit(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        offsets: OffsetsGiven | None = None,
         timeout_s: float | None = None,
     ) -> None:
         """Commits offsets, or the positions, and waits for the answer."""
@@ -433,7 +434,7 @@ class Consumer:
 
     def commit_async(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        offsets: OffsetsGiven | None = None,
         callback: Any = None,
     ) -> None:
         """Commits without waiting; callback(offsets, error) is called in a later poll, in order."""

@@ -25,7 +25,7 @@ from kbroker.client.consumer_inside import Inside, Listener, OverError, inside
 from kbroker.client.consumer_queries import OffsetAndTimestamp
 from kbroker.client.errors import ClosedError, CorruptDataError
 from kbroker.client.group import GroupMetadata, RebalanceListener
-from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.client.partitions import OffsetAndMetadata, OffsetsGiven, TopicPartition
 from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_record import FetchedBatchError, Record
 
@@ -239,7 +239,7 @@ class AsyncConsumer:
 
     async def commit(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        offsets: OffsetsGiven | None = None,
         timeout_s: float | None = None,
     ) -> None:
         """See Consumer.commit."""
@@ -247,7 +247,7 @@ class AsyncConsumer:
 
     async def commit_async(
         self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        offsets: OffsetsGiven | None = None,
         callback: Any = None,
     ) -> None:
         """See Consumer.commit_async: sent, and not waited for. callback(offsets, error) is called

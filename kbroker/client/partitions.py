@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = [
     "OffsetAndMetadata",
+    "OffsetsGiven",
     "TopicPartition",
     "checked_offsets",
     "checked_partition",
@@ -40,6 +41,13 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
+OffsetsGiven = (
+    Mapping[TopicPartition, OffsetAndMetadata | int]
+    | Mapping[tuple[str, int], OffsetAndMetadata | int]
+)
+"""Offsets to be committed, as a user gives them; two, since a mapping's keys do not vary."""
+
+
 def checked_partition(where: Any, what: str = "partitions") -> TopicPartition:
     """One of them."""
     where = tuple(where) if isinstance(where, list) else where
@@ -47,7 +55,7 @@ def checked_partition(where: Any, what: str = "partitions") -> TopicPartition:
         raise TypeError(f"{what}: {where!r} is no (topic, partition)")
     topic, partition = where
     number = _checked_number(partition, f"partition {partition!r} of {topic!r}", _INT32_MAX)
-    return TopicPartition(topic, number)
+    return TopicPartition(str.__str__(topic), number)  # of a StrEnum as well
 
 
 def checked_partitions(given: Iterable[Any]) -> list[TopicPartition]:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kbroker.client.partitions import OffsetAndMetadata, TopicPartition, checked_offsets
+from kbroker.client.group.subscribed import Subscribed
+from kbroker.client.partitions import (
+    OffsetAndMetadata,
+    TopicPartition,
+    checked_offsets,
+    checked_partition,
+)
 
 WHERE = ("t", 0)
+
+
+class Topic(enum.StrEnum):
+    """Names as an application may keep them."""
+
+    T = "t"
+
+
+def test_a_topic_of_an_enumeration_is_a_string() -> None:
+    found = checked_partition((Topic.T, 0))
+    assert found == WHERE and type(found.topic) is str
+    subscribed = Subscribed()
+    subscribed.set([Topic.T], None)
+    assert [type(name) for name in subscribed.topics] == [str]
 
 
 @pytest.mark.parametrize(

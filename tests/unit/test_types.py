@@ -65,3 +65,28 @@ def test_stubs_tell_the_truth(tmp_path):
 def test_the_allowlist_holds_only_what_cython_adds():
     for line in CYTHON_ADDS.split():
         assert re.fullmatch(r"\.\*\\\.__[\w\\+]+__", line), line
+
+
+GIVEN = """
+from kbroker.client import Consumer, AsyncConsumer, OffsetAndMetadata, TopicPartition
+
+async def commits(consumer: Consumer, other: AsyncConsumer) -> None:
+    where = TopicPartition("t", 0)
+    consumer.commit({("t", 0): 1})
+    consumer.commit({where: OffsetAndMetadata(1)}, 5.0)
+    plain: dict[tuple[str, int], int] = {("t", 0): 1}
+    named: dict[TopicPartition, OffsetAndMetadata] = {where: OffsetAndMetadata(1)}
+    mixed: dict[TopicPartition, OffsetAndMetadata | int] = {where: 1}
+    consumer.commit(plain)
+    consumer.commit(named)
+    consumer.commit_async(mixed)
+    await other.commit(plain)
+    consumer.commit({"t": 1})  # type: ignore[arg-type]
+"""
+
+
+@pytest.mark.skipif(not VIEW.exists(), reason="not built in place: make build")
+def test_what_can_be_committed_passes(tmp_path):
+    example = tmp_path / "example.py"
+    example.write_text(GIVEN)
+    run("mypy", "--strict", "--warn-unused-ignores", "--follow-imports=silent", str(example))

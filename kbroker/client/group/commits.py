@@ -25,7 +25,12 @@ from kbroker.client.errors import (
 )
 from kbroker.client.group.heart import LOST
 from kbroker.client.group.room import GroupMetadata, Member, Room, log
-from kbroker.client.partitions import OffsetAndMetadata, TopicPartition, checked_offsets
+from kbroker.client.partitions import (
+    OffsetAndMetadata,
+    OffsetsGiven,
+    TopicPartition,
+    checked_offsets,
+)
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
@@ -159,7 +164,9 @@ class Commits:
 
     # --- commits of the application -----------------------------------------------------------
 
-    def commit(self, offsets: Offsets | None, timeout_s: float, *, last: bool = False) -> None:
+    def commit(
+        self, offsets: OffsetsGiven | None, timeout_s: float, *, last: bool = False
+    ) -> None:
         """Commits and waits; tries again what passes. Asynchronous commits sent before are done
         when it returns. last: a topic that is gone is not waited for; the others' are done.
 
@@ -196,7 +203,7 @@ class Commits:
         while (left_s := until - self.room.clock()) > 0:
             self.room.wire.inbox.drain(left_s)
 
-    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+    def commit_async(self, offsets: OffsetsGiven | None, callback: CommitCallback | None) -> None:
         """Sends a commit once; the callback is told what came of it by a later poll or commit."""
         pending = _Pending(self._chosen(offsets), callback)
         self._pending.append(pending)
@@ -236,7 +243,7 @@ class Commits:
         self._pending.clear()
         self._later.clear()
 
-    def _chosen(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+    def _chosen(self, offsets: OffsetsGiven | None) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
             return dict(self.room.host.delivered())
         return checked_offsets(offsets)

@@ -22,7 +22,7 @@ from kbroker.client.group.room import GroupMetadata, GroupSettings, Member, Room
 from kbroker.client.group.subscribed import Subscribed, SubscriptionPattern, Target
 from kbroker.client.group.topics import TopicsWatch
 from kbroker.client.group.wire import Brokers, Inbox, Wire
-from kbroker.client.partitions import TopicPartition
+from kbroker.client.partitions import OffsetsGiven, TopicPartition
 
 if TYPE_CHECKING:
     from kbroker.client.config import ConsumerConfig
@@ -183,11 +183,11 @@ class Group:
 
     # --- offsets ------------------------------------------------------------------------------
 
-    def commit(self, offsets: Offsets | None, timeout_s: float) -> None:
+    def commit(self, offsets: OffsetsGiven | None, timeout_s: float) -> None:
         """See Commits.commit."""
         self._commits.commit(offsets, timeout_s)
 
-    def commit_async(self, offsets: Offsets | None, callback: CommitCallback | None) -> None:
+    def commit_async(self, offsets: OffsetsGiven | None, callback: CommitCallback | None) -> None:
         """See Commits.commit_async."""
         self._commits.commit_async(offsets, callback)
 

@@ -57,9 +57,7 @@ class Subscribed:
                 raise ValueError("an empty pattern matches no topic")
             regex = target
         else:
-            topics = frozenset(target)
-            for name in topics:
-                _check_name(name)
+            topics = frozenset(map(_checked_name, target))
         if pattern is not None and pattern == self.pattern:
             topics = self.topics
         self.topics, self.pattern, self.regex = topics, pattern, regex
@@ -86,7 +84,7 @@ class Subscribed:
         return self.regex is not None or topic in self.topics
 
 
-def _check_name(name: str) -> None:
+def _checked_name(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"topic {name!r} is no string")
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
@@ -94,3 +92,4 @@ def _check_name(name: str) -> None:
         raise ValueError(
             f"{name!r} is no name of a topic: letters, digits, . _ -, at most 249{hint}"
         )
+    return str.__str__(name)  # of a StrEnum as well
