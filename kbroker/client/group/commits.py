@@ -164,9 +164,7 @@ class Commits:
 
     # --- commits of the application -----------------------------------------------------------
 
-    def commit(
-        self, offsets: OffsetsGiven | None, timeout_s: float, *, last: bool = False
-    ) -> None:
+    def commit(self, offsets: OffsetsGiven | None, timeout_s: float, *, last: bool = False) -> None:
         """Commits and waits; tries again what passes. Asynchronous commits sent before are done
         when it returns. last: a topic that is gone is not waited for; the others' are done.
 
