@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +213,7 @@ def _read(
     stored = span.begin_at == "stored"
     if stops and not begin and not stored:
         return
-    with Consumer(settings) as consumer:
+    with closing(Consumer(settings)) as consumer:  # which commits, however it ends
         reading.stop.wake = consumer.wakeup
         consumer.assign(leaders if stored else begin)
         for where, offset in begin.items():
@@ -273,7 +274,7 @@ def _share(
     if patterns:
         subscription = _pattern((*patterns, *(f"{re.escape(name)}$" for name in plain)))
     shape = _shape(wanted, lambda topic, index: _leader(cluster, topic, index))
-    with Consumer(settings) as consumer:
+    with closing(Consumer(settings)) as consumer:  # which commits, however it ends
         reading.stop.wake = consumer.wakeup
         listener = Listener(
             consumer,

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from kbroker.cli.kafka.formatter import Formatter, formatter_of
@@ -84,7 +85,7 @@ def _work(given: Given) -> int:
     sys.stdout.flush()  # the records go to the buffer below
     run = _Run(show, -1 if most is None else most, given.has("skip-message-on-error"))
     try:
-        with Consumer(settings) as consumer:
+        with closing(Consumer(settings)) as consumer:  # which commits, however it ends
             _aim(consumer, given, begin)
             run.go(consumer, None if timeout_ms is None or timeout_ms < 0 else timeout_ms / 1e3)
     except SystemExit:

@@ -99,8 +99,9 @@ class Consumer:
 
     Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
     `Consumer(bootstrap_servers="localhost:9092", group_id="g")`. A context manager, which an
-    exception leaves without a last automatic commit: what was given out and maybe not worked on is
-    given out again. Iterating over it gives records without an end.
+    `Exception` leaves without a last automatic commit: what was given out and maybe not worked on
+    is given out again; Ctrl-C and the like leave it as its end does. Iterating over it gives
+    records without an end.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -161,10 +162,7 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._close(_CLOSE_S, commits=False)
+        self._close(_CLOSE_S, commits=not isinstance(error, Exception))
 
     # ---- what to read
 

@@ -21,7 +21,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from kbroker.client.cluster import PartitionInfo, TopicInfo
 from kbroker.client.consumer import Consumer
-from kbroker.client.consumer_inside import Inside, Listener, OverError, inside
+from kbroker.client.consumer_inside import Inside, Listener, inside
 from kbroker.client.consumer_queries import OffsetAndTimestamp
 from kbroker.client.errors import ClosedError, CorruptDataError
 from kbroker.client.group import GroupMetadata, RebalanceListener
@@ -42,8 +42,8 @@ Partitions = Iterable[tuple[str, int]]
 
 class AsyncConsumer:
     """As Consumer, with `await`; `async for record in consumer`, `async with`. One task at a
-    time; cancelling a poll loses no record. An exception leaves the block without a last automatic
-    commit."""
+    time; cancelling a poll loses no record. An `Exception` leaves the block without a last
+    automatic commit."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._consumer = Consumer(config, **more)
@@ -62,10 +62,7 @@ class AsyncConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            await self.close()
-        else:
-            await self._close(_CLOSE_S, commits=False)
+        await self._close(_CLOSE_S, commits=not isinstance(error, Exception))
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """On the consumer's thread, or beside it from inside a listener; waited for to its end even
@@ -73,7 +70,7 @@ class AsyncConsumer:
         call = functools.partial(function, *args, **kwargs)
         within = inside(self._turn)
         if within is not None:
-            with contextlib.suppress(OverError):
+            with contextlib.suppress(Inside.Over):
                 return await self._ended(self._aside, functools.partial(within.run, call))
         async with self._busy:
             return await self._ended(self._thread, call)

@@ -13,23 +13,25 @@ import inspect
 import threading
 from collections.abc import Callable, Collection
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kbroker.client.consumer_turn import Turn
 from kbroker.client.group.port import RebalanceListener
 from kbroker.client.partitions import TopicPartition
 
-__all__ = ["Inside", "Listener", "OverError", "inside"]
+__all__ = ["Inside", "Listener", "inside"]
 
 T = TypeVar("T")
 
 
-class OverError(Exception):
+class _OverError(Exception):
     """The listener has returned: a call waits for its turn as others do."""
 
 
 class Inside:
     """While a listener or callback runs, on the thread that is at turn."""
+
+    Over: Final = _OverError
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
@@ -46,10 +48,10 @@ class Inside:
             self._over = True
 
     def run(self, call: Callable[[], T]) -> T:
-        """On another thread. Raises OverError."""
+        """On another thread. Raises Over."""
         with self._lock:
             if self._over:
-                raise OverError
+                raise self.Over
             with self.turn.lent():
                 return call()
 

@@ -201,7 +201,7 @@ def test_what_goes_wrong_is_told(pytester: pytest.Pytester, temporary: Temporary
     assert "log of kbroker" not in parts["test_that_fails_quietly"]
     assert "no application" in parts["test_of_the_application"]
     start = parts["test_that_cannot_start"]
-    assert "the broker ended with status 1" in start and "log.segment.bytes" in start
+    assert "the broker ended with status 78" in start and "log.segment.bytes" in start
     assert "many" in start and "Traceback" not in start
     assert "listeners: a test's broker has its own" in parts["test_with_a_port"]
     assert "kbroker_settings" in parts["test_with_a_marker_for_nothing"]
