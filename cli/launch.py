@@ -121,9 +121,7 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
             raise UsageError(f"{pair!r}: write KEY=VALUE", "--set")
         chosen[key.strip()] = value.strip()
     if wish.data_dir:
-        if not wish.data_dir[-1]:
-            raise UsageError("the name of the directory is empty", "--data-dir")
-        chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
+        chosen["log.dirs"] = ",".join(map(_named, wish.data_dir))
     secured = bool(wish.user)
     if wish.password_file and not secured:
         raise UsageError("whose password it is says --user NAME", "--password-file")
@@ -180,6 +178,14 @@ def serve(ready: Ready) -> int:
             import shutil
 
             shutil.rmtree(ready.place, ignore_errors=True)
+
+
+def _named(directory: str) -> str:
+    if not directory:
+        raise UsageError("the name of the directory is empty", "--data-dir")
+    if "," in directory:
+        raise UsageError("a comma in the name of a directory separates two", "--data-dir")
+    return str(Path(directory).absolute())
 
 
 def _is_told(name: str, config_file: Path | None, chosen: dict[str, str]) -> bool:
@@ -244,7 +250,8 @@ def _settle(chosen: dict[str, str], told: dict[str, str], *, secured: bool) -> P
     if "listeners" not in told:
         speaks = _SECURED if secured else "PLAINTEXT"
         chosen["listeners"] = f"{speaks}://127.0.0.1:{_free_port()}"
-    return Path(told.get("log.dirs") or told["log.dir"])
+    first, *_ = (told.get("log.dirs") or told["log.dir"]).split(",")
+    return Path(told.get("metadata.log.dir") or first.strip())
 
 
 def listener_settings(

@@ -121,7 +121,8 @@ ctypedef struct Log:
     int64_t bytes_since_snapshot
     int32_t dir_dirty                   # files came or went since the folder was synced
     int32_t parent_dirty                # the folder itself is new
-    Journal* journal                    # NULL: durability=page-cache
+    int32_t directory                   # its place among log.dirs
+    Journal* journal                    # of that directory; NULL: durability=page-cache
     JournalOwner journal_owner          # the journal's; context is this log
     void* watchers                      # purgatory's
     pthread_mutex_t watch_lock          # purgatory's

@@ -35,6 +35,7 @@ from kbroker.config.types import (
     parse_value,
 )
 from kbroker.environment import setting_variables
+from kbroker.limits import LOG_DIRS_MAX_COUNT
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
@@ -115,8 +116,7 @@ class BrokerConfig:
         for one in filter(None, map(str.strip, self.string("super.users").split(";"))):
             if not all(one.partition(":")):
                 raise ConfigError(f"super.users: {one!r} is no principal: write TYPE:NAME")
-        if len(self.log_dirs) != 1:
-            raise ConfigError("log.dirs: kbroker keeps its data in one directory; name only one")
+        self._check_log_dirs()
         if self.integer("queued.max.request.bytes") > 0 and self.integer(
             "queued.max.request.bytes"
         ) < self.integer("socket.request.max.bytes"):
@@ -140,8 +140,23 @@ class BrokerConfig:
             raise ConfigError(f"inter.broker.listener.name: {between} is not a name in listeners")
         return listeners
 
+    def _check_log_dirs(self) -> None:
+        paths = self.log_dirs
+        if not 0 < len(paths) <= LOG_DIRS_MAX_COUNT:
+            raise ConfigError(f"log.dirs: name 1 to {LOG_DIRS_MAX_COUNT} directories")
+        if len(set(map(os.path.abspath, paths))) < len(paths):
+            raise ConfigError("log.dirs: the same directory is named twice")
+        if self.string("metadata.log.dir") not in {"", *paths}:
+            raise ConfigError("metadata.log.dir: kbroker keeps the metadata log in one of log.dirs")
+
     def check_values(self) -> None:
         """Rules over several keys or units, which dynamic settings must keep too."""
+        for path in self.cordoned_log_dirs:
+            if path not in self.log_dirs:
+                raise ConfigError(
+                    f"Invalid entry in cordoned.log.dirs: {path}. All cordoned log dirs must be "
+                    "entries of log.dirs or log.dir."
+                )
         if self.roll_ms() < 1:
             raise ConfigError("log.roll.ms: must be at least 1")
         if self.roll_jitter_ms() < 0:
@@ -276,8 +291,16 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> list[str]:
-        """Data directories as configured."""
-        return self.words("log.dirs") or self.words("log.dir")
+        """Data directories as configured, that of the metadata log first."""
+        found = self.words("log.dirs") or self.words("log.dir")
+        first = self.string("metadata.log.dir")
+        return sorted(found, key=lambda path: path != first) if first else found
+
+    @property
+    def cordoned_log_dirs(self) -> list[str]:
+        """Those of log.dirs that take no new partitions."""
+        named = self.words("cordoned.log.dirs")
+        return self.log_dirs if named == ["*"] else named
 
     @property
     def http_listeners(self) -> list[Endpoint]:

@@ -57,9 +57,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "cordoned.log.dirs", LIST, "", list_of(), MEDIUM, PER_BROKER,
-        "Log directories that take no new partitions. kbroker keeps all partitions in one "
-        "directory.",
-        effective=False,
+        "Log directories that take no new partitions; * for all.",
     ),
     ConfigKey(
         "create.topic.policy.class.name", CLASS, None, None, LOW, READ_ONLY,

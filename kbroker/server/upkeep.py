@@ -17,7 +17,8 @@ from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.ext.engine import name_thread
-from kbroker.storage.disk import CHECK_MS, DiskGuard
+from kbroker.storage.disk import CHECK_MS
+from kbroker.storage.disks import DiskGuards
 from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -71,7 +72,7 @@ def tasks_of(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]
     ]
 
 
-def disk_tasks(disk: DiskGuard, directory: Path) -> list[Task]:
+def disk_tasks(disk: DiskGuards, directory: Path) -> list[Task]:
     """For a thread of its own: producers wait for its looks, which must not wait for a flush.
 
     What the run-file of the directory says of refused produce is true when the tasks begin.

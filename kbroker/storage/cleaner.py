@@ -5,9 +5,10 @@ that are due: beyond min.cleanable.dirty.ratio, or with records that max.compact
 caught up with. The bytes are kbroker.ext.cleaner's. A thread that finds nothing sleeps for
 `log.cleaner.backoff.ms`.
 
-`cleaner-offset-checkpoint` holds the first offset of each log that no cleaning has seen. It is
-written after every cleaning, and when a topic is deleted, lest one of the same name inherits it. A
-crash may leave one that is older than the logs: what was cleaned is cleaned again.
+`cleaner-offset-checkpoint` of each directory holds the first offset of each of its logs that no
+cleaning has seen. It is written after every cleaning, and when a topic is deleted, lest one of the
+same name inherits it. A crash may leave one that is older than the logs: what was cleaned is
+cleaned again.
 
 A log that the disk has no room for is told once and tried again later, ever more seldom; one that
 holds what cannot be read is told once and left alone until the next start.
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
-from kbroker.errors import CorruptFileError, DiskError
+from kbroker.errors import DiskError
 from kbroker.ext.cleaner import (
     Cleanable,
     Cleaned,
@@ -40,9 +41,9 @@ from kbroker.ext.cleaner import (
 )
 from kbroker.ext.engine import name_thread
 from kbroker.ext.log import Log
-from kbroker.files import read_offset_checkpoint, write_offset_checkpoint
 from kbroker.storage.checkpoints import CLEANER_OFFSETS
-from kbroker.storage.manager import Key, LogManager
+from kbroker.storage.log_port import Key
+from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.cleaner")
 
@@ -99,11 +100,12 @@ class LogCleaner:
         config: BrokerConfig,
         logs: LogManager,
         clock: Clock,
-        room: Callable[[int], object] | None = None,
+        room: Callable[[int, int], object] | None = None,
     ) -> None:
-        """`room` is called with the bytes of each group of segments before it is written anew; it
-        may wait until there is room on the disk."""
+        """`room` is called with the bytes of each group of segments before it is written anew, and
+        the place of the directory; it may wait until there is room on the disk."""
         self._room = room
+        self._at_work = threading.local()  # the place of the directory of the log at hand
         self._config = config
         self._logs = logs
         self._clock = clock
@@ -133,10 +135,11 @@ class LogCleaner:
 
     def start(self) -> None:
         """Read the checkpoint and begin; nothing where log.cleaner.enable is false."""
-        try:
-            self._checkpoint = read_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS)
-        except CorruptFileError as error:
-            _LOG.warning("%s; going on without it", error)
+        for directory in self._logs.online:
+            found = directory.offsets(CLEANER_OFFSETS)
+            self._checkpoint.update(
+                (key, at) for key, at in found.items() if self._logs.homes.get(key) is directory
+            )
         if not self._config.flag("log.cleaner.enable"):
             _LOG.warning("log.cleaner.enable=false: compacted topics grow for ever")
             return
@@ -167,8 +170,12 @@ class LogCleaner:
             map_bytes=min(settings.map_bytes // settings.threads, _MAP_BYTES_MAX),
             load_factor=settings.load_factor,
             io_bytes=settings.io_bytes // settings.threads // 2,
-            room=self._room,
+            room=None if self._room is None else self._await_room,
         )
+
+    def _await_room(self, size: int) -> None:
+        assert self._room is not None
+        self._room(size, self._at_work.place)
 
     def reconfigure(self) -> None:
         """Settings may have changed: other threads take over, those at work stop as they are."""
@@ -207,12 +214,13 @@ class LogCleaner:
         with self._writing:
             with self._lock:
                 known = list(self._checkpoint.items())
-            kept = {key: at for key, at in known if self._logs.get(*key) is not None}
-            try:
-                write_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS, kept)
-            except DiskError as error:
-                _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
-                self._logs.note(error)
+            for directory in self._logs.online:
+                kept = {key: at for key, at in known if self._logs.get(*key) is not None
+                        and self._logs.homes.get(key) is directory}  # fmt: skip
+                try:
+                    directory.write_offsets(CLEANER_OFFSETS, kept)
+                except DiskError as error:
+                    _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
 
     # ---- which log is next
 
@@ -257,6 +265,7 @@ class LogCleaner:
         """Clean what was taken: whether that went well. What went wrong is told."""
         began_ms = self._clock.monotonic_ms()
         done: Cleaned | None = None
+        self._at_work.place = work.log.directory
         try:
             done = cleaner.clean(work.log, work.cleanable, self._clock.wall_ms())
             took_ms = self._clock.monotonic_ms() - began_ms

@@ -128,6 +128,7 @@ LAYERS = (
     "kbroker.ext.produce_codec",
     "kbroker.ext.produce_wait",
     "kbroker.ext.produce_verify",
+    "kbroker.ext.produce_room",
     "kbroker.ext.produce",
     "kbroker.ext.fetch_wire",
     "kbroker.ext.fetch_state",

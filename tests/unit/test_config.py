@@ -296,7 +296,9 @@ def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
         ({"listeners": "INSIDE://a:1"}, "no security protocol for listener INSIDE"),
         ({"listeners": "CONTROLLER://a:1"}, "no listener is left"),
         ({**LOOPBACK, "advertised.listeners": "OTHER://a:1"}, "OTHER is not a name in listeners"),
-        ({"log.dirs": "/a,/b"}, "one directory"),
+        ({"log.dirs": "/a,/b,/a/"}, "named twice"),
+        ({"log.dirs": "/a,/b", "metadata.log.dir": "/c"}, "in one of log.dirs"),
+        ({"log.dirs": "/a,/b", "cordoned.log.dirs": "/c"}, "must be entries of log.dirs"),
         (
             {"group.consumer.heartbeat.interval.ms": "1000"},
             "group.consumer.heartbeat.interval.ms must be greater than or equal to "

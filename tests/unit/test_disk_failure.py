@@ -42,7 +42,7 @@ class Room:
         self.store = FakeStore()
         store: Any = self.store
         data_plane: Any = FakeDataPlane()
-        self.watch = DiskWatch(store, self.logs, data_plane)
+        self.watch = DiskWatch(store, self.logs, data_plane, 1)
 
     def _checked(self, call: str, do: Callable[..., Any]) -> Callable[..., Any]:
         def checked(*arguments: Any) -> Any:

@@ -164,7 +164,7 @@ def test_nothing_goes_once_the_disk_has_failed(tmp_path: Path) -> None:
     log.delete_old_segments(0)
     disk.logs.delete("gone", [0], 0)
     before = sorted(tmp_path.rglob("*"))
-    disk.logs.take_offline("the disk has failed")
+    disk.logs.fail(disk.logs.main, "the disk has failed")
     disk.check()
     disk.logs.remove_dead_folders(10**12)
     assert sorted(tmp_path.rglob("*")) == before
