@@ -47,6 +47,7 @@ from kbroker.ext.list_offsets cimport handle_list_offsets
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_append cimport log_advance_hw
 from kbroker.ext.log_flush cimport log_flush
+from kbroker.ext.log_move cimport log_exchange
 from kbroker.ext.log_recovery cimport log_set_journal
 from kbroker.ext.log_state cimport LOG_CLOSED, LOG_OK, Log as LogStruct
 from kbroker.ext.log_state cimport log_offline, log_ref, log_unref
@@ -228,6 +229,21 @@ cdef class DataPlane:
     def adopt(self, Log log not None, place=0):
         """Have the log's appends go through the journal of its directory. Before it is served."""
         log_set_journal(log.core, self.at(place).journal, place)
+
+    def move(self, Log log not None, Log future not None, gone, target, place):
+        """A frozen log takes over what its future has, in the directory at `place`: see log_move.
+        Raises OSError; the log is offline then."""
+        cdef bytes old = os.fsencode(gone)
+        cdef bytes new = os.fsencode(target)
+        cdef const char* old_name = old
+        cdef const char* new_name = new
+        cdef Journal* journal = self.at(place).journal
+        cdef int32_t directory = place
+        cdef int code
+        with nogil:
+            code = log_exchange(log.core, future.core, old_name, new_name, journal, directory)
+        if code:
+            raise OSError(code, os.strerror(code))
 
     def stop_journal(self):
         """Write what is left in all and end their threads; nothing may append any more."""

@@ -32,6 +32,7 @@ from kbroker.ext.log_producers cimport (
 )
 from kbroker.ext.log_state cimport (
     LOG_DUPLICATE,
+    LOG_MOVING,
     LOG_NO_MEMORY,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
@@ -298,7 +299,7 @@ cdef int append_locked(Log* log, const Terms* terms, uint8_t* batch, const Batch
     cdef Reservation place
     cdef ProducerBatch before
     cdef BatchInfo stored = info[0]
-    cdef int code = log_usable(log)
+    cdef int code = log_usable(log) or (LOG_MOVING if log.frozen else LOG_OK)
     if code == LOG_OK and info.length > log.cfg.segment_bytes:
         code = LOG_TOO_LARGE
     if code == LOG_OK:
@@ -308,7 +309,7 @@ cdef int append_locked(Log* log, const Terms* terms, uint8_t* batch, const Batch
     if code != LOG_OK:
         return code
     if log.journal != NULL:
-        code = journal_reserve(log.journal, &log.journal_owner, info.length, &place)
+        code = journal_reserve(log.journal, log.journal_owner, info.length, &place)
         if code != JOURNAL_OK:
             return LOG_STALL if code == JOURNAL_STALL else log_offline(log, EIO)
     if log.cfg.timestamp_type == 1:

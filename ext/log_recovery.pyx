@@ -329,7 +329,8 @@ cdef void log_set_journal(Log* log, Journal* journal, int32_t directory) noexcep
     pthread_mutex_lock(&log.lock)
     log.directory = directory
     log.journal = journal
-    journal_owner_init(&log.journal_owner, log, log.topic_id, log.partition)
+    log.journal_owner = &log.first_owner
+    journal_owner_init(log.journal_owner, log, log.topic_id, log.partition)
     pthread_mutex_unlock(&log.lock)
 
 

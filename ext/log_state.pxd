@@ -34,6 +34,7 @@ cdef enum LogError:
     LOG_NO_MEMORY = -9
     LOG_CLOSED = -10                    # deleted or closed under the caller
     LOG_CORRUPT = -11                   # what is on disk is not what was written
+    LOG_MOVING = -12                    # to another directory, at this moment: try again
 
 cdef enum Isolation:
     READ_TO_HW = 0
@@ -92,6 +93,7 @@ ctypedef struct Log:
     int32_t offline                     # sticky disk error; atomic
     int32_t closed                      # closed or deleted; atomic
     int32_t error_errno                 # of the error that took the log offline
+    int32_t frozen                      # moves to another directory: nothing changes it now
     int32_t partition
     char* dir                           # owned
     char* topic                         # owned
@@ -123,7 +125,8 @@ ctypedef struct Log:
     int32_t parent_dirty                # the folder itself is new
     int32_t directory                   # its place among log.dirs
     Journal* journal                    # of that directory; NULL: durability=page-cache
-    JournalOwner journal_owner          # the journal's; context is this log
+    JournalOwner* journal_owner         # the journal's; context is this log
+    JournalOwner first_owner            # the one that it begins with
     void* watchers                      # purgatory's
     pthread_mutex_t watch_lock          # purgatory's
     int64_t mark                        # purgatory's: see log_mark; atomic

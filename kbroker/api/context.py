@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from kbroker.security.authentication import Authentication, Counts
     from kbroker.security.tls import TlsListeners
     from kbroker.security.tokens import Tokens
+    from kbroker.storage.moves import Moves
 
 ZERO_UUID: Final = bytes(16)
 
@@ -120,6 +121,7 @@ class DataPlanePort(Protocol):
     def remove_topic(self, name: str) -> bool: ...
     def wake(self, log: Any) -> None: ...
     def journal_error(self, place: int = 0) -> int: ...
+    def move(self, log: Any, future: Any, gone: str, target: str, place: int) -> None: ...
     def verify_transactions(self, verify: bool) -> None: ...
     def rights_changed(self, version: int) -> None: ...
     def errors(self) -> list[dict[int, int]]: ...
@@ -173,6 +175,7 @@ class Services:
             config.integer("telemetry.max.bytes"), lambda: subscriptions_of(self)
         )
         self.tls: TlsListeners | None = None  # None: no listener has TLS
+        self.moves: Moves | None = None  # the wiring's
         self.producer_ids = range(0)
         self.disk_limits = DiskLimits()
         self.disk_bytes = -1  # most that the limits leave, see publish.limit_disk; -1: any

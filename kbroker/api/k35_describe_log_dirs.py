@@ -52,6 +52,13 @@ def _directory(directory: LogDirectory, wanted: list[Key], context: Context) -> 
             topics.setdefault(topic, []).append(
                 {"partition_index": partition, "partition_size": log.size_bytes, "offset_lag": 0}
             )
+    moves = context.services.moves
+    for move in () if moves is None else moves.all():
+        if move.target is directory and move.key in wanted:
+            topics.setdefault(move.key[0], []).append({
+                "partition_index": move.key[1], "partition_size": move.size_bytes,
+                "offset_lag": move.lag, "is_future_key": True,
+            })  # fmt: skip
     total, usable = _disk(directory.path)
     return {
         "log_dir": str(directory.path.absolute()),

@@ -202,6 +202,16 @@ def change_directories(
     return records
 
 
+def move_partition(topic: Topic, index: int, node_id: int, home: bytes) -> list[Record]:
+    """A node's replica lives in another log directory; the leader stays."""
+    partition = topic.partitions[index]
+    homes = list(partition.directories or [bytes(16)] * len(partition.replicas))
+    homes[partition.replicas.index(node_id)] = home
+    return [
+        topics.PartitionChangeRecord(index, topic.id, leader=NO_LEADER_CHANGE, directories=homes)
+    ]
+
+
 def _nobody_leads(topic: Topic, index: int, node_id: int, eligible: bool) -> Record:
     """As Apache Kafka's controller has it: the last in-sync replica stays in the ISR, or becomes
     eligible where the cluster keeps eligible leaders."""

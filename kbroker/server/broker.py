@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from kbroker import __version__, runfile
-from kbroker.api import publish, registry
+from kbroker.api import moving, publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.data_rights import Denials
@@ -229,6 +229,7 @@ class Broker:
             Upkeep("disk", disk_tasks(disk, self.directory), self._clock),
         ]
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock, disk.await_room)
+        services.moves = logs.moves = moving.made(services, self._cleaner)
         data_plane.engine.start()
         self._planes = Planes(data_plane.engine, mailbox.post)
         self._phase, self._serving = "serving", True
@@ -237,6 +238,7 @@ class Broker:
         for thread in self._upkeep:
             thread.start()
         self._cleaner.start()
+        mailbox.post(partial(moving.resume, services))
         self._open_pages(services, data_plane, disk, self._cleaner)
 
     def _open_pages(
@@ -406,6 +408,8 @@ class Broker:
         self._phase = "stopping"
         engine = self._data_plane.engine
         engine.stop_accepting()
+        if self._services is not None and self._services.moves is not None:
+            self._services.moves.stop()  # while the control thread can end the one at hand
         if self._mailbox is not None and self._services is not None:
             self._mailbox.post(self._services.transactions.stop)
             self._mailbox.post(self._services.groups.stop)

@@ -42,6 +42,7 @@ from kbroker.ext.cleaner import (
 from kbroker.ext.engine import name_thread
 from kbroker.ext.log import Log
 from kbroker.storage.checkpoints import CLEANER_OFFSETS
+from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key
 from kbroker.storage.manager import LogManager
 
@@ -50,6 +51,7 @@ _LOG: Final = logging.getLogger("kbroker.cleaner")
 _MAP_BYTES_MAX: Final = 2**31 - 1
 _RETRY_MIN_MS: Final = 1_000
 _RETRY_MAX_MS: Final = 300_000
+_PAUSE_S: Final = 0.02
 
 
 class CleanerSettings(NamedTuple):
@@ -115,6 +117,8 @@ class LogCleaner:
         self._writing = threading.Lock()
         self._checkpoint: dict[Key, int] = {}
         self._busy: set[Key] = set()
+        self._paused: set[Key] = set()
+        self._brought: dict[Key, LogDirectory] = {}
         self._uncleanable: dict[Key, Log] = {}
         self._retries: dict[Key, tuple[int, int]] = {}
         self._workers: list[_Worker] = []
@@ -213,14 +217,42 @@ class LogCleaner:
         """When it returns, what the caller changed is written, by it or by one behind it."""
         with self._writing:
             with self._lock:
-                known = list(self._checkpoint.items())
+                known, brought = list(self._checkpoint.items()), dict(self._brought)
             for directory in self._logs.online:
-                kept = {key: at for key, at in known if self._logs.get(*key) is not None
-                        and self._logs.homes.get(key) is directory}  # fmt: skip
+                kept = {
+                    key: at for key, at in known if self._logs.get(*key) is not None
+                    and directory in (self._logs.homes.get(key), brought.get(key))
+                }  # fmt: skip
                 try:
                     directory.write_offsets(CLEANER_OFFSETS, kept)
                 except DiskError as error:
                     _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
+
+    # ---- moves between directories; any thread
+
+    def pause(self, key: Key) -> None:
+        """Leave a partition alone; waits for a cleaning that is at it."""
+        waiting = threading.Event()
+        while True:
+            with self._lock:
+                self._paused.add(key)
+                if key not in self._busy:
+                    return
+            waiting.wait(_PAUSE_S)
+
+    def resume(self, key: Key) -> None:
+        """It may be cleaned again."""
+        with self._lock:
+            self._paused.discard(key)
+            self._brought.pop(key, None)
+
+    def bring(self, key: Key, directory: LogDirectory) -> None:
+        """How far a paused partition is clean is to be known in a directory, too, where it is about
+        to live: before it does, for the journal there takes holes that are not known for lost
+        records."""
+        with self._lock:
+            self._brought[key] = directory
+        self._write_checkpoint()
 
     # ---- which log is next
 
@@ -246,7 +278,7 @@ class LogCleaner:
         best: Work | None = None
         with self._lock:
             for key, log in self._logs.snapshot():
-                if not isinstance(log, Log) or log.offline or key in self._busy:
+                if not isinstance(log, Log) or log.offline or key in self._busy | self._paused:
                     continue
                 if self._uncleanable.get(key) is log or self._retries.get(key, (0, 0))[0] > now_ms:
                     continue

@@ -148,7 +148,9 @@ class DiskGuard:
         """What the files of the data directory take."""
         dead = sum(map(_folder_bytes, self._logs.dead_folders(self.directory)))
         metadata = _folder_bytes(self.directory.path / METADATA_FOLDER)
-        return self._port.disk_bytes() + dead + metadata
+        moves = self._logs.moves
+        arriving = 0 if moves is None else moves.arriving_bytes(self.directory)
+        return self._port.disk_bytes() + dead + metadata + arriving
 
     def await_room(self, size: int) -> bool:
         """Room for bytes that the broker itself is about to write: whether there is so much, after

@@ -28,14 +28,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kbroker.errors import DiskError
-from kbroker.ext.log_flush import sync_file_system
 from kbroker.files import remove_folder
-from kbroker.storage.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    RECOVERY_POINTS,
-    write_clean_shutdown,
-)
+from kbroker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kbroker.storage.folders import (
     DELETE_SUFFIX,
     METADATA_FOLDER,
@@ -46,7 +40,7 @@ from kbroker.storage.folders import (
 from kbroker.storage.homes import least_used, settle
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Directories, Key, LogOpener, LogPort, Opening, PartitionSpec
-from kbroker.storage.opening import open_all
+from kbroker.storage.opening import close_all, open_all
 
 __all__ = ["METADATA_FOLDER", "CleanerPort", "Key", "LogManager", "LogOpener", "LogPort", "Opening",
            "PartitionSpec"]  # fmt: skip
@@ -60,6 +54,13 @@ class CleanerPort(Protocol):
 
     def forget(self, keys: list[Key]) -> None: ...
     def reconfigure(self) -> None: ...
+
+
+class MovesPort(Protocol):
+    """The moves between directories (kbroker.storage.moves)."""
+
+    def cancel(self, key: Key) -> None: ...
+    def arriving_bytes(self, directory: LogDirectory) -> int: ...
 
 
 class LogManager:
@@ -82,6 +83,10 @@ class LogManager:
         """Moves that the last stop cut off, and where they led."""
         self.expected = 0  # logs that `start` opens
         self.cleaner: CleanerPort | None = None
+        self.moves: MovesPort | None = None
+        self.incoming: dict[Key, tuple[LogDirectory, dict[str, int]]] = {}
+        """What the checkpoints of a directory are to say of a partition that is about to live
+        there."""
         self._open_log = open_log
         self._threads = threads
         self._logs: dict[Key, LogPort] = {}
@@ -318,6 +323,8 @@ class LogManager:
         keys = [(topic, partition) for partition in partitions]
         touched = []
         for key in keys:
+            if self.moves is not None:
+                self.moves.cancel(key)
             log = self._logs.pop(key, None)
             home = self.homes.pop(key, None)
             self.offline.pop(key, None)
@@ -331,6 +338,18 @@ class LogManager:
         if self.cleaner is not None:
             self.cleaner.forget(keys)
         return taken
+
+    def moved(self, key: Key, home: LogDirectory, left: Path, due_ms: int) -> None:
+        """A partition lives in another directory now; the folder that it has left is to be removed.
+        """
+        before, self.homes[key] = self.homes[key], home
+        self.incoming.pop(key, None)
+        self.dies(left, before, due_ms)
+        for directory in (home, before):
+            try:
+                directory.sync_names()
+            except DiskError as error:
+                _LOG.error("%s", error)
 
     def _let_die(self, folder: Path, home: LogDirectory, due_ms: int) -> None:
         target = folder.with_name(aside_name(folder.name, DELETE_SUFFIX))
@@ -422,6 +441,9 @@ class LogManager:
             with self._checkpointing:
                 offsets = {key: ask(log) for key, log in self.of(directory)}
                 kept = {key: offset for key, offset in offsets.items() if offset is not None}
+                for key, (target, told) in self.incoming.copy().items():
+                    if target is directory and told.get(name):
+                        kept[key] = told[name]
                 try:
                     directory.write_offsets(name, kept)
                 except DiskError as error:
@@ -439,39 +461,12 @@ class LogManager:
         for directory in self.directories:
             logs = self.of(directory)
             if directory.online:
-                directory.stopped_clean = _close(directory, logs, broker_epoch)
+                directory.stopped_clean = close_all(directory, logs, broker_epoch)
             else:
                 for _, log in logs:
                     log.close(clean=False)  # as it is, for the next start to recover
         self._logs.clear()
         return all(one.stopped_clean for one in self.directories if one.opened)
-
-
-def _close(directory: LogDirectory, logs: list[tuple[Key, LogPort]], broker_epoch: int) -> bool:
-    """Close a directory's logs in good order; whether that went well."""
-    failed = False
-    flushed: dict[Key, tuple[int, int, int]] = {}
-    for key, log in logs:
-        try:
-            log.close(clean=True, sync=False)
-            flushed[key] = (log.log_end_offset, log.log_start_offset, log.high_watermark)
-        except Exception as error:
-            _LOG.error("closing %s-%d: %s", *key, error)
-            failed = True
-    try:
-        # One sync for all of them: by themselves each would pay for several.
-        sync_file_system(str(directory.path))
-        for name, index in ((RECOVERY_POINTS, 0), (LOG_START_OFFSETS, 1), (HIGH_WATERMARKS, 2)):
-            offsets = {key: values[index] for key, values in flushed.items()}
-            if index == 1:
-                offsets = {key: offset for key, offset in offsets.items() if offset}
-            directory.write_offsets(name, offsets, anew=True)
-        if not failed:
-            write_clean_shutdown(directory.path, broker_epoch)
-    except DiskError as error:
-        _LOG.error("no clean stop: %s", error)
-        failed = True
-    return not failed
 
 
 def _retain(log: LogPort, now_ms: int) -> int:

@@ -117,6 +117,9 @@ class FakeDataPlane:
     def journal_error(self, place: int = 0) -> int:
         return 0
 
+    def move(self, log, future, gone, target, place) -> None:
+        pass
+
     def errors(self) -> list[dict[int, int]]:
         return [{29: self.denied}, {}, {}, {}]
 

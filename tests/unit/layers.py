@@ -85,6 +85,7 @@ LAYERS = (
     "kbroker.ext.cleaner_pass",
     "kbroker.ext.cleaner",
     "kbroker.ext.log_space",
+    "kbroker.ext.log_move",
     "kbroker.ext.journal_recovery",
     "kbroker.ext.offsets_record",
     "kbroker.ext.offsets_build",

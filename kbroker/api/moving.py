@@ -1,0 +1,107 @@
+"""Moves between log directories, as the control thread sees them (kbroker.storage.moves)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kbroker.api.publish import specs_of
+from kbroker.config.topic import log_config
+from kbroker.errors import ClientError, DiskError, ErrorCode, KbrokerError
+from kbroker.metadata import builders
+from kbroker.storage.folders import DELETE_SUFFIX, aside_name
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.log_port import Key, PartitionSpec
+from kbroker.storage.moves import CleanerPort, Move, Moves
+
+if TYPE_CHECKING:
+    from kbroker.api.context import Services
+
+_LOG: Final = logging.getLogger("kbroker.api")
+_THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def made(services: Services, cleaner: CleanerPort) -> Moves:
+    """What moves partitions; no thread of it runs before the first one is to be."""
+    return Moves(
+        services.logs,
+        cleaner,
+        services.clock,
+        lambda move: services.post(partial(finish, services, move)),
+        partial(pace, services),
+    )
+
+
+def begin(services: Services, key: Key, target: LogDirectory) -> None:
+    """Have a partition that is served moved to another directory. Raises DiskError."""
+    assert services.moves is not None
+    services.moves.begin(_spec(services, key), target)
+
+
+def _spec(services: Services, key: Key) -> PartitionSpec:
+    topic = services.image.topics[key[0]]
+    return next(one for one in specs_of(services, topic, key[1]) if one.partition == key[1])
+
+
+def resume(services: Services) -> None:
+    """After the start: what the last stop cut off begins anew."""
+    for key, target in services.logs.unfinished.items():
+        home = services.logs.homes.get(key)
+        if services.logs.get(*key) is None or home is None or target is home or not target.online:
+            continue
+        with contextlib.suppress(DiskError):  # told where it was met
+            begin(services, key, target)
+
+
+def finish(services: Services, move: Move) -> None:
+    """The last step: the metadata say where the partition lives, then its log goes on there."""
+    try:
+        _finish(services, move)
+    except (KbrokerError, OSError) as error:
+        move.failed = str(error)
+        _LOG.error("moving %s to %s: %s", move.name, move.target, error)
+    finally:
+        move.done.set()
+
+
+def _finish(services: Services, move: Move) -> None:
+    logs, (topic, index) = services.logs, move.key
+    found = services.image.topics.get(topic)
+    unchanged = found is not None and found.id == move.spec.topic_id
+    if (
+        not unchanged or move.cancelled or move.future is None or move.target.id is None
+        or logs.get(topic, index) is not move.log or logs.homes.get(move.key) is not move.source
+        or not move.target.online
+    ):  # fmt: skip
+        raise ClientError(ErrorCode.REPLICA_NOT_AVAILABLE, "it is not to be moved any more")
+    assert found is not None
+    overrides = services.image.configs(("topic", topic))
+    due_ms = services.clock.monotonic_ms() + log_config(services.config, overrides)[
+        "file_delete_delay_ms"
+    ]
+    left = move.source.path / aside_name(move.name, DELETE_SUFFIX)
+    move.recorded = True
+    services.store.append(
+        builders.move_partition(found, index, services.config.node_id, move.target.id)
+    )
+    try:
+        services.data_plane.move(
+            move.log, move.future, str(left), str(move.target.path / move.name), move.target.place
+        )
+    except OSError as error:  # the next start finds the copy
+        move.target.note(DiskError(move.folder, error))
+        raise
+    finally:
+        logs.moved(move.key, move.target, left, due_ms)
+    _LOG.info("moved %s from %s to %s", move.name, move.source, move.target)
+
+
+def pace(services: Services, size: int, stopping: threading.Event) -> None:
+    """Wait as long as the throttle of moves wants for so many bytes."""
+    image, node = services.image, ("broker", str(services.config.node_id))
+    rate = image.configs(node).get(_THROTTLE) or image.configs(("broker", "")).get(_THROTTLE)
+    if rate is not None and int(rate) > 0:
+        stopping.wait(size / int(rate))
