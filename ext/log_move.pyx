@@ -46,6 +46,7 @@ from kbroker.ext.posix cimport (
     strdup,
 )
 from kbroker.ext.segment cimport Segment, segment_open, segment_ref, segment_unref
+from kbroker.ext.snapshots cimport snapshot_write
 from kbroker.ext.walk cimport read_fully
 
 cdef enum:
@@ -148,7 +149,7 @@ def copy_segments(log: PyLog, folder: str, pace) -> int:
         code = hold(core, &held)
     try:
         if code > 0:
-            raise refused(folder, code)
+            raise refused(os.fsdecode(core.dir), code)
         if code != LOG_OK:
             raise DiskError(folder, "the log is closed or offline")
         for i in range(held.count):
@@ -280,6 +281,10 @@ cdef int match_locked(Log* log, Log* future) noexcept nogil:
     code = log_retire(future, 0, n, realtime_ms())          # retention has taken them here
     if code != LOG_OK or n < 0 or not same_segments(log, future):
         return code or LOG_CORRUPT
+    if log.producers != NULL and snapshot_write(future.dir, log.leo, log.producers, False) == 0:
+        future.snapshot_offset = log.leo    # those, too, whose batches retention has taken
+        future.snapshot_dirty = 1
+        future.dir_dirty = 1
     future.log_start = log.log_start
     log_active(future).jitter_ms = log_active(log).jitter_ms
     log_active(future).created_ms = log_active(log).created_ms

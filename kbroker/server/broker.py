@@ -55,7 +55,7 @@ from kbroker.server.reload import take_over
 from kbroker.server.service import Notifier, extend
 from kbroker.server.slow import SlowRequests
 from kbroker.server.tls import tls_listeners
-from kbroker.server.upkeep import Upkeep, disk_tasks, tasks_of
+from kbroker.server.upkeep import Upkeep, threads_of
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.disk import DiskLimits
@@ -222,12 +222,9 @@ class Broker:
         )  # fmt: skip
         limits = services.disk_limits
         disk = self._disk = DiskGuards(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
-        disk.check()  # a limit holds from the first request on
-        first_ms = self.config.integer("log.initial.task.delay.ms")
-        self._upkeep = [
-            Upkeep("upkeep", tasks_of(self.config, logs, self._clock), self._clock, first_ms),
-            Upkeep("disk", disk_tasks(disk, self.directory), self._clock),
-        ]
+        for one in logs.online:
+            disk.check(one.place)  # a limit holds from the first request on
+        self._upkeep = threads_of(self.config, logs, disk, self._clock)
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock, disk.await_room)
         services.moves = logs.moves = moving.made(services, self._cleaner)
         data_plane.engine.start()

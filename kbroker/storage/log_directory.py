@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -41,6 +42,7 @@ class LogDirectory:
         self.cordoned = False  # by cordoned.log.dirs: no new partitions come here
         self.started_clean = True
         self.stopped_clean = False
+        self.checkpointing = threading.Lock()
         self._written: dict[str, dict[Key, int]] = {}
 
     def __str__(self) -> str:

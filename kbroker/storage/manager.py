@@ -94,7 +94,6 @@ class LogManager:
         self._complained: set[Key] = set()
         self._started = False
         self._lock = threading.Lock()
-        self._checkpointing = threading.Lock()
 
     # ---- the directories
 
@@ -374,24 +373,31 @@ class LogManager:
         """All logs as they are now."""
         return list(self._logs.copy().items())
 
-    def retain(self, now_ms: int) -> int:
+    def retain(self, now_ms: int, directory: LogDirectory | None = None) -> int:
         """Retention of every log, then the files whose delay is over; segments retired."""
-        return self._each("retention", lambda log: _retain(log, now_ms))
+        return self._each("retention", lambda log: _retain(log, now_ms), directory)
 
-    def flush_what_is_due(self, now_ms: int, idle_ms: int) -> int:
+    def flush_what_is_due(
+        self, now_ms: int, idle_ms: int, directory: LogDirectory | None = None
+    ) -> int:
         """Flush the logs that ask for it, let go of what idle ones hold; logs flushed."""
-        return self._each("flush", lambda log: _flush(log, now_ms, idle_ms))
+        return self._each("flush", lambda log: _flush(log, now_ms, idle_ms), directory)
 
-    def expire_producers(self, now_ms: int) -> int:
+    def expire_producers(self, now_ms: int, directory: LogDirectory | None = None) -> int:
         """Forget producers that have been silent for producer.id.expiration.ms."""
-        return self._each("producer expiry", lambda log: log.expire_producers(now_ms))
+        return self._each(
+            "producer expiry", lambda log: log.expire_producers(now_ms), directory
+        )
 
-    def _each(self, what: str, do: Callable[[LogPort], int]) -> int:
-        """Do something with every log; what fails is told, unless the log is gone by now."""
+    def _each(
+        self, what: str, do: Callable[[LogPort], int], directory: LogDirectory | None
+    ) -> int:
+        """Do something with every log, of a directory or of all; what fails is told, unless the log
+        is gone by now."""
         total = 0
         for key, log in self.snapshot():
             home = self.homes.get(key)
-            if home is None or not home.online:
+            if home is None or not home.online or directory not in (None, home):
                 continue
             try:
                 total += do(log)
@@ -422,23 +428,25 @@ class LogManager:
         for _, path, _ in due:
             remove_folder(path)
 
-    def checkpoint_recovery_points(self) -> None:
+    def checkpoint_recovery_points(self, directory: LogDirectory | None = None) -> None:
         """Replace the checkpoints of recovery points."""
-        self._write(RECOVERY_POINTS, lambda log: log.recovery_point)
+        self._write(RECOVERY_POINTS, lambda log: log.recovery_point, directory)
 
-    def checkpoint_log_starts(self) -> None:
+    def checkpoint_log_starts(self, directory: LogDirectory | None = None) -> None:
         """Replace the checkpoints of log start offsets; a log that starts at 0 is left out."""
-        self._write(LOG_START_OFFSETS, lambda log: log.log_start_offset or None)
+        self._write(LOG_START_OFFSETS, lambda log: log.log_start_offset or None, directory)
 
-    def checkpoint_high_watermarks(self) -> None:
+    def checkpoint_high_watermarks(self, directory: LogDirectory | None = None) -> None:
         """Replace the checkpoints of high watermarks."""
-        self._write(HIGH_WATERMARKS, lambda log: log.high_watermark)
+        self._write(HIGH_WATERMARKS, lambda log: log.high_watermark, directory)
 
-    def _write(self, name: str, ask: Callable[[LogPort], int | None]) -> None:
-        """In every directory; one that refuses does not keep the others from theirs."""
+    def _write(
+        self, name: str, ask: Callable[[LogPort], int | None], only: LogDirectory | None
+    ) -> None:
+        """In a directory, or in each; one that refuses does not keep the others from theirs."""
         refused: DiskError | None = None
-        for directory in self.online:
-            with self._checkpointing:
+        for directory in self.online if only is None else [only] if only.online else ():
+            with directory.checkpointing:
                 offsets = {key: ask(log) for key, log in self.of(directory)}
                 kept = {key: offset for key, offset in offsets.items() if offset is not None}
                 for key, (target, told) in self.incoming.copy().items():

@@ -204,7 +204,7 @@ class Moves:
             except CancelledError:
                 break
             except (KbrokerError, OSError, MemoryError) as error:
-                if isinstance(error, DiskError) and move.source.online:
+                if isinstance(error, DiskError) and error.path.startswith(str(move.folder)):
                     move.target.note(error)
                 _LOG.error("moving %s to %s: %s", move.name, move.target, error)
                 self._stopping.wait(_AGAIN_S * (attempt + 1))
@@ -303,6 +303,6 @@ class Moves:
                 LOG_START_OFFSETS: future.log_start_offset,
             },
         )
-        self._logs.checkpoint_recovery_points()
-        self._logs.checkpoint_log_starts()
+        self._logs.checkpoint_recovery_points(move.target)
+        self._logs.checkpoint_log_starts(move.target)
         self._cleaner.bring(move.key, move.target)

@@ -233,6 +233,24 @@ def test_a_disk_that_fails_takes_its_own_partitions_and_no_others(
     assert set(values) <= set(found)
 
 
+def test_a_disk_that_hangs_holds_up_its_own_and_no_others(
+    broker: KbrokerProcess, topic: str, second: Path
+) -> None:
+    write(broker, topic, 8, range(PARTITIONS))
+    hang_s = 15
+    with Producer(bootstrap_servers=broker.bootstrap) as slow, injected(
+        broker, "fdatasync", f"delay_enter={hang_s}s:when=1", second / ".kbroker-journal.0"
+    ):  # fmt: skip
+        began = time.monotonic()
+        late = slow.send(topic, b"late", partition=1)
+        for _ in range(20):
+            write(broker, topic, 10, range(0, PARTITIONS, 2))
+        wire.create_topic(broker.port, f"new-{topic}", 1)
+        assert not late.done() and time.monotonic() - began < hang_s
+        late.result(SLOW_S)
+    assert read(broker, topic, 209, range(PARTITIONS))[-1] == b"late"
+
+
 def check_tools(broker: KbrokerProcess, topic: str, second: Path) -> None:
     info = runfile.running(broker.data_dir)
     assert info is not None
@@ -250,6 +268,9 @@ def check_tools(broker: KbrokerProcess, topic: str, second: Path) -> None:
     status = command("status", "--data-dir", str(broker.data_dir), "-o", "json")
     assert json.loads(status.stdout)["offline_partitions"] == 2
     assert str(second) in command("check", "--data-dir", str(broker.data_dir)).stdout
+    backup = command("backup", "create", str(second.with_name("backup")), "--data-dir",
+                     str(broker.data_dir))  # fmt: skip
+    assert backup.returncode == 1 and "one of several log directories" in backup.stderr
 
 
 def test_a_log_that_cannot_be_opened_keeps_the_journal_of_its_directory(

@@ -142,6 +142,55 @@ def test_to_and_fro_under_load(broker: KbrokerProcess, topic: str, second: Path)
     assert read(broker, topic, len(writer.values)) == writer.values
 
 
+@pytest.mark.timeout(300)
+def test_a_compacted_log_keeps_its_holes_and_all_behind_them(
+    start_kbroker: Callable[..., BrokerProcess], topic: str, second: Path
+) -> None:
+    """Also where the journal that it comes back to has entries that were compacted away since."""
+    settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.01",
+                "log.cleanup.policy": "compact"}  # fmt: skip
+    broker = start_kbroker({**SMALL_SEGMENTS, **settings}, more_dirs=(second,))
+    wire.create_topic(broker.port, topic, 1)
+    latest: dict[bytes, bytes] = {}
+
+    def write(turn: int) -> None:
+        with Producer(bootstrap_servers=broker.bootstrap, batch_size=1) as producer:
+            for number in range(600):
+                key, value = b"%d" % (number % 7), b"%d-%d" % (turn, number) + bytes(10_000)
+                producer.send(topic, value, key=key, partition=0).result(SLOW_S)
+                latest[key] = value
+
+    def cleaned() -> int:
+        return broker.log_text().count(f"cleaned {topic}-0")
+
+    for turn, target in enumerate((second, broker.data_dir, second)):
+        before = cleaned()
+        write(turn)
+        wait_for("it is cleaned", lambda: cleaned() > before, SLOW_S)  # noqa: B023
+        move(broker, topic, 0, target)
+        broker.kill()
+        broker.start()
+        end, found = last_values(broker, topic)
+        assert found == latest and end == 600 * (turn + 1)
+
+
+def last_values(broker: BrokerProcess, topic: str) -> tuple[int, dict[bytes, bytes]]:
+    """The log's end, and by key what came last."""
+    partition = TopicPartition(topic, 0)
+    found: dict[bytes, bytes] = {}
+    with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+        consumer.assign([partition])
+        consumer.seek_to_beginning()
+        end = consumer.end_offsets([partition])[partition]
+
+        def all_read() -> bool:
+            found.update({one.key or b"": one.value or b"" for one in consumer.poll(1.0)})
+            return consumer.position(partition) >= end
+
+        wait_for("all is read", all_read, SLOW_S)
+    return end, found
+
+
 def throttle(broker: BrokerProcess, rate: int) -> None:
     configure(broker, "replica.alter.log.dirs.io.max.bytes.per.second", str(rate))
 
