@@ -70,7 +70,8 @@ def plan_topic(services: Services, topic: NewTopic, planned: Placed | None = Non
 
 def homes_for(services: Services, count: int, planned: Placed | None = None) -> list[bytes]:
     """The directories of new partitions. Raises ClientError where all are cordoned."""
-    if all(one.cordoned for one in services.logs.online):
+    online = services.logs.online
+    if online and all(one.cordoned for one in online):
         raise ClientError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or "

@@ -43,8 +43,9 @@ from kbroker.care.manifest import Manifest, read_manifest
 from kbroker.care.stage import Earlier, Stage
 from kbroker.errors import OperatorError
 from kbroker.files import DirectoryInUseError, DirectoryLock
-from kbroker.metadata.directories import further
+from kbroker.metadata.directories import further, homes_of
 from kbroker.metadata.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
+from kbroker.metadata.store import load_image
 from kbroker.storage.folders import METADATA_FOLDER
 
 __all__ = ["Made", "create"]
@@ -83,6 +84,11 @@ def create(
                 ) from None
             return _create(LiveDirectory(source, stage), meta)
         try:
+            if homes_of(load_image(source), meta.node_id) - {meta.directory_id}:
+                raise OperatorError(
+                    f"partitions of {source} live in other log directories, and a backup is of one "
+                    "alone: copy all of them"
+                )
             return _create(DirectoryAtRest(source, stage), meta)
         finally:
             lock.release()

@@ -106,7 +106,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "kbroker.journal.bytes.max", LONG, "536870912", at_least(16_777_216), MEDIUM, READ_ONLY,
-        "Most bytes of journal files in the data directory. The journal takes the sync for all "
+        "Most bytes of journal files in each log directory. The journal takes the sync for all "
         "partitions; more room lets the segments be flushed later and in larger pieces.",
     ),
     ConfigKey(

@@ -142,7 +142,8 @@ KEYS: Final = (
     ),
     ConfigKey(
         "log.dirs", LIST, None, list_of(empty=False), HIGH, READ_ONLY,
-        "Data directory. kbroker keeps all partitions in one, so a list may name only one.",
+        "Data directories, the first of them with the metadata log. A new partition goes where "
+        "there are fewest.",
     ),
     ConfigKey(
         "log.flush.interval.messages", LONG, "9223372036854775807", at_least(1), HIGH,

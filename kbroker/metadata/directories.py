@@ -46,12 +46,19 @@ def check_first(directories: Sequence[LogDirectory]) -> None:
         _check_begun(first.path)
         return
     for one in others:
-        if (one.path / META_PROPERTIES).exists():
+        if _is_formatted(one.path):
             raise OperatorError(
                 f"{first} has no {META_PROPERTIES}, but {one} has and belongs to a cluster: "
                 f"is the disk of {first} mounted? The directory with the metadata log is the first "
                 "of log.dirs, or metadata.log.dir"
             )
+
+
+def _is_formatted(path: Path) -> bool:
+    try:
+        return (path / META_PROPERTIES).exists()
+    except OSError:
+        return False
 
 
 def _check_begun(first: Path) -> None:
@@ -81,8 +88,7 @@ def identify(directories: Sequence[LogDirectory], meta: MetaProperties, image: I
     unformatted = [one for one in others if not _read(one, meta) and one.online]
     _check_different(directories)
     listed = _listed(first.path)
-    missing = _known(image, meta.node_id).union(listed.values())
-    missing -= {one.id for one in directories if one.id is not None}
+    missing = _missing(directories, listed, image, meta.node_id)
     for one in unformatted:
         _format(one, meta, missing)
     for one in others:
@@ -125,10 +131,22 @@ def _check_different(directories: Iterable[LogDirectory]) -> None:
             seen[one.id] = one
 
 
-def _known(image: Image, node_id: int) -> set[bytes]:
-    """The ids of the node's directories that the metadata has."""
+def _missing(
+    directories: Iterable[LogDirectory], listed: dict[str, bytes], image: Image, node_id: int
+) -> set[bytes]:
+    """Ids that are known and that no directory has. One whose path is not in log.dirs any more
+    counts only while a partition lives there."""
+    named = {str(one) for one in directories}
+    dropped = {found for path, found in listed.items() if path not in named}
     broker = image.brokers.get(node_id)
-    found = set(broker.log_dirs) if broker is not None else set()
+    registered = set(broker.log_dirs) if broker is not None else set()
+    known = homes_of(image, node_id) | (registered.union(listed.values()) - dropped)
+    return known - {one.id for one in directories if one.id is not None}
+
+
+def homes_of(image: Image, node_id: int) -> set[bytes]:
+    """The ids of the directories in which the node's partitions live."""
+    found: set[bytes] = set()
     for topic in image.topics.values():
         for state in topic.partitions.values():
             found.update(

@@ -198,6 +198,18 @@ class TestIdentities:
         self.identify(again, store)
         assert "is its disk mounted" in (again[1].failure or "")
 
+    def test_one_that_was_taken_out_stands_in_no_other_s_way(self, two, store):
+        """Unless partitions still live in it."""
+        self.identify(two, store)
+        third = LogDirectory(two[0].path.parent / "c", 1)
+        identify([two[0], third], store.meta, store.image)
+        assert third.fresh and further(two[0].path) == [third.path]
+        third.lock.release()
+        store.append(create_topic("t", TOPIC, 1, Replica(store.meta.node_id, two[1].id)))
+        fourth = LogDirectory(two[0].path.parent / "d", 1)
+        identify([two[0], fourth], store.meta, store.image)
+        assert "is its disk mounted" in (fourth.failure or "")
+
     def test_one_that_cannot_be_read_is_offline(self, two, store):
         (two[1].path / "meta.properties").write_text("version=7\n")
         self.identify(two, store)
