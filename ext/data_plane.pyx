@@ -405,10 +405,11 @@ cdef class DataPlane:
 
     def disk_bytes(self, int32_t place=0):
         """Bytes of a directory's segments and indexes and of its journal; no file is looked at."""
-        cdef Journal* journal = self.at(place).journal
+        cdef Journal* journal
         cdef int64_t bytes
         with nogil:
             bytes = registry_disk_bytes(&self.broker.registry, place)
+        journal = self.at(place).journal    # only now: without the GIL it may be closed
         return bytes if journal == NULL else bytes + journal.files_count * journal.file_bytes
 
     def set_disk_room(self, room, refusing, place=0):
