@@ -232,18 +232,22 @@ cdef class DataPlane:
 
     def move(self, Log log not None, Log future not None, gone, target, place):
         """A frozen log takes over what its future has, in the directory at `place`: see log_move.
-        Raises OSError; the log is offline then."""
+        The errno where the folder that it leaves kept its name, else 0. Raises OSError; the log is
+        offline then."""
         cdef bytes old = os.fsencode(gone)
         cdef bytes new = os.fsencode(target)
         cdef const char* old_name = old
         cdef const char* new_name = new
         cdef Journal* journal = self.at(place).journal
         cdef int32_t directory = place
+        cdef int kept
         cdef int code
         with nogil:
-            code = log_exchange(log.core, future.core, old_name, new_name, journal, directory)
+            code = log_exchange(log.core, future.core, old_name, new_name, journal, directory,
+                                &kept)
         if code:
             raise OSError(code, os.strerror(code))
+        return kept
 
     def stop_journal(self):
         """Write what is left in all and end their threads; nothing may append any more."""

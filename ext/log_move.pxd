@@ -15,8 +15,9 @@ from libc.stdint cimport int32_t
 from kbroker.ext.journal cimport Journal
 from kbroker.ext.log_state cimport Log
 
-# The frozen log and its future: the folder of the first gets the name `gone`, that of the second
-# `place`; appends go through this journal (NULL: none) of the directory at that number. 0, or an
-# errno after which the log is offline. The lock order is as ever; `future` is nobody else's.
+# The frozen log and its future: the folder of the second gets the name `place`, then that of the
+# first `gone`; appends go through this journal (NULL: none) of the directory at that number. 0, or
+# an errno after which the log is offline. `kept`: the errno where the first kept its name, which
+# the log can do without. The lock order is as ever; `future` is nobody else's.
 cdef int log_exchange(Log* log, Log* future, const char* gone, const char* place, Journal* journal,
-                      int32_t directory) noexcept nogil
+                      int32_t directory, int* kept) noexcept nogil

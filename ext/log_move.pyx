@@ -344,13 +344,12 @@ cdef void swap_folders(Log* log, Log* future) noexcept nogil:
 
 
 cdef int exchange_locked(Log* log, Log* future, const char* gone, const char* place,
-                         Journal* journal, int32_t directory) noexcept nogil:
+                         Journal* journal, int32_t directory, int* kept) noexcept nogil:
     cdef JournalOwner* owner = <JournalOwner*> calloc(1, sizeof(JournalOwner))
     cdef char* name = strdup(place)
     cdef int code = log_usable(log)
     if owner == NULL or name == NULL:
         code = LOG_NO_MEMORY
-    rename(log.dir, gone)                   # where the old disk refuses, the next start sees to it
     if code == LOG_OK and rename(future.dir, place) != 0:
         code = errno
     if code != LOG_OK:
@@ -359,6 +358,7 @@ cdef int exchange_locked(Log* log, Log* future, const char* gone, const char* pl
         code = code if code > 0 else EIO
         log_offline(log, code)
         return code
+    kept[0] = errno if rename(log.dir, gone) != 0 else 0
     name_anew(future, place)
     free(future.dir)
     future.dir = name
@@ -376,11 +376,12 @@ cdef int exchange_locked(Log* log, Log* future, const char* gone, const char* pl
 
 
 cdef int log_exchange(Log* log, Log* future, const char* gone, const char* place, Journal* journal,
-                      int32_t directory) noexcept nogil:
+                      int32_t directory, int* kept) noexcept nogil:
     cdef int code
+    kept[0] = 0
     pthread_mutex_lock(&log.flush_lock)
     pthread_mutex_lock(&log.lock)
-    code = exchange_locked(log, future, gone, place, journal, directory)
+    code = exchange_locked(log, future, gone, place, journal, directory, kept)
     pthread_mutex_unlock(&log.lock)
     pthread_mutex_unlock(&log.flush_lock)
     return code

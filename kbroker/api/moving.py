@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -83,19 +84,26 @@ def _finish(services: Services, move: Move) -> None:
         "file_delete_delay_ms"
     ]
     left = move.source.path / aside_name(move.name, DELETE_SUFFIX)
+    place = move.target.path / move.name
+    if os.path.lexists(place):  # one name cannot be two copies' once the metadata tell it
+        raise DiskError(place, "it is in the way")
     move.recorded = True
     services.store.append(
         builders.move_partition(found, index, services.config.node_id, move.target.id)
     )
     try:
-        services.data_plane.move(
-            move.log, move.future, str(left), str(move.target.path / move.name), move.target.place
+        kept = services.data_plane.move(
+            move.log, move.future, str(left), str(place), move.target.place
         )
     except OSError as error:  # the next start finds the copy
         move.target.note(DiskError(move.folder, error))
         raise
     finally:
         logs.moved(move.key, move.target, left, due_ms)
+    if kept:  # nothing needs it: the next start removes it
+        error = DiskError(move.source.path / move.name, OSError(kept, os.strerror(kept)))
+        _LOG.error("what was moved from there is not removed: %s", error)
+        move.source.note(error)
     _LOG.info("moved %s from %s to %s", move.name, move.source, move.target)
 
 

@@ -28,6 +28,27 @@ def aside_name(folder: str, suffix: str) -> str:
     return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
 
 
+def put_aside(folder: Path) -> None:
+    """What lies where another partition's folder is to be, if anything does: it is kept as stray.
+    Raises OSError."""
+    target = folder.with_name(aside_name(folder.name, STRAY_SUFFIX))
+    try:
+        folder.rename(target)
+    except FileNotFoundError:
+        return
+    _LOG.warning("%s is in the way of a partition: renamed to %s", folder, target.name)
+
+
+def log_end(folder: Path) -> tuple[int, int]:
+    """How far a copy of a log goes, to compare it with another of the same log: the first offset of
+    its last segment and that segment's bytes."""
+    segments = [path for path in folder.glob("*.log") if path.stem.isdigit()]
+    if not segments:
+        return -1, 0
+    last = max(segments, key=lambda path: int(path.stem))
+    return int(last.stem), last.stat().st_size
+
+
 def belongs(path: Path, topic_id: bytes) -> bool:
     """Whether the folder is of this topic and not of an earlier one of the same name."""
     try:

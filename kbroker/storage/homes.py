@@ -8,8 +8,9 @@ here and has none.
 
 A move between directories (kbroker.storage.moves) leaves, if it is cut off, a copy in a folder
 `TOPIC-PARTITION.HEX-future`. Where the metadata says that the partition lives in that directory the
-copy was complete and is taken; else it is removed, and the folder that the partition had stays. The
-folder that a partition has left is removed once it is seen in its new place.
+copy was complete and is taken (what has the partition's name there and goes less far is put
+aside); else it is removed, and the folder that the partition had stays. The folder that a partition
+has left is removed once it is seen in its new place.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kbroker.storage.folders import (
     STRAY_SUFFIX,
     aside_name,
     belongs,
+    log_end,
 )
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key, PartitionSpec
@@ -71,9 +73,17 @@ class Folders:
                 if aside["suffix"] == DELETE_SUFFIX:
                     remove_folder(path)
                 elif aside["suffix"] == FUTURE_SUFFIX:
-                    self.futures[aside["folder"]] = path
+                    self._take_future(aside["folder"], path)
             elif PARTITION_FOLDER.match(entry.name):
                 self.partitions[entry.name] = path
+
+    def _take_future(self, folder: str, path: Path) -> None:
+        """Of several the one that goes farther; the others are kept as stray."""
+        other = self.futures.setdefault(folder, path)
+        if other != path:
+            longer, shorter = sorted((path, other), key=log_end, reverse=True)
+            self.futures[folder] = longer
+            _put_aside(shorter, folder)
 
     def has(self, spec: PartitionSpec) -> bool:
         """Whether the partition's folder is here, and its own: by its topic id."""
@@ -87,6 +97,8 @@ class Folders:
         """The copy is the partition from here on."""
         target = self.directory.path / spec.folder
         _LOG.warning("%s was being moved: %s has it", spec.folder, self.directory)
+        if spec.folder in self.partitions:
+            self.put_aside(spec.folder, STRAY_SUFFIX)
         self.futures.pop(spec.folder).rename(target)
         sync_directory(self.directory.path)
         self.partitions[spec.folder] = target
@@ -97,6 +109,16 @@ class Folders:
         target = path.with_name(aside_name(folder, suffix))
         path.rename(target)
         return target
+
+    def goes_farther(self, spec: PartitionSpec) -> bool:
+        """Whether the copy that was on its way has more than the folder of the partition, or than
+        nothing."""
+        there = self.partitions.get(spec.folder)
+        return there is None or log_end(self.futures[spec.folder]) > log_end(there)
+
+    def keep_future(self, folder: str) -> None:
+        """As stray: nobody knows what it is."""
+        _put_aside(self.futures.pop(folder), folder)
 
     def remove_future(self, folder: str) -> None:
         """What is left of a move that did not come to its end."""
@@ -201,8 +223,8 @@ def _home(
 
 
 def _take_copies(folders: Folders, homes: Homes, specs: dict[str, PartitionSpec]) -> None:
-    """Copies that the metadata names are the partition; others go, unless what they are of is
-    away."""
+    """Copies that the metadata names are the partition, unless the folder that has its name goes
+    as far; others go, unless what they are of is away."""
     for name in list(folders.futures):
         spec = specs.get(name)
         key = (spec.topic, spec.partition) if spec is not None else None
@@ -212,13 +234,14 @@ def _take_copies(folders: Folders, homes: Homes, specs: dict[str, PartitionSpec]
         if spec is not None and name in folders.partitions \
                 and not belongs(folders.partitions[name], spec.topic_id):  # fmt: skip
             folders.put_aside(name, STRAY_SUFFIX)
-        if spec is None or home is not folders.directory or name in folders.partitions \
-                or not folders.has_future(spec):  # fmt: skip
-            if home is not None and home is not folders.directory and key is not None:
+        if spec is None or home is not folders.directory:
+            if home is not None and key is not None:
                 homes.unfinished[key] = folders.directory
             folders.remove_future(name)
-        else:
+        elif folders.has_future(spec) and folders.goes_farther(spec):
             folders.promote(spec)
+        else:
+            folders.keep_future(name)
 
 
 def _tidy(
@@ -243,6 +266,13 @@ def _tidy(
                 continue
         target = folders.put_aside(name, STRAY_SUFFIX)
         _LOG.warning("no topic owns %s: renamed to %s", path, target.name)
+
+
+def _put_aside(path: Path, folder: str) -> None:
+    """A copy that is not taken, and not to be lost."""
+    target = path.with_name(aside_name(folder, STRAY_SUFFIX))
+    path.rename(target)
+    _LOG.warning("%s is not taken for the partition: renamed to %s", path, target.name)
 
 
 def _is_of(path: Path, spec: PartitionSpec) -> bool:

@@ -33,9 +33,9 @@ from kbroker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECO
 from kbroker.storage.folders import (
     DELETE_SUFFIX,
     METADATA_FOLDER,
-    STRAY_SUFFIX,
     aside_name,
     ensure_topic_id,
+    put_aside,
 )
 from kbroker.storage.homes import least_used, settle
 from kbroker.storage.log_directory import LogDirectory
@@ -246,8 +246,8 @@ class LogManager:
         key = (spec.topic, spec.partition)
         path = Path(opening.directory)
         try:
-            if self._started and path.exists():  # of a topic that was there while it was away
-                path.rename(path.with_name(aside_name(path.name, STRAY_SUFFIX)))
+            if self._started:  # of a topic that was there while it was away
+                put_aside(path)
             path.mkdir(exist_ok=True)
             ensure_topic_id(path, spec.topic_id)
             log = self._open_log(opening)

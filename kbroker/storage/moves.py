@@ -9,8 +9,8 @@ In this order, so that a crash at any moment leaves one copy that the metadata n
        which may have entries of an earlier stay, cuts what is on disk), log start, how far it is
        clean;
     4. the metadata say that the partition lives there (kbroker.api.moving: the control thread);
-    5. the old folder gets the name of a deleted one, the new one the partition's; the log goes on
-       in it and is free again.
+    5. the new folder gets the partition's name, the old one that of a deleted one; the log goes on
+       in the new one and is free again.
 
 Before 4 the next start removes the copy and begins anew (`LogManager.unfinished`), after it the
 copy is the partition (kbroker.storage.homes). What goes wrong before 4 leaves the partition where
@@ -35,7 +35,7 @@ from kbroker.ext.engine import name_thread
 from kbroker.ext.log import Log
 from kbroker.files import remove_folder, sync_directory
 from kbroker.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, write_topic_id
-from kbroker.storage.folders import DELETE_SUFFIX, FUTURE_SUFFIX, aside_name
+from kbroker.storage.folders import DELETE_SUFFIX, FUTURE_SUFFIX, aside_name, put_aside
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key, PartitionSpec
 from kbroker.storage.manager import LogManager
@@ -149,6 +149,7 @@ class Moves:
         assert isinstance(log, Log)
         move = Move(spec, log, source, target)
         try:
+            put_aside(target.path / move.name)
             move.folder.mkdir()
             write_topic_id(move.folder, spec.topic_id)
             sync_directory(target.path)

@@ -117,8 +117,8 @@ class FakeDataPlane:
     def journal_error(self, place: int = 0) -> int:
         return 0
 
-    def move(self, log, future, gone, target, place) -> None:
-        pass
+    def move(self, log, future, gone, target, place) -> int:
+        return 0
 
     def errors(self) -> list[dict[int, int]]:
         return [{29: self.denied}, {}, {}, {}]

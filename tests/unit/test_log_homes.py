@@ -127,8 +127,31 @@ def test_a_cut_off_move_is_decided_by_the_metadata(two):
 def test_a_copy_of_another_topic_is_never_taken(two, topic_id):
     put(two[1], FUTURE, topic_id)
     manager = start(two, spec(B))
-    assert names(two[1]) == ["t-0"] and not (two[1].path / "t-0" / "here").exists()
+    assert names(two[1]) == ["t-0", "t-0.stray"] and not (two[1].path / "t-0" / "here").exists()
     assert manager.get("t", 0) is not None
+
+
+def goes_to(folder, size):
+    (folder / f"{0:020d}.log").write_bytes(bytes(size))
+
+
+@pytest.mark.parametrize(("there", "copied"), [(10, 20), (20, 10), (20, 20)])
+def test_of_two_copies_in_the_home_the_one_that_goes_farther_is_taken(two, there, copied):
+    goes_to(put(two[1]), there)
+    goes_to(put(two[1], FUTURE), copied)
+    start(two, spec(B))
+    assert names(two[1]) == ["t-0", "t-0.stray"]
+    (kept,) = two[1].path.glob("t-0.*-stray")
+    sizes = [next(folder.glob("*.log")).stat().st_size for folder in (two[1].path / "t-0", kept)]
+    assert sizes == [max(there, copied), min(there, copied)]
+
+
+def test_of_two_that_were_on_their_way_the_same(two):
+    goes_to(put(two[1], FUTURE), 10)
+    goes_to(put(two[1], FUTURE.replace("0" * 32, "1" * 32)), 20)
+    start(two, spec(B))
+    assert names(two[1]) == ["t-0", "t-0.stray"]
+    assert next((two[1].path / "t-0").glob("*.log")).stat().st_size == 20
 
 
 def test_a_copy_stays_while_what_it_is_of_is_away(two):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -309,3 +310,22 @@ def partitions_of(broker: BrokerProcess, *topics: str) -> list[tuple[str, int]]:
         for (name, index, _), part in parts.items()
         if name in topics and part["partition_size"]
     })  # fmt: skip
+
+
+@pytest.mark.timeout(120)
+def test_what_lies_in_the_way_is_put_aside(
+    broker: KbrokerProcess, topic: str, second: Path
+) -> None:
+    """An old copy in the target is never taken for the partition, at the next start neither."""
+    wire.create_topic(broker.port, topic, 1)
+    stale = second / f"{topic}-0"
+    shutil.copytree(broker.data_dir / stale.name, stale)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(100):
+            producer.send(topic, b"%d" % number, partition=0)
+    move(broker, topic, 0, second)
+    assert len(list(second.glob(f"{topic}-0.*-stray"))) == 1
+    broker.kill()
+    broker.start()
+    assert len(read(broker, topic, 100)) == 100
+    assert lives_in(broker, second, topic, 0)
