@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -13,6 +14,7 @@ from kbroker.api.publish import specs_of
 from kbroker.config.topic import log_config
 from kbroker.errors import ClientError, DiskError, ErrorCode, KbrokerError
 from kbroker.metadata import builders
+from kbroker.metadata.records.schema import Record
 from kbroker.storage.folders import DELETE_SUFFIX, aside_name
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key, PartitionSpec
@@ -61,11 +63,22 @@ def finish(services: Services, move: Move) -> None:
     """The last step: the metadata say where the partition lives, then its log goes on there."""
     try:
         _finish(services, move)
-    except (KbrokerError, OSError) as error:
-        move.failed = str(error)
-        _LOG.error("moving %s to %s: %s", move.name, move.target, error)
+    except Exception as error:
+        move.failed = str(error) or type(error).__name__
+        expected = isinstance(error, KbrokerError | OSError)
+        _LOG.error("moving %s to %s: %s", move.name, move.target, move.failed,
+                   exc_info=not expected)  # fmt: skip
+        if move.recorded:
+            _give_up(services, move, error)
     finally:
         move.done.set()
+
+
+def _give_up(services: Services, move: Move, error: Exception) -> None:
+    """Nobody knows which copy the next start takes: nothing more is acknowledged in either. This
+    is before the log is free again, and takes its directory offline (DiskWatch)."""
+    move.log.take_offline(getattr(error, "errno", None) or errno.EIO)
+    services.data_plane.wake(move.log)
 
 
 def _finish(services: Services, move: Move) -> None:
@@ -87,10 +100,9 @@ def _finish(services: Services, move: Move) -> None:
     place = move.target.path / move.name
     if os.path.lexists(place):  # one name cannot be two copies' once the metadata tell it
         raise DiskError(place, "it is in the way")
-    move.recorded = True
-    services.store.append(
-        builders.move_partition(found, index, services.config.node_id, move.target.id)
-    )
+    _record(services, move, builders.move_partition(
+        found, index, services.config.node_id, move.target.id
+    ))  # fmt: skip
     try:
         kept = services.data_plane.move(
             move.log, move.future, str(left), str(place), move.target.place
@@ -105,6 +117,16 @@ def _finish(services: Services, move: Move) -> None:
         _LOG.error("what was moved from there is not removed: %s", error)
         move.source.note(error)
     _LOG.info("moved %s from %s to %s", move.name, move.source, move.target)
+
+
+def _record(services: Services, move: Move, records: list[Record]) -> None:
+    """Have the metadata tell it. What is refused for want of room is not there."""
+    move.recorded = True
+    try:
+        services.store.append(records)
+    except KbrokerError as error:
+        move.recorded = services.store.failure is not None or not isinstance(error, DiskError)
+        raise
 
 
 def pace(services: Services, size: int, stopping: threading.Event) -> None:

@@ -1,0 +1,91 @@
+"""The last step of a move between directories: what is acknowledged, and where, if it fails."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+
+import pytest
+
+from kbroker.api import moving
+from kbroker.errors import DiskError
+from kbroker.metadata import builders
+from kbroker.metadata.builders import Replica
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.manager import LogManager, PartitionSpec
+from kbroker.storage.moves import Move
+from tests.support.control import ControlPlane
+from tests.support.ports import FakeLog
+
+TOPIC = b"t" * 16
+
+
+@pytest.fixture
+def plane(tmp_path):
+    made = ControlPlane(tmp_path / "a")
+    ids = [made.store.meta.directory_id, b"B" * 16]
+    both = [LogDirectory(tmp_path / name, place, ids[place]) for place, name in enumerate("ab")]
+    both[1].path.mkdir()
+    made.services.logs = LogManager(both, FakeLog)
+    made.services.logs.start([PartitionSpec("t", TOPIC, 0, {}, 0, ids[0])])
+    made.store.append(
+        builders.create_topic("t", TOPIC, 1, Replica(made.config.node_id, ids[0] or b""))
+    )
+    yield made
+    made.store.close()
+
+
+def moved(plane, append=None):
+    """A move at its last step, with what an append to the metadata does."""
+    logs = plane.services.logs
+    spec = PartitionSpec("t", TOPIC, 0, {}, 0, None)
+    move = Move(spec, logs.get("t", 0), logs.directories[0], logs.directories[1])
+    move.future = SimpleNamespace()
+    if append is not None:
+        plane.store.append = append
+    moving.finish(plane.services, move)
+    assert move.done.is_set()
+    return move
+
+
+def refused(plane, number, failure=True):
+    def append(records):
+        error = DiskError("the metadata log", OSError(number, "no"))
+        if failure:
+            plane.store.fail(error)
+        raise error
+
+    return append
+
+
+def test_it_goes_on_in_the_other_directory(plane):
+    move = moved(plane)
+    assert move.failed is None and not move.log.offline_errno
+    assert plane.services.logs.homes[move.key] is move.target
+
+
+def test_a_record_that_may_be_there_ends_the_log(plane):
+    move = moved(plane, refused(plane, errno.EIO))
+    assert move.failed and move.recorded and move.log.offline_errno == errno.EIO
+
+
+def test_a_refusal_for_want_of_room_leaves_it_where_it_is(plane):
+    move = moved(plane, refused(plane, errno.ENOSPC, failure=False))
+    assert move.failed and not move.recorded and not move.log.offline_errno
+    assert plane.services.logs.homes[move.key] is move.source
+
+
+def test_so_does_what_nobody_foresaw_before_the_record(plane):
+    plane.services.logs.get = None
+    spec = PartitionSpec("t", TOPIC, 0, {}, 0, None)
+    log = FakeLog(SimpleNamespace(spec=spec, log_start_offset=0, recovery_point=0))
+    move = Move(spec, log, *plane.services.logs.directories)
+    move.future = SimpleNamespace()
+    moving.finish(plane.services, move)
+    assert move.done.is_set() and move.failed and not move.log.offline_errno
+
+
+def test_nothing_is_recorded_while_the_place_is_taken(plane):
+    (plane.services.logs.directories[1].path / "t-0").mkdir()
+    move = moved(plane)
+    assert "in the way" in (move.failed or "") and not move.recorded
