@@ -10,7 +10,8 @@ A move between directories (kbroker.storage.moves) leaves, if it is cut off, a c
 `TOPIC-PARTITION.HEX-future`. Where the metadata says that the partition lives in that directory the
 copy was complete and is taken (what has the partition's name there and goes less far is put
 aside); else it is removed, and the folder that the partition had stays. The folder that a partition
-has left is removed once it is seen in its new place.
+has left is removed once it is seen in its new place, where it goes as far at least; else it is kept
+as stray.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from kbroker.uuids import uuid_text
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 _RESERVED_MAX: Final = 100
+_NAMED_MAX: Final = 5  # partitions in a line of the log
 
 
 def is_reserved(directory_id: bytes | None) -> bool:
@@ -170,6 +172,7 @@ def settle(directories: Sequence[LogDirectory], specs: Iterable[PartitionSpec]) 
             _tidy(folders, homes, by_folder, looked)
         except (OSError, DiskError) as error:
             _fail(directory, error, homes)
+    _tell_what_is_made_anew(homes, listed, looked)
     return homes
 
 
@@ -250,7 +253,8 @@ def _tidy(
     specs: dict[str, PartitionSpec],
     looked: dict[LogDirectory, Folders],
 ) -> None:
-    """Put aside what no topic owns, remove what a partition has left."""
+    """Put aside what no topic owns, remove what a partition has left. What the home does not have as
+    far is kept."""
     for name in list(folders.partitions):
         path, spec = folders.partitions[name], specs.get(name)
         if spec is not None and belongs(path, spec.topic_id):
@@ -260,12 +264,47 @@ def _tidy(
             if home is None:
                 _LOG.warning("%s is left as it is: the partition lives elsewhere", path)
                 continue
-            if _is_of(path, spec) and home.online and looked[home].has(spec):
+            if _has_all_of(folders, home, spec, looked):
                 _LOG.warning("%s is removed: the partition was moved to %s", path, home)
                 remove_folder(folders.put_aside(name, DELETE_SUFFIX))
                 continue
+            target = folders.put_aside(name, STRAY_SUFFIX)
+            _LOG.error("%s is renamed to %s: the metadata have the partition in %s, where it does "
+                       "not go as far", path, target.name, home)  # fmt: skip
+            continue
         target = folders.put_aside(name, STRAY_SUFFIX)
         _LOG.warning("no topic owns %s: renamed to %s", path, target.name)
+
+
+def _has_all_of(
+    folders: Folders,
+    home: LogDirectory,
+    spec: PartitionSpec,
+    looked: dict[LogDirectory, Folders],
+) -> bool:
+    """Whether the home has the partition, as far as this folder has it at least: after a move."""
+    path = folders.partitions[spec.folder]
+    if not (_is_of(path, spec) and home.online and looked[home].has(spec)):
+        return False
+    return log_end(looked[home].partitions[spec.folder]) >= log_end(path)
+
+
+def _tell_what_is_made_anew(
+    homes: Homes, specs: Iterable[PartitionSpec], looked: dict[LogDirectory, Folders]
+) -> None:
+    """What the metadata have somewhere is not there; after a crash when a topic was made, or when
+    its folder was lost."""
+    anew = []
+    for spec in specs:
+        home = homes.directories.get((spec.topic, spec.partition))
+        found = looked.get(home) if home is not None else None
+        if found is not None and not is_reserved(spec.home) \
+                and spec.folder not in found.partitions:  # fmt: skip
+            anew.append(f"{spec.folder} in {home}")
+    if anew:
+        more = ", ..." if len(anew) > _NAMED_MAX else ""
+        _LOG.warning("%d partitions have no folder and are made anew, empty: %s%s",
+                     len(anew), ", ".join(anew[:_NAMED_MAX]), more)  # fmt: skip
 
 
 def _put_aside(path: Path, folder: str) -> None:

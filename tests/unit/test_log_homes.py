@@ -154,6 +154,24 @@ def test_of_two_that_were_on_their_way_the_same(two):
     assert next((two[1].path / "t-0").glob("*.log")).stat().st_size == 20
 
 
+@pytest.mark.parametrize(("left", "home"), [(20, 10), (20, None)])
+def test_what_goes_farther_than_the_home_is_kept(two, left, home, caplog):
+    """An older first directory came back, say, whose metadata know nothing of the move."""
+    goes_to(put(two[1]), left)
+    if home is not None:
+        goes_to(put(two[0]), home)
+    else:
+        put(two[0], topic_id=None)
+    start(two, spec(A))
+    assert names(two[0]) == ["t-0"] and names(two[1]) == ["t-0.stray"]
+    assert "does not go as far" in caplog.text
+
+
+def test_what_is_made_anew_is_told(two, caplog):
+    start(two, spec(A), spec(UNASSIGNED, 1))
+    assert "1 partitions have no folder and are made anew, empty: t-0 in" in caplog.text
+
+
 def test_a_copy_stays_while_what_it_is_of_is_away(two):
     put(two[1], FUTURE)
     third = LogDirectory(two[0].path.parent / "c", 2, b"C" * 16)
