@@ -80,6 +80,7 @@ def identify(directories: Sequence[LogDirectory], meta: MetaProperties, image: I
     first, *others = directories
     first.id = meta.directory_id
     if not others:
+        first.alone = _is_alone(first, image, meta.node_id)
         return
     if not has_directories(image.metadata_version):
         raise OperatorError(
@@ -95,6 +96,19 @@ def identify(directories: Sequence[LogDirectory], meta: MetaProperties, image: I
         if not one.online:
             _LOG.error("the log directory %s is offline: %s", one, one.failure)
     _write_list(directories, listed)
+
+
+def _is_alone(first: LogDirectory, image: Image, node_id: int) -> bool:
+    """Whether it has no others, nor had at the last start. The list goes once none of those that it
+    has is needed."""
+    listed = _listed(first.path)
+    if listed and not homes_of(image, node_id).isdisjoint(listed.values()):
+        return False
+    try:
+        (first.path / LIST).unlink(missing_ok=True)
+    except OSError as error:
+        _LOG.warning("%s: %s", first.path / LIST, error)
+    return not listed
 
 
 def _read(one: LogDirectory, meta: MetaProperties) -> bool:

@@ -210,6 +210,9 @@ def _home(
         if away:
             return f"it has no folder in {found}, and {away[0]} is offline"
     elif not reserved:
+        only = next(iter(looked), None)
+        if only is not None and only.alone and looked[only].has(spec):
+            return only  # the same directory with another id
         gone = next((one for one in away if one.id == spec.home), None)
         told = str(gone) if gone is not None else uuid_text(spec.home or b"")
         return f"its log directory {told} is not here"

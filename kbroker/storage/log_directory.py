@@ -39,6 +39,7 @@ class LogDirectory:
         self.lock = DirectoryLock(path)
         self.opened = False  # by this start
         self.fresh = False  # formatted by this start
+        self.alone = False  # there is no other one, and was none at the last start
         self.cordoned = False  # by cordoned.log.dirs: no new partitions come here
         self.started_clean = True
         self.stopped_clean = False

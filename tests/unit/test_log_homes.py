@@ -6,7 +6,7 @@ import pytest
 
 from kbroker.clock import FakeClock
 from kbroker.errors import DiskError, OperatorError
-from kbroker.metadata.builders import Replica, create_topic
+from kbroker.metadata.builders import Replica, create_topic, delete_topic
 from kbroker.metadata.directories import check_first, further, identify
 from kbroker.metadata.meta_properties import (
     MetaProperties,
@@ -76,6 +76,15 @@ def test_no_copy_is_taken_for_one_whose_directory_is_away(two):
     assert names(two[0]) == ["t-0"] and names(two[1]) == []  # neither taken nor touched
     again = start(two[:1], spec(B))
     assert "is not here" in again.offline["t", 0] and ("t", 0) in again.lost()
+
+
+def test_the_only_one_with_another_id_is_taken_by_its_folders(two):
+    """A copy of a disk, say, that was formatted anew: what fits by its topic id is served."""
+    put(two[0])
+    put(two[0], "t-1", OTHER)
+    two[0].alone = True
+    manager = start(two[:1], spec(B), spec(B, 1))
+    assert set(manager.homes) == {("t", 0)} and set(manager.offline) == {("t", 1)}
 
 
 def test_nothing_is_made_where_the_folder_may_be_in_one_that_is_away(two):
@@ -250,6 +259,21 @@ class TestIdentities:
         fourth = LogDirectory(two[0].path.parent / "d", 1)
         identify([two[0], fourth], store.meta, store.image)
         assert "is its disk mounted" in (fourth.failure or "")
+
+    def test_back_to_one_the_list_goes_with_the_last_partition(self, two, store):
+        self.identify(two, store)
+        two[1].lock.release()
+        topic = create_topic("t", TOPIC, 1, Replica(store.meta.node_id, two[1].id))
+        told = []
+        for step in range(3):
+            if step == 0:
+                store.append(topic)
+            elif step == 1:
+                store.append(delete_topic(store.image.topics["t"]))
+            only = LogDirectory(two[0].path)
+            identify([only], store.meta, store.image)
+            told.append((further(two[0].path), only.alone))
+        assert told == [([two[1].path], False), ([], False), ([], True)]
 
     def test_one_that_cannot_be_read_is_offline(self, two, store):
         (two[1].path / "meta.properties").write_text("version=7\n")
