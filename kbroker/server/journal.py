@@ -38,38 +38,62 @@ _SIZE_BYTES_MIN: Final = 1 << 20
 
 def recover(logs: LogManager, topic_ids: dict[str, bytes]) -> None:
     """Bring what only the journals have into the logs, make the logs durable, remove the journals.
+
+    A partition that was found in another directory than the metadata have it gets what each journal
+    has of it, so none goes before all are synced.
     """
-    for directory in logs.online:
-        try:
-            _recover(directory, logs, topic_ids)
-        except (OperatorError, DiskError, OSError) as error:
-            if directory is logs.main:
-                raise
-            logs.deny(directory, str(error))
+    for do in (_bring, _sync, _remove):
+        for directory in logs.online:
+            try:
+                do(directory, logs, topic_ids)
+            except (OperatorError, DiskError, OSError) as error:
+                if directory is logs.main or _found_in(directory, logs):
+                    raise
+                logs.deny(directory, str(error))
 
 
-def _recover(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
+def _found_in(directory: LogDirectory, logs: LogManager) -> bool:
+    return any(logs.homes.get(key) is directory for key in logs.found)
+
+
+def _bring(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
+    if not journal_walk.files(str(directory)):
+        return
+    if directory.started_clean:
+        _LOG.warning("removing a journal that a later clean stop has made void")
+        return
+    _check_all_open(directory, logs, topic_ids)
+    own = dict(logs.of(directory))
+    _replay(directory, own | {key: log for key in logs.found if (log := logs.get(*key))}, logs,
+            topic_ids)  # fmt: skip
+
+
+def _sync(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
     """One sync of the file system serves all logs: what recovery cut or put back may so far be in
     the page cache only, and nobody may read what a power cut could take back. It takes the time of
     whatever else the file system has to write: a new directory does without."""
-    files = journal_walk.files(str(directory))
-    found = dict(logs.of(directory))
-    if files and directory.started_clean:
-        _LOG.warning("removing a journal that a later clean stop has made void")
-    elif files:
-        _check_all_open(directory, logs)
-        _replay(directory, found, topic_ids)
-    if not directory.started_clean and (files or found):
+    held = logs.of(directory) or journal_walk.files(str(directory))
+    if (held and not directory.started_clean) or _found_in(directory, logs):
         sync_file_system(str(directory))
-    if files:
+
+
+def _remove(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
+    if journal_walk.files(str(directory)):
         journal_walk.remove(str(directory))
 
 
-def _check_all_open(directory: LogDirectory, logs: LogManager) -> None:
+def _check_all_open(
+    directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]
+) -> None:
     """What the journal has of a log that could not be opened would be gone with the journal. Raises
     OperatorError."""
+    entries: set[tuple[bytes, int]] | None = None
     for key, why in logs.offline.items():
-        if logs.homes.get(key) is directory:
+        mine = logs.homes.get(key) is directory
+        if not mine and (key in logs.found or (directory.path / f"{key[0]}-{key[1]}").is_dir()):
+            entries = journal_walk.keys(str(directory)) if entries is None else entries
+            mine = (topic_ids[key[0]], key[1]) in entries
+        if mine:
             raise OperatorError(
                 f"{key[0]}-{key[1]} cannot be opened, and the journal of the last run may have "
                 f"records of it that are nowhere else: {why}. See to that and start again, or move "
@@ -77,13 +101,16 @@ def _check_all_open(directory: LogDirectory, logs: LogManager) -> None:
             )
 
 
-def _replay(directory: LogDirectory, logs: dict[Key, Any], topic_ids: dict[str, bytes]) -> None:
-    found = {(topic_ids[topic], partition): log for (topic, partition), log in logs.items()}
-    cleaned = {
-        (topic_ids[topic], partition): offset
-        for (topic, partition), offset in _cleaned(directory.path).items()
-        if topic in topic_ids
-    }
+def _replay(
+    directory: LogDirectory, mine: dict[Key, Any], logs: LogManager, topic_ids: dict[str, bytes]
+) -> None:
+    found = {(topic_ids[topic], partition): log for (topic, partition), log in mine.items()}
+    cleaned: dict[tuple[bytes, int], int] = {}
+    for one in logs.online if logs.found else [directory]:
+        for (topic, partition), offset in _cleaned(one.path).items():
+            if topic in topic_ids:
+                key = (topic_ids[topic], partition)
+                cleaned[key] = max(offset, cleaned.get(key, 0))
     done = journal_recovery.replay(str(directory), found, cleaned)
     _LOG.info(
         "journal: %d batches in %d files, %d of them (%d bytes) put back into the logs",

@@ -137,6 +137,9 @@ class Homes(NamedTuple):
     offline: dict[Key, str]
     unfinished: dict[Key, LogDirectory]
     """Moves that were cut off, and where they led."""
+    found: dict[Key, LogDirectory | None]
+    """Those that lie in another of several directories than the metadata have them, and in which;
+    None where they have none."""
 
 
 def settle(directories: Sequence[LogDirectory], specs: Iterable[PartitionSpec]) -> Homes:
@@ -144,7 +147,7 @@ def settle(directories: Sequence[LogDirectory], specs: Iterable[PartitionSpec]) 
     that denies it is offline from here on; of the first that is a DiskError or OSError."""
     listed = list(specs)
     looked = {one: found for one in directories if one.online and (found := _look(one))}
-    homes = Homes({}, {}, {})
+    homes = Homes({}, {}, {}, {})
     away = [one for one in directories if not one.online]
     counts: dict[LogDirectory, int] = {}
     unplaced = []
@@ -157,6 +160,8 @@ def settle(directories: Sequence[LogDirectory], specs: Iterable[PartitionSpec]) 
             homes.offline[key] = home
         else:
             homes.directories[key] = home
+            if home.id != spec.home and len(directories) > 1:
+                homes.found[key] = next((one for one in looked if one.id == spec.home), None)
             counts[home] = counts.get(home, 0) + 1
     open_ones = [one for one in looked if not one.cordoned] or list(looked)
     for spec in unplaced:

@@ -81,6 +81,8 @@ class LogManager:
         opened, all of a directory once it has failed."""
         self.unfinished: dict[Key, LogDirectory] = {}
         """Moves that the last stop cut off, and where they led."""
+        self.found: dict[Key, LogDirectory | None] = {}
+        """Partitions that lie elsewhere than the metadata had them: kbroker.storage.homes."""
         self.expected = 0  # logs that `start` opens
         self.cleaner: CleanerPort | None = None
         self.moves: MovesPort | None = None
@@ -180,6 +182,7 @@ class LogManager:
             self._guarded(directory, directory.take_mark)
         homes = settle(self.directories, listed)
         self.homes, self.unfinished = homes.directories, homes.unfinished
+        self.found = homes.found
         self.offline.update(homes.offline)
         for why in dict.fromkeys(homes.offline.values()):
             about = [f"{key[0]}-{key[1]}" for key, told in homes.offline.items() if told == why]
@@ -223,20 +226,24 @@ class LogManager:
         """Add what is to be opened in a directory."""
         recovery_points = directory.offsets(RECOVERY_POINTS)
         log_starts = directory.offsets(LOG_START_OFFSETS)
-        openings = [
-            Opening(
-                str(directory.path / spec.folder),
-                spec,
-                log_starts.get((spec.topic, spec.partition), 0),
-                recovery_points.get((spec.topic, spec.partition), 0),
-                directory.started_clean,
-            )
-            for spec in specs
-            if self.homes.get((spec.topic, spec.partition)) is directory
-        ]
+        openings = []
+        for spec in specs:
+            key = (spec.topic, spec.partition)
+            if self.homes.get(key) is not directory:
+                continue
+            point, clean = recovery_points.get(key, 0), directory.started_clean
+            start = log_starts.get(key, 0)
+            before = self.found.get(key)
+            if before is not None or (key in self.found and not self.started_clean):
+                point, clean = 0, False  # moved by hand: no checkpoint here speaks of it
+            if before is not None:
+                told = before.written(LOG_START_OFFSETS) or before.offsets(LOG_START_OFFSETS)
+                start = max(start, told.get(key, 0))
+            folder = str(directory.path / spec.folder)
+            openings.append(Opening(folder, spec, start, point, clean))
         if openings and not directory.started_clean:
-            told = f" of {directory}" if len(self.directories) > 1 else ""
-            _LOG.info("recovering %d partitions%s after an unclean stop", len(openings), told)
+            where = f" of {directory}" if len(self.directories) > 1 else ""
+            _LOG.info("recovering %d partitions%s after an unclean stop", len(openings), where)
         if openings:
             groups.append(openings)
 

@@ -310,3 +310,19 @@ def test_a_directory_at_its_limit_refuses_and_the_other_takes(
         wait_for("the limit is reached", is_reached, SLOW_S)
         producer.send(topic, b"here", key=b"k", partition=0).result(SLOW_S)
         made.kill()
+
+
+def test_a_folder_moved_by_hand_after_a_crash_gets_what_only_the_journal_has(
+    broker: KbrokerProcess, topic: str, second: Path
+) -> None:
+    values = write(broker, topic, 100, range(PARTITIONS))
+    broker.kill()
+    for path in broker.data_dir.glob(f"{topic}-0/*.log"):
+        path.write_bytes(b"")  # a power cut: the journal has it
+    shutil.move(broker.data_dir / f"{topic}-0", second)
+    broker.start()
+    assert read(broker, topic, 100, range(PARTITIONS)) == sorted(values)
+    assert in_directory(second, topic) == [0, 1, 3]
+    broker.kill()
+    broker.start()
+    assert read(broker, topic, 100, range(PARTITIONS)) == sorted(values)
