@@ -144,8 +144,12 @@ class BrokerConfig:
         paths = self.log_dirs
         if not 0 < len(paths) <= LOG_DIRS_MAX_COUNT:
             raise ConfigError(f"log.dirs: name 1 to {LOG_DIRS_MAX_COUNT} directories")
-        if len(set(map(os.path.abspath, paths))) < len(paths):
+        real = sorted(Path(os.path.realpath(path)) for path in paths)
+        if len(set(real)) < len(real):
             raise ConfigError("log.dirs: the same directory is named twice")
+        for outer in real:
+            if inner := next((one for one in real if outer in one.parents), None):
+                raise ConfigError(f"log.dirs: {inner} is inside of {outer}")
         if self.string("metadata.log.dir") not in {"", *paths}:
             raise ConfigError("metadata.log.dir: kbroker keeps the metadata log in one of log.dirs")
 

@@ -14,6 +14,7 @@ from kbroker.uuids import random_uuid, uuid_text
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 
+META_PROPERTIES: Final = "meta.properties"
 METADATA_FOLDER: Final = "__cluster_metadata-0"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"

@@ -28,6 +28,7 @@ from kbroker.storage.checkpoints import read_topic_id
 from kbroker.storage.folders import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
+    META_PROPERTIES,
     METADATA_FOLDER,
     PARTITION_FOLDER,
     SET_ASIDE,
@@ -71,6 +72,8 @@ class Folders:
             if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_FOLDER:
                 continue
             path = directory.path / entry.name
+            if (path / META_PROPERTIES).exists():
+                continue  # a log directory in its own right
             if aside := SET_ASIDE.match(entry.name):
                 if aside["suffix"] == DELETE_SUFFIX:
                     remove_folder(path)

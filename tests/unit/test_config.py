@@ -297,6 +297,8 @@ def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
         ({"listeners": "CONTROLLER://a:1"}, "no listener is left"),
         ({**LOOPBACK, "advertised.listeners": "OTHER://a:1"}, "OTHER is not a name in listeners"),
         ({"log.dirs": "/a,/b,/a/"}, "named twice"),
+        ({"log.dirs": "/a/c-1,/b,/a"}, "/a/c-1 is inside of /a"),
+        ({"log.dirs": "/a,/b/../a/c-1"}, "/a/c-1 is inside of /a"),
         ({"log.dirs": "/a,/b", "metadata.log.dir": "/c"}, "in one of log.dirs"),
         ({"log.dirs": "/a,/b", "cordoned.log.dirs": "/c"}, "must be entries of log.dirs"),
         (

@@ -155,6 +155,12 @@ def test_of_two_copies_in_the_home_the_one_that_goes_farther_is_taken(two, there
     assert sizes == [max(there, copied), min(there, copied)]
 
 
+def test_a_log_directory_inside_is_no_partition(two):
+    (put(two[0], "disk-2", None) / "meta.properties").touch()
+    start(two[:1])
+    assert names(two[0]) == ["disk-2"]
+
+
 def test_of_two_that_were_on_their_way_the_same(two):
     goes_to(put(two[1], FUTURE), 10)
     goes_to(put(two[1], FUTURE.replace("0" * 32, "1" * 32)), 20)
