@@ -92,6 +92,9 @@ class DiskWatch:
             log.take_offline(error)
             self._data_plane.wake(log)
         self._seen = logs_taken_offline()
+        for one in self._logs.directories:
+            if not one.online:  # who waits for room there is told
+                self._data_plane.set_disk_room(None, False, one.place)
         if directory is not self._logs.main:
             self._tell_metadata()
 

@@ -58,6 +58,7 @@ class DiskGuards:
         clock: Clock,
     ) -> None:
         topics = list(spared)
+        self._port = port
         self._guards = [
             DiskGuard(limits, logs, _Space(port, one.place), topics, clock, one)
             for one in logs.directories
@@ -87,7 +88,10 @@ class DiskGuards:
         return self._guards[place].await_room(size)
 
     def check(self, place: int) -> None:
-        """One look at a directory that is served; a thread of its own for each calls this."""
+        """One look at a directory that is served; a thread of its own for each calls this. Nobody
+        waits for the room of one that is not, even if it failed in the middle of a look."""
         guard = self._guards[place]
         if guard.directory.online or place == 0:
             guard.check()
+        if not guard.directory.online:
+            self._port.set_disk_room(None, False, place)

@@ -117,6 +117,9 @@ class FakeDataPlane:
     def journal_error(self, place: int = 0) -> int:
         return 0
 
+    def set_disk_room(self, room, refusing, place=0) -> None:
+        self.rooms[place] = room
+
     def move(self, log, future, gone, target, place) -> int:
         return 0
 
@@ -134,6 +137,7 @@ class FakeDataPlane:
 
     def __init__(self) -> None:
         self.engine = FakeEngine()
+        self.rooms: dict[int, int | None] = {}
         self.pulses = Pulses()
         self.topics: dict[str, list] = {}
         self.internal: set[str] = set()

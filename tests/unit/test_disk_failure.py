@@ -18,6 +18,9 @@ from kbroker.errors import DiskError
 from kbroker.server import disk_failure
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
 from kbroker.storage.cleaner import LogCleaner
+from kbroker.storage.disk import DiskLimits
+from kbroker.storage.disks import DiskGuards
+from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, PartitionSpec
 from tests.support.ports import FakeDataPlane, FakeLog
 
@@ -42,6 +45,7 @@ class Room:
         self.store = FakeStore()
         store: Any = self.store
         data_plane: Any = FakeDataPlane()
+        self.data_plane = data_plane
         self.watch = DiskWatch(store, self.logs, data_plane, 1)
 
     def _checked(self, call: str, do: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,3 +144,19 @@ def test_flushes_that_are_put_off_are_told_once_a_minute(
         told.tick()
     (line,) = lines()
     assert line.startswith("60 flushes")
+
+
+def test_nobody_waits_for_the_room_of_a_disk_that_has_failed(room: Room) -> None:
+    room.fail("open", errno.EIO, lambda room: room.create(1))
+    assert room.data_plane.rooms == {0: None}
+
+
+def test_nor_after_a_look_that_was_going_on(tmp_path: Path) -> None:
+    both = [LogDirectory(tmp_path / name, place) for place, name in enumerate("ab")]
+    data_plane: Any = FakeDataPlane()
+    guards = DiskGuards(
+        DiskLimits(bytes_max=1 << 40), LogManager(both, FakeLog), data_plane, (), FakeClock()
+    )
+    both[1].failure = "gone"
+    guards.check(1)
+    assert data_plane.rooms == {1: None}
