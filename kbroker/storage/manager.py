@@ -454,11 +454,12 @@ class LogManager:
         refused: DiskError | None = None
         for directory in self.online if only is None else [only] if only.online else ():
             with directory.checkpointing:
+                incoming = self.incoming.copy()  # before what is here: nothing is in neither
                 offsets = {key: ask(log) for key, log in self.of(directory)}
                 kept = {key: offset for key, offset in offsets.items() if offset is not None}
-                for key, (target, told) in self.incoming.copy().items():
+                for key, (target, told) in incoming.items():
                     if target is directory and told.get(name):
-                        kept[key] = told[name]
+                        kept.setdefault(key, told[name])
                 try:
                     directory.write_offsets(name, kept)
                 except DiskError as error:

@@ -14,7 +14,7 @@ from kbroker.metadata.meta_properties import (
     write_meta_properties,
 )
 from kbroker.metadata.store import MetadataStore
-from kbroker.storage.checkpoints import write_topic_id
+from kbroker.storage.checkpoints import RECOVERY_POINTS, write_topic_id
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, PartitionSpec
 from tests.support.ports import FakeLog
@@ -332,3 +332,19 @@ def test_what_one_denies_at_the_start_is_its_own(two, monkeypatch):
     denied(two[0])
     with pytest.raises(DiskError):
         start(two, spec(A))
+
+
+def test_a_partition_that_arrives_during_a_checkpoint_is_in_it(two, monkeypatch):
+    manager = start(two, spec(A))
+    manager.incoming["t", 0] = (two[1], {RECOVERY_POINTS: 7})
+    real = manager.of
+
+    def arrives(directory):
+        found = real(directory)
+        if ("t", 0) in manager.incoming:
+            manager.moved(("t", 0), two[1], two[0].path / "left", 0)
+        return found
+
+    monkeypatch.setattr(manager, "of", arrives)
+    manager.checkpoint_recovery_points(two[1])
+    assert two[1].offsets(RECOVERY_POINTS) == {("t", 0): 7}
