@@ -91,7 +91,6 @@ class DiskWatch:
         for log in self._logs.fail(directory, why):
             log.take_offline(error)
             self._data_plane.wake(log)
-        self._seen = logs_taken_offline()
         for one in self._logs.directories:
             if not one.online:  # who waits for room there is told
                 self._data_plane.set_disk_room(None, False, one.place)

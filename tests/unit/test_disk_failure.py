@@ -160,3 +160,32 @@ def test_nor_after_a_look_that_was_going_on(tmp_path: Path) -> None:
     both[1].failure = "gone"
     guards.check(1)
     assert data_plane.rooms == {1: None}
+
+
+def test_what_fails_during_a_look_is_seen_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [LogDirectory(tmp_path / name, place, name.encode() * 16)
+            for place, name in enumerate("abc")]  # fmt: skip
+    for one in both:
+        one.path.mkdir()
+    logs = LogManager(both, FakeLog)
+    specs = [PartitionSpec("t", b"t" * 16, index, {}, 0, one.id) for index, one in enumerate(both)]
+    logs.start(specs)
+    store, data_plane = FakeStore(), FakeDataPlane()
+    watch = DiskWatch(store, logs, data_plane, 1)  # type: ignore[arg-type]
+    offline = [0]
+
+    def fails(index: int) -> None:
+        log = logs.get("t", index)
+        assert log is not None
+        log.take_offline(errno.EIO)
+        offline[0] += 1
+
+    monkeypatch.setattr(disk_failure, "logs_taken_offline", lambda: offline[0])
+    monkeypatch.setattr(watch, "_tell_metadata", lambda: both[1].online and fails(1))
+    fails(2)
+    watch.look()
+    assert [one.online for one in both] == [True, True, False]
+    watch.look()
+    assert [one.online for one in both] == [True, False, False]
