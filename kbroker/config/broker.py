@@ -150,8 +150,13 @@ class BrokerConfig:
         for outer in real:
             if inner := next((one for one in real if outer in one.parents), None):
                 raise ConfigError(f"log.dirs: {inner} is inside of {outer}")
-        if self.string("metadata.log.dir") not in {"", *paths}:
-            raise ConfigError("metadata.log.dir: kbroker keeps the metadata log in one of log.dirs")
+        first = self.string("metadata.log.dir")
+        if first and Path(os.path.realpath(first)) not in real:
+            if len(paths) > 1:
+                raise ConfigError(
+                    "metadata.log.dir: kbroker keeps the metadata log in one of log.dirs"
+                )
+            self.ignored.append("metadata.log.dir")
 
     def check_values(self) -> None:
         """Rules over several keys or units, which dynamic settings must keep too."""
@@ -298,7 +303,10 @@ class BrokerConfig:
         """Data directories as configured, that of the metadata log first."""
         found = self.words("log.dirs") or self.words("log.dir")
         first = self.string("metadata.log.dir")
-        return sorted(found, key=lambda path: path != first) if first else found
+        if not first:
+            return found
+        real = os.path.realpath(first)
+        return sorted(found, key=lambda path: os.path.realpath(path) != real)
 
     @property
     def cordoned_log_dirs(self) -> list[str]:

@@ -461,3 +461,14 @@ def test_kafkas_own_classes_are_taken():
             "create.topic.policy.class.name": "",
         }
     )  # fmt: skip
+
+
+def test_the_directory_of_the_metadata_log(tmp_path):
+    """One of log.dirs, by whatever name; where there is one, any other is passed over."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    told = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b", "metadata.log.dir": f"{tmp_path}/link/"}
+    config = BrokerConfig(told)
+    assert config.log_dirs == [f"{tmp_path}/b", f"{tmp_path}/a"] and not config.ignored
+    config = BrokerConfig({"log.dirs": "/a", "metadata.log.dir": "/c"})
+    assert config.log_dirs == ["/a"] and config.ignored == ["metadata.log.dir"]
