@@ -22,7 +22,7 @@ from kbroker.config.definitions_kbroker import CLIENT_TELEMETRY
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
 from kbroker.metadata.builders import change_directories
-from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED
+from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED, has_cordoned
 from kbroker.metadata.image import Partition, Topic
 from kbroker.protocol import ApiKey
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
@@ -170,7 +170,9 @@ def limit_disk(services: Services) -> None:
 def cordon(services: Services) -> None:
     """Which directories take no new partitions now; the metadata is told where that has changed."""
     node_id, logs = services.config.node_id, services.logs
-    paths = {os.path.abspath(path) for path in services.config.cordoned_log_dirs}
+    known = has_cordoned(services.image.metadata_version)
+    named = services.config.cordoned_log_dirs if known else ()  # nobody could be told
+    paths = {os.path.abspath(path) for path in named}
     for one in logs.directories:
         one.cordoned = str(one.path) in paths
     broker = services.image.brokers.get(node_id)

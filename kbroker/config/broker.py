@@ -77,6 +77,8 @@ class BrokerConfig:
         self.dynamic_default: dict[str, str] = {}
         self.ignored: list[str] = []
         self._sources = dict(sources or {})
+        self._stored_cordoned: frozenset[str] = frozenset()
+        """What is stored is no reason to refuse another change, even if it is none of log.dirs."""
         self._values: dict[str, Value] = {}
         for name, text in _resolved(static, self._placed).items():
             self._set_static(name, text)
@@ -161,7 +163,7 @@ class BrokerConfig:
     def check_values(self) -> None:
         """Rules over several keys or units, which dynamic settings must keep too."""
         for path in self.cordoned_log_dirs:
-            if path not in self.log_dirs:
+            if path not in self.log_dirs and path not in self._stored_cordoned:
                 raise ConfigError(
                     f"Invalid entry in cordoned.log.dirs: {path}. All cordoned log dirs must be "
                     "entries of log.dirs or log.dir."
@@ -188,6 +190,7 @@ class BrokerConfig:
         other = copy.copy(self)
         other._values = {}
         other.set_dynamic(broker, default)
+        other._stored_cordoned = self._stored_cordoned
         return other
 
     def adopt_node_id(self, node_id: int) -> None:
@@ -234,6 +237,7 @@ class BrokerConfig:
         self.dynamic_broker = _valid(broker)
         self.dynamic_default = _valid(default)
         self._values.clear()
+        self._stored_cordoned = frozenset(self.words("cordoned.log.dirs"))
 
     def is_set(self, name: str) -> bool:
         """Whether somebody gave `name` a value, the default being nobody's."""

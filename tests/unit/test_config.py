@@ -472,3 +472,15 @@ def test_the_directory_of_the_metadata_log(tmp_path):
     assert config.log_dirs == [f"{tmp_path}/b", f"{tmp_path}/a"] and not config.ignored
     config = BrokerConfig({"log.dirs": "/a", "metadata.log.dir": "/c"})
     assert config.log_dirs == ["/a"] and config.ignored == ["metadata.log.dir"]
+
+
+def test_a_stored_cordoned_directory_refuses_no_other_change():
+    """It may be older than log.dirs; a new one has to be one of them."""
+    config = BrokerConfig({"log.dirs": "/a,/b"})
+    config.set_dynamic({"cordoned.log.dirs": "/old"}, {})
+    config.preview({"cordoned.log.dirs": "/old", "log.cleaner.threads": "2"}, {}).check_values()
+    with pytest.raises(ConfigError, match="must be entries of log.dirs"):
+        config.preview({"cordoned.log.dirs": "/new"}, {}).check_values()
+    config.set_dynamic({}, {})
+    with pytest.raises(ConfigError, match="must be entries of log.dirs"):
+        config.preview({"cordoned.log.dirs": "/old"}, {}).check_values()

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kbroker.api import moving
+from kbroker.api import moving, publish
+from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.metadata import builders
 from kbroker.metadata.builders import Replica
@@ -89,3 +90,12 @@ def test_nothing_is_recorded_while_the_place_is_taken(plane):
     (plane.services.logs.directories[1].path / "t-0").mkdir()
     move = moved(plane)
     assert "in the way" in (move.failed or "") and not move.recorded
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_cordoned_is_what_the_metadata_can_tell(plane, monkeypatch, known):
+    monkeypatch.setattr(publish, "has_cordoned", lambda _: known)
+    plane.config.set_dynamic({"cordoned.log.dirs": "*"}, {})
+    monkeypatch.setattr(BrokerConfig, "log_dirs", [str(plane.services.logs.directory)])
+    publish.cordon(plane.services)
+    assert [one.cordoned for one in plane.services.logs.directories] == [known, False]
