@@ -11,20 +11,18 @@ Version notes:
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from kbroker.api import moving
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
-from kbroker.errors import DiskError, ErrorCode
+from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key
 
-_LOG: Final = logging.getLogger("kbroker.api")
 _NAME_MAX: Final = 255
 _FUTURE_CHARS: Final = len("-.") + 32 + len("-future")  # behind topic and partition, with a uuid
 
@@ -80,11 +78,7 @@ def _move(context: Context, key: Key, target: LogDirectory) -> int:
         return ErrorCode.NONE
     if len(logs.online) < len(logs.directories):
         return ErrorCode.KAFKA_STORAGE_ERROR  # it may be in one that is away, as Kafka has it
-    try:
-        moving.begin(context.services, key, target)
-    except DiskError as error:
-        _LOG.error("%s", error)
-        return ErrorCode.KAFKA_STORAGE_ERROR
+    moving.begin(context.services, key, target)
     context.changed("partition moves", topic=key[0], partition=key[1], directory=str(target))
     return ErrorCode.NONE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
@@ -10,14 +9,14 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kbroker.api.publish import specs_of
+from kbroker.api.publish import spec_of
 from kbroker.config.topic import log_config
 from kbroker.errors import ClientError, DiskError, ErrorCode, KbrokerError
 from kbroker.metadata import builders
 from kbroker.metadata.records.schema import Record
-from kbroker.storage.folders import DELETE_SUFFIX, aside_name
+from kbroker.storage.folders import DELETE_SUFFIX, aside_name, put_aside
 from kbroker.storage.log_directory import LogDirectory
-from kbroker.storage.log_port import Key, PartitionSpec
+from kbroker.storage.log_port import Key
 from kbroker.storage.moves import CleanerPort, Move, Moves
 
 if TYPE_CHECKING:
@@ -39,14 +38,9 @@ def made(services: Services, cleaner: CleanerPort) -> Moves:
 
 
 def begin(services: Services, key: Key, target: LogDirectory) -> None:
-    """Have a partition that is served moved to another directory. Raises DiskError."""
+    """Have a partition that is served moved to another directory."""
     assert services.moves is not None
-    services.moves.begin(_spec(services, key), target)
-
-
-def _spec(services: Services, key: Key) -> PartitionSpec:
-    topic = services.image.topics[key[0]]
-    return next(one for one in specs_of(services, topic, key[1]) if one.partition == key[1])
+    services.moves.begin(spec_of(services, services.image.topics[key[0]], key[1]), target)
 
 
 def resume(services: Services) -> None:
@@ -55,8 +49,7 @@ def resume(services: Services) -> None:
         home = services.logs.homes.get(key)
         if services.logs.get(*key) is None or home is None or target is home or not target.online:
             continue
-        with contextlib.suppress(DiskError):  # told where it was met
-            begin(services, key, target)
+        begin(services, key, target)
 
 
 def finish(services: Services, move: Move) -> None:
@@ -98,8 +91,8 @@ def _finish(services: Services, move: Move) -> None:
     ]
     left = move.source.path / aside_name(move.name, DELETE_SUFFIX)
     place = move.target.path / move.name
-    if os.path.lexists(place):  # one name cannot be two copies' once the metadata tell it
-        raise DiskError(place, "it is in the way")
+    if put_aside(place):  # one name cannot be two copies' once the metadata tell it
+        move.target.sync_names()
     _record(services, move, builders.move_partition(
         found, index, services.config.node_id, move.target.id
     ))  # fmt: skip

@@ -46,6 +46,15 @@ def specs_of(services: Services, topic: Topic, first: int = 0) -> list[Partition
     ]
 
 
+def spec_of(services: Services, topic: Topic, index: int) -> PartitionSpec:
+    """One of them."""
+    overrides = services.image.configs(("topic", topic.name))
+    config = log_config(services.config, overrides, _share_of_disk(services))
+    state = topic.partitions[index]
+    home = home_of(state, services.config.node_id)
+    return PartitionSpec(topic.name, topic.id, index, config, state.leader_epoch, home)
+
+
 def home_of(partition: Partition, node_id: int) -> bytes | None:
     """The directory that the metadata names of a node's replica; None where it names none."""
     homes = dict(zip(partition.replicas, partition.directories or (), strict=False))

@@ -29,15 +29,16 @@ def aside_name(folder: str, suffix: str) -> str:
     return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
 
 
-def put_aside(folder: Path) -> None:
+def put_aside(folder: Path) -> bool:
     """What lies where another partition's folder is to be, if anything does: it is kept as stray.
-    Raises OSError."""
+    Whether anything did. Raises OSError."""
     target = folder.with_name(aside_name(folder.name, STRAY_SUFFIX))
     try:
         folder.rename(target)
     except FileNotFoundError:
-        return
+        return False
     _LOG.warning("%s is in the way of a partition: renamed to %s", folder, target.name)
+    return True
 
 
 def log_end(folder: Path) -> tuple[int, int]:

@@ -22,9 +22,11 @@ into it and takes its work from a queue.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -35,7 +37,7 @@ from kbroker.ext.engine import name_thread
 from kbroker.ext.log import Log
 from kbroker.files import remove_folder, sync_directory
 from kbroker.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, write_topic_id
-from kbroker.storage.folders import DELETE_SUFFIX, FUTURE_SUFFIX, aside_name, put_aside
+from kbroker.storage.folders import DELETE_SUFFIX, FUTURE_SUFFIX, aside_name
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key, PartitionSpec
 from kbroker.storage.manager import LogManager
@@ -125,6 +127,7 @@ class Moves:
         self._pace = pace
         self._moves: dict[Key, Move] = {}
         self._wanted: queue.SimpleQueue[Move | None] = queue.SimpleQueue()
+        self._waiting: deque[Move] = deque()  # the thread's: those that have a folder
         self._thread = threading.Thread(target=self._run, name="moves", daemon=True)
         self._stopping = threading.Event()
 
@@ -143,20 +146,11 @@ class Moves:
         return sum(move.size_bytes for move in self.all() if move.target is directory)
 
     def begin(self, spec: PartitionSpec, target: LogDirectory) -> None:
-        """Move a partition that is served. Raises DiskError where the folder cannot be made."""
+        """Move a partition that is served. No disk is asked here."""
         key = (spec.topic, spec.partition)
         log, source = self._logs.get(*key), self._logs.homes[key]
         assert isinstance(log, Log)
         move = Move(spec, log, source, target)
-        try:
-            put_aside(target.path / move.name)
-            move.folder.mkdir()
-            write_topic_id(move.folder, spec.topic_id)
-            sync_directory(target.path)
-        except (OSError, DiskError) as error:
-            failed = error if isinstance(error, DiskError) else DiskError(move.folder, error)
-            target.note(failed)
-            raise failed from None
         self._moves[key] = move
         if not self._thread.is_alive() and not self._stopping.is_set():
             self._thread.start()
@@ -187,13 +181,43 @@ class Moves:
 
     def _run(self) -> None:
         name_thread("kbroker-moves")
-        while not self._stopping.is_set() and (move := self._wanted.get()) is not None:
+        while not self._stopping.is_set():
+            self._take(wait=not self._waiting)
+            if not self._waiting:
+                continue
+            move = self._waiting.popleft()
             try:
                 self._carry_out(move)
             except Exception:
                 _LOG.exception("moving %s", move.name)
             if not self._stopping.is_set():
                 self.ended(move)
+
+    def _take(self, *, wait: bool = False) -> None:
+        """Those that are wanted by now get their folders, by which the next start finds them: while
+        another one is copied, too."""
+        taken: list[Move] = []
+        with contextlib.suppress(queue.Empty):
+            while (move := self._wanted.get(block=wait and not taken)) is not None:
+                taken.append(move)
+        self._waiting += taken
+        for target in dict.fromkeys(move.target for move in taken):
+            try:
+                for move in taken:
+                    if move.target is target and not move.cancelled:
+                        self._make_folder(move)
+                sync_directory(target.path)
+            except DiskError as error:
+                target.note(error)
+                _LOG.error("%s", error)
+
+    @staticmethod
+    def _make_folder(move: Move) -> None:
+        try:
+            move.folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise DiskError(move.folder, error) from None
+        write_topic_id(move.folder, move.spec.topic_id)
 
     def _carry_out(self, move: Move) -> None:
         """Copy until it is in its place, it is given up, or nobody wants it any more."""
@@ -229,12 +253,17 @@ class Moves:
         gone = move.folder.with_name(aside_name(move.name, DELETE_SUFFIX))
         try:
             move.folder.rename(gone)
+        except FileNotFoundError:  # it had none yet
+            return
         except OSError as error:
             _LOG.error("cannot rename %s: %s", move.folder, error)
             return
         remove_folder(gone)
 
     def _copy(self, move: Move) -> None:
+        move.check()
+        self._make_folder(move)
+        sync_directory(move.target.path)
         for path in move.folder.glob("[0-9]*"):  # of an attempt before
             path.unlink()
         move.copied_bytes = 0
@@ -242,9 +271,9 @@ class Moves:
         def pace(size: int) -> None:
             move.check()
             move.copied_bytes += size
+            self._take()
             self._pace(size, self._stopping)
 
-        move.check()
         log_move.copy_segments(move.log, str(move.folder), pace)
         future = move.future = self._open(move)
         for _ in range(_ROUNDS):

@@ -12,6 +12,8 @@ from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.metadata import builders
 from kbroker.metadata.builders import Replica
+from kbroker.storage import moves
+from kbroker.storage.checkpoints import read_topic_id
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, PartitionSpec
 from kbroker.storage.moves import Move
@@ -86,10 +88,26 @@ def test_so_does_what_nobody_foresaw_before_the_record(plane):
     assert move.done.is_set() and move.failed and not move.log.offline_errno
 
 
-def test_nothing_is_recorded_while_the_place_is_taken(plane):
-    (plane.services.logs.directories[1].path / "t-0").mkdir()
+def test_what_is_in_the_place_is_put_aside_before(plane):
+    target = plane.services.logs.directories[1].path
+    (target / "t-0").mkdir()
     move = moved(plane)
-    assert "in the way" in (move.failed or "") and not move.recorded
+    assert move.failed is None and not (target / "t-0").exists()
+    assert len(list(target.glob("t-0.*-stray"))) == 1
+
+
+def test_it_begins_without_a_look_at_the_disk(plane, monkeypatch):
+    """However many they are; the thread makes the folders, one sync for all that wait."""
+    services, logs = plane.services, plane.services.logs
+    cleaner = SimpleNamespace(pause=lambda _: None, resume=lambda _: None)
+    services.moves = moving.made(services, cleaner)
+    monkeypatch.setattr(moves, "Log", FakeLog)
+    monkeypatch.setattr(services.moves._thread, "start", lambda: None)
+    moving.begin(services, ("t", 0), logs.directories[1])
+    (move,) = services.moves.all()
+    assert not move.folder.exists() and move.spec.topic_id == TOPIC
+    services.moves._take()
+    assert read_topic_id(move.folder) == TOPIC and list(services.moves._waiting) == [move]
 
 
 @pytest.mark.parametrize("known", [True, False])
