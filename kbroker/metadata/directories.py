@@ -43,7 +43,7 @@ def check_first(directories: Sequence[LogDirectory]) -> None:
     one already whose metadata log is elsewhere. Raises OperatorError."""
     first, *others = directories
     if (first.path / META_PROPERTIES).exists():
-        _check_begun(first.path)
+        _check_begun(first.path, alone=not others)
         return
     for one in others:
         if _is_formatted(one.path):
@@ -61,12 +61,14 @@ def _is_formatted(path: Path) -> bool:
         return False
 
 
-def _check_begun(first: Path) -> None:
+def _check_begun(first: Path, *, alone: bool) -> None:
     """Formatted, and without a metadata log: that has not begun where Apache Kafka's format tool
-    was the last. Else this is a further directory, and its cluster's metadata log is in another."""
+    was the last, or a first start got no farther. Else this is a further directory, and its
+    cluster's metadata log is in another."""
     partitions = first.glob(f"*/{PARTITION_METADATA}")
     used = any(first.glob("*-checkpoint")) or any(partitions)
-    if not (first / METADATA_FOLDER).is_dir() and (used or not (first / BOOTSTRAP).exists()):
+    new = not used and (alone or (first / BOOTSTRAP).exists())
+    if not (first / METADATA_FOLDER).is_dir() and not new:
         raise OperatorError(
             f"{first} belongs to a cluster, by its {META_PROPERTIES}, and has no "
             f"{METADATA_FOLDER}: the directory with the metadata log has to be the first of "

@@ -308,9 +308,13 @@ def test_a_further_directory_is_no_first_one(two):
     write_meta_properties(two[1].path, meta)
     with pytest.raises(OperatorError, match="is the disk of"):
         check_first(two)
-    for alone in ([two[1]], [two[1], two[0]]):
-        with pytest.raises(OperatorError, match="has no __cluster_metadata-0"):
-            check_first(alone)
+    with pytest.raises(OperatorError, match="has no __cluster_metadata-0"):
+        check_first([two[1], two[0]])
+    check_first([two[1]])  # a first start that got no farther
+    (two[1].path / RECOVERY_POINTS).touch()
+    with pytest.raises(OperatorError, match="has no __cluster_metadata-0"):
+        check_first([two[1]])
+    (two[1].path / RECOVERY_POINTS).unlink()
     (two[1].path / "bootstrap.checkpoint").touch()  # as kafka-storage format leaves it
     check_first([two[1]])
     put(two[1])
