@@ -22,6 +22,7 @@ from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
     LOG_NO_MEMORY,
     LOG_OK,
+    LOG_STORAGE_ERROR,
     READ_TO_HW,
     log_active,
     log_find_segment,
@@ -281,7 +282,9 @@ cdef int match_locked(Log* log, Log* future) noexcept nogil:
     code = log_retire(future, 0, n, realtime_ms())          # retention has taken them here
     if code != LOG_OK or n < 0 or not same_segments(log, future):
         return code or LOG_CORRUPT
-    if log.producers != NULL and snapshot_write(future.dir, log.leo, log.producers, False) == 0:
+    if log.producers != NULL:
+        if snapshot_write(future.dir, log.leo, log.producers, False) != 0:
+            return LOG_STORAGE_ERROR
         future.snapshot_offset = log.leo    # those, too, whose batches retention has taken
         future.snapshot_dirty = 1
         future.dir_dirty = 1

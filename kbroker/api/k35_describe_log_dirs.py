@@ -34,7 +34,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def describe_log_dirs(request: Any, context: Context) -> Response:
     """Answer a DescribeLogDirs request."""
     require_cluster(context, DESCRIBE)
-    wanted = list(dict.fromkeys(_wanted(request, context)))
+    wanted = dict.fromkeys(_wanted(request, context))
     return {
         "results": [
             _directory(one, wanted, context) if one.online else _offline(one)
@@ -43,7 +43,7 @@ def describe_log_dirs(request: Any, context: Context) -> Response:
     }
 
 
-def _directory(directory: LogDirectory, wanted: list[Key], context: Context) -> dict[str, Any]:
+def _directory(directory: LogDirectory, wanted: dict[Key, None], context: Context) -> dict[str, Any]:
     logs = context.services.logs
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition in wanted:

@@ -96,12 +96,13 @@ def _finish(services: Services, move: Move) -> None:
     _record(services, move, builders.move_partition(
         found, index, services.config.node_id, move.target.id
     ))  # fmt: skip
+    blame = move.target if not move.log.offline_errno else move.source
     try:
         kept = services.data_plane.move(
             move.log, move.future, str(left), str(place), move.target.place
         )
     except OSError as error:  # the next start finds the copy
-        move.target.note(DiskError(move.folder, error))
+        blame.note(DiskError(move.folder if blame is move.target else move.source.path, error))
         raise
     finally:
         logs.moved(move.key, move.target, left, due_ms)

@@ -52,6 +52,7 @@ _POLL_S: Final = 0.002
 _FINISH_S: Final = 60.0
 _TRIES: Final = 3
 _AGAIN_S: Final = 1.0
+_LOOK: Final = "look"  # in the queue of what is wanted: one is not any more
 
 
 class CancelledError(Exception):
@@ -82,6 +83,8 @@ class Move:
         self.future: Log | None = None
         self.copied_bytes = 0
         self.cancelled = False
+        self.unwanted = False
+        """It is not to begin anew at the next start either."""
         self.recorded = False
         """The metadata may say by now that the copy is the partition."""
         self.done = threading.Event()
@@ -126,7 +129,7 @@ class Moves:
         self._finish = finish
         self._pace = pace
         self._moves: dict[Key, Move] = {}
-        self._wanted: queue.SimpleQueue[Move | None] = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue[Move | str | None] = queue.SimpleQueue()
         self._waiting: deque[Move] = deque()  # the thread's: those that have a folder
         self._thread = threading.Thread(target=self._run, name="moves", daemon=True)
         self._stopping = threading.Event()
@@ -161,7 +164,8 @@ class Moves:
         """It stays where it is, or is deleted."""
         move = self._moves.pop(key, None)
         if move is not None:
-            move.cancelled = True
+            move.unwanted = move.cancelled = True
+            self._wanted.put(_LOOK)
 
     def ended(self, move: Move) -> None:
         """It is in its new place."""
@@ -192,15 +196,25 @@ class Moves:
                 _LOG.exception("moving %s", move.name)
             if not self._stopping.is_set():
                 self.ended(move)
+        self._drop_unwanted()
+
+    def _drop_unwanted(self) -> None:
+        """At once: a start in between would begin them anew."""
+        for move in [one for one in self._waiting if one.unwanted]:
+            self._waiting.remove(move)
+            self._remove(move)
 
     def _take(self, *, wait: bool = False) -> None:
         """Those that are wanted by now get their folders, by which the next start finds them: while
         another one is copied, too."""
         taken: list[Move] = []
+        looked = False
         with contextlib.suppress(queue.Empty):
-            while (move := self._wanted.get(block=wait and not taken)) is not None:
-                taken.append(move)
+            while found := self._wanted.get(block=wait and not taken and not looked):
+                looked = looked or found is _LOOK
+                taken += [found] if isinstance(found, Move) else []
         self._waiting += taken
+        self._drop_unwanted()
         for target in dict.fromkeys(move.target for move in taken):
             try:
                 for move in taken:
@@ -248,7 +262,8 @@ class Moves:
 
     def _remove(self, move: Move) -> None:
         """What was copied; not at the end, when the next start does it and begins anew."""
-        if self._stopping.is_set() or move.recorded or not move.target.online:
+        begins_anew = self._stopping.is_set() and not move.unwanted
+        if begins_anew or move.recorded or not move.target.online:
             return
         gone = move.folder.with_name(aside_name(move.name, DELETE_SUFFIX))
         try:

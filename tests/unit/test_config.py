@@ -479,8 +479,8 @@ def test_a_stored_cordoned_directory_refuses_no_other_change():
     config = BrokerConfig({"log.dirs": "/a,/b"})
     config.set_dynamic({"cordoned.log.dirs": "/old"}, {})
     config.preview({"cordoned.log.dirs": "/old", "log.cleaner.threads": "2"}, {}).check_values()
-    with pytest.raises(ConfigError, match="must be entries of log.dirs"):
+    with pytest.raises(ConfigError, match="must be entries of"):
         config.preview({"cordoned.log.dirs": "/new"}, {}).check_values()
     config.set_dynamic({}, {})
-    with pytest.raises(ConfigError, match="must be entries of log.dirs"):
+    with pytest.raises(ConfigError, match="must be entries of"):
         config.preview({"cordoned.log.dirs": "/old"}, {}).check_values()

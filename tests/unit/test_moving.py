@@ -108,6 +108,19 @@ def test_it_begins_without_a_look_at_the_disk(plane, monkeypatch):
     assert not move.folder.exists() and move.spec.topic_id == TOPIC
     services.moves._take()
     assert read_topic_id(move.folder) == TOPIC and list(services.moves._waiting) == [move]
+    services.moves.cancel(("t", 0))  # a start must not find it
+    services.moves._take()
+    assert not move.folder.exists() and not services.moves._waiting
+
+
+def test_the_disk_that_failed_is_the_one_to_blame(plane, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(plane.data_plane, "move", refuse)
+    plane.services.logs.get("t", 0).offline_errno = errno.EIO
+    move = moved(plane)
+    assert move.source.met is not None and move.target.met is None
 
 
 @pytest.mark.parametrize("known", [True, False])
