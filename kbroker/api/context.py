@@ -49,7 +49,7 @@ from kbroker.api.topic_names import (
 from kbroker.api.transactions import TransactionHost
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
-from kbroker.errors import ClientError, ErrorCode
+from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext.pulses import Pulses
 from kbroker.group.runtime import GroupCoordinator
 from kbroker.metadata.builders import Replica, replica_of
@@ -96,6 +96,8 @@ class StorePort(Protocol):
     def quorum(self) -> Quorum: ...
     @property
     def next_offset(self) -> int: ...
+    @property
+    def failure(self) -> DiskError | None: ...
     def append(self, records: Iterable[Record]) -> int: ...
     def upgrade_kraft_version(self) -> None: ...
 

@@ -43,7 +43,9 @@ def describe_log_dirs(request: Any, context: Context) -> Response:
     }
 
 
-def _directory(directory: LogDirectory, wanted: dict[Key, None], context: Context) -> dict[str, Any]:
+def _directory(
+    directory: LogDirectory, wanted: dict[Key, None], context: Context
+) -> dict[str, Any]:
     logs = context.services.logs
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition in wanted:

@@ -264,8 +264,8 @@ def _tidy(
     specs: dict[str, PartitionSpec],
     looked: dict[LogDirectory, Folders],
 ) -> None:
-    """Put aside what no topic owns, remove what a partition has left. What the home does not have as
-    far is kept."""
+    """Put aside what no topic owns, remove what a partition has left; what the home does not have
+    as far is kept."""
     for name in list(folders.partitions):
         path, spec = folders.partitions[name], specs.get(name)
         if spec is not None and belongs(path, spec.topic_id):
