@@ -26,7 +26,8 @@ from kbroker.ext.batch cimport (
     BATCH_BAD_OFFSET_RANGE, BATCH_BAD_SEQUENCE, BATCH_COUNT_MISMATCH, BATCH_NO_KEY, BATCH_OLD_MAGIC,
 )
 from kbroker.ext.broker cimport (
-    Broker, Directory, DIRECTORIES_MAX, COUNTED_FETCH, COUNTED_LIST_OFFSETS, COUNTED_PRODUCE, COUNTED_PRODUCE_LATE,
+    Broker, Directory, DIRECTORIES_MAX, COUNTED_FETCH, COUNTED_LIST_OFFSETS, COUNTED_PRODUCE,
+    COUNTED_PRODUCE_LATE,
     ERROR_CODES_MAX, REFUSED_KINDS, disk_unlimited,
 )
 from kbroker.ext.connection cimport JobQueue, Net
@@ -417,8 +418,8 @@ cdef class DataPlane:
         return bytes if journal == NULL else bytes + journal.files_count * journal.file_bytes
 
     def set_disk_room(self, room, refusing, place=0):
-        """Bytes that clients may append to a directory until the next call, None for as many as they
-        like; refusing: none may, and who waits for room is told."""
+        """Bytes that clients may append to a directory until the next call, None for as many as
+        they like; refusing: none may, and who waits for room is told."""
         cdef Directory* disk = self.at(place)
         atomic_store_i32(&disk.disk_refusing, refusing)
         atomic_store_i64(&disk.disk_room, disk_unlimited() if room is None else room)

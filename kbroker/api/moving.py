@@ -107,9 +107,9 @@ def _finish(services: Services, move: Move) -> None:
     finally:
         logs.moved(move.key, move.target, left, due_ms)
     if kept:  # nothing needs it: the next start removes it
-        found = DiskError(move.source.path / move.name, OSError(kept, os.strerror(kept)))
-        _LOG.error("what was moved from there is not removed: %s", found)
-        move.source.note(found)
+        kept_there = DiskError(move.source.path / move.name, OSError(kept, os.strerror(kept)))
+        _LOG.error("what was moved from there is not removed: %s", kept_there)
+        move.source.note(kept_there)
     _LOG.info("moved %s from %s to %s", move.name, move.source, move.target)
 
 
