@@ -12,6 +12,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
 from kbroker.client.coordinators import (
     TRANSACTION,
+    ask_brokers,
     ask_coordinators,
     check_coordinator,
     subject_of,
@@ -177,14 +178,7 @@ def list_transactions(
             for state in body.transaction_states
         ]
 
-    def ask_all() -> list[TransactionListing]:
-        found: list[TransactionListing] = []
-        cluster.refresh([])
-        for node_id in sorted(cluster.nodes):
-            found += cluster.retry(lambda node=node_id: ask(node))  # type: ignore[misc]
-        return found
-
-    found = cluster.retry(ask_all)  # one limit for all of it
+    found = [listing for listings in ask_brokers(cluster, ask) for listing in listings]
     return sorted(found, key=lambda listing: listing.transactional_id)
 
 

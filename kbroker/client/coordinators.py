@@ -1,11 +1,13 @@
 """Where groups and transactions are coordinated, and asking there.
 
 A coordinator is looked up for each call, and the call is made again while the coordinator loads
-its state or has moved elsewhere, within the cluster's time limit.
+its state or has moved elsewhere, within the cluster's time limit. What all coordinators have, every
+broker is asked for.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeVar
@@ -20,6 +22,7 @@ from kbroker.protocol import ApiKey
 __all__ = [
     "GROUP",
     "TRANSACTION",
+    "ask_brokers",
     "ask_coordinators",
     "check_coordinator",
     "find_coordinators",
@@ -107,6 +110,16 @@ def ask_coordinators(
     if left:
         cluster.retry(attempt)
     return {group: found[group] for group in dict.fromkeys(groups)}
+
+
+def ask_brokers(cluster: Cluster, ask: Callable[[int], T]) -> list[T]:
+    """What each broker answers, by its id, tried again each by itself; one limit for all."""
+
+    def ask_all() -> list[T]:
+        cluster.refresh([])
+        return [cluster.retry(functools.partial(ask, node)) for node in sorted(cluster.nodes)]
+
+    return cluster.retry(ask_all)
 
 
 def _unasked(key: str, kind: int) -> CorruptDataError:

@@ -14,7 +14,12 @@ from typing import Any
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.connection import Connection
-from kbroker.client.coordinators import ask_coordinators, check_coordinator, subject_of
+from kbroker.client.coordinators import (
+    ask_brokers,
+    ask_coordinators,
+    check_coordinator,
+    subject_of,
+)
 from kbroker.client.errors import BrokerError, KafkaError, check
 from kbroker.client.operations import AclOperation, told_operations
 from kbroker.client.results import listed
@@ -105,16 +110,8 @@ def list_groups(
     cluster: Cluster, *, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[GroupListing]:
     """All groups by name, or those in one of these states and of one of these types."""
-
-    def ask_all() -> dict[str, GroupListing]:
-        found: dict[str, GroupListing] = {}
-        cluster.refresh([])
-        for node_id in sorted(cluster.nodes):
-            ask = functools.partial(_list_at, cluster, node_id, states, types)
-            found |= {listing.group_id: listing for listing in cluster.retry(ask)}
-        return found
-
-    found = cluster.retry(ask_all)  # one limit for all of it
+    told = ask_brokers(cluster, lambda node_id: _list_at(cluster, node_id, states, types))
+    found = {listing.group_id: listing for listings in told for listing in listings}
     return [found[group_id] for group_id in sorted(found)]
 
 
