@@ -40,7 +40,7 @@ cdef enum:
     RATIO_BETTER_MILLI = 5          # as Java's CompressionRatioEstimator
     RATIO_WORSE_MILLI = 50
     BATCH_FRAME_BYTES = 64          # of a request, for each batch
-    AHEAD_BYTES_MIN = 1 << 20       # stays in a processor's cache
+    AHEAD_BYTES_MIN = 6 << 20       # near a cache; with less the threads sleep too often
     PACE_BYTES_NS = 2               # more than 2 GB/s no producer sends
     PACE_NS = 1_000_000_000
 
