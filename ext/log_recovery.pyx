@@ -77,6 +77,7 @@ ctypedef struct Opening:                # what the steps of an open share
     Listing listing
     Rebuilt rebuilt
     int32_t dropped
+    bint epochs_unreadable
 
 
 # ---- segments as they lie there
@@ -194,6 +195,9 @@ cdef int recover_from(Opening* o, int32_t first) noexcept nogil:
 
 
 cdef int recover(Opening* o) noexcept nogil:
+    """What the checkpoint says of epochs that began behind the recovery point may be older than a
+    truncation: the walk finds them."""
+    epochs_truncate_from_end(&o.log.epochs, o.args.recovery_point)
     return recover_from(o, max(0, log_floor(o.log, o.args.recovery_point)))
 
 
@@ -240,15 +244,17 @@ cdef void set_offsets(Opening* o) noexcept nogil:
 
 cdef int load_epochs(Opening* o) noexcept nogil:
     cdef int error = epochs_load(&o.log.epochs, o.log.dir)
+    o.epochs_unreadable = error == EILSEQ
     if error == 0 or error == EILSEQ:
         return LOG_OK
     return log_disk_error(o.log, error)
 
 
 cdef int mend_epochs(Opening* o) noexcept nogil:
-    """A checkpoint that could not be read left the cache empty and marked."""
+    """Of a checkpoint that could not be read; what a walk has found is not the whole."""
     cdef Log* log = o.log
-    if log.epochs.dirty and log.epochs.count == 0:
+    if o.epochs_unreadable:
+        log.epochs.count = 0
         if rebuild_epochs(log) != LOG_OK:
             return LOG_STORAGE_ERROR
     epochs_truncate_from_end(&log.epochs, log.leo)

@@ -116,6 +116,11 @@ class Life:
 @given(steps=lives)
 @example(steps=[("append", 1, 0, 0, 0), ("append", 1, 0, 0, 3), ("truncate", 1), ("trim", 1),
                 ("append", 1, 0, 0, 3)])  # fmt: skip
+@example(steps=[("append", 4, 0, 0, 0), ("append", 1, 0, 0, 3), ("flush", 0), ("truncate", 2),
+                ("append", 4, 0, 0, 3), ("crash", 0)])  # fmt: skip
+@example(steps=[("append", 1, 0, 0, 0), ("append", 4, 0, 0, 0), ("append", 1, 0, 0, 3),
+                ("flush", 0), ("truncate", 2), ("append", 1, 0, 0, 0), ("append", 1, 0, 0, 3),
+                ("crash", 0)])  # fmt: skip
 def test_a_life(tmp_path_factory, steps):
     life = Life(tmp_path_factory.mktemp("life") / "topic-0")
     for step in steps:

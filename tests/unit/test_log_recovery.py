@@ -168,6 +168,17 @@ class TestSegmentsBehindACut:
         assert log.recovery["bytes_walked"] < 2 * SMALL["index_interval_bytes"] + 400
         assert log.log_end_offset == end + 1
 
+    def test_epochs_that_cannot_be_read_are_found_below_the_recovery_point_too(self, folder):
+        log = open_log(folder)
+        for epoch in range(3):
+            log.append(batch(2), leader_epoch=epoch)
+        end = log.flush()
+        log.append(batch(), leader_epoch=3)
+        log.close(clean=False)
+        (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 x\n")
+        log = open_log(folder, clean=False, recovery_point=end)
+        assert log.leader_epochs() == [(0, 0), (1, 2), (2, 4), (3, 6)]
+
 
 class TestIndexes:
     def test_rebuilt_as_they_were_written(self, folder):
