@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +28,12 @@ def behind_latest(source: Any) -> dict[str, dict[str, int]]:
 
 
 def _offsets(told: Any) -> Mapping[str, Mapping[str, int]]:
-    """Text in a StreamingQueryProgress, parsed already in its JSON."""
-    found: Mapping[str, Mapping[str, int]] = json.loads(told) if isinstance(told, str) else told
+    """Text in a StreamingQueryProgress, which PySpark 4.1 writes as Python does; parsed already in
+    its JSON."""
+    found: Mapping[str, Mapping[str, int]] | None = told
+    if isinstance(told, str):
+        try:
+            found = json.loads(told)
+        except json.JSONDecodeError:
+            found = ast.literal_eval(told)
     return found or {}

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -79,6 +80,7 @@ class Stream:
         ]
 
 
+@pytest.mark.skipif(pyspark.__version__ < "4.2", reason="not for sources in Python")
 def test_available_now(
     spark: SparkSession, target: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -124,8 +126,8 @@ def test_progress_and_lost_data(
         source = next(p for p in query.recentProgress if p["numInputRows"])["sources"][0]
         assert source["numInputRows"] == 20
         for name in ("endOffset", "latestOffset"):
-            told = source[name]
-            assert (json.loads(told) if isinstance(told, str) else told) == {topic: {"0": 30}}
+            told = {"latestOffset": source[name], "endOffset": None}
+            assert behind_latest(told) == {topic: {"0": 30}}, source
     finally:
         query.stop()
     fill(target.bootstrap, topic, numbered(30, first=30))
