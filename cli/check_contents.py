@@ -20,7 +20,8 @@ def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
     """Nothing where no broker has been."""
     from kbroker.errors import KbrokerError
     from kbroker.metadata.batches import BatchError
-    from kbroker.metadata.meta_properties import read_meta_properties
+    from kbroker.metadata.directories import further
+    from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
     from kbroker.metadata.store import load_image
     from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 
@@ -41,6 +42,10 @@ def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
         count = sum(len(topic.partitions) for topic in image.topics.values())
         text = f"cluster {meta.cluster_id}, node {meta.node_id}, {count} partitions"
         yield Finding("contents", OK, text)
+    for one in further(place):
+        if not (one / META_PROPERTIES).exists():
+            text = f"{one} is not there: a start leaves its partitions offline"
+            yield Finding("log directories", WARNING, text)
     if not (place / CLEAN_SHUTDOWN).exists():
         text = "no clean stop: a start reads the last segments before it serves"
         yield Finding("last stop", WARNING, text)

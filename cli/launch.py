@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kbroker import runfile
-from kbroker.cli.places import default_data_dir, stop_command
+from kbroker.cli.places import data_dirs, default_data_dir, stop_command
 from kbroker.environment import setting_variables
 from kbroker.errors import OperatorError
 from kbroker.owner import refuse_foreign
@@ -122,9 +122,7 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
             raise UsageError(f"{pair!r}: write KEY=VALUE", "--set")
         chosen[key.strip()] = value.strip()
     if wish.data_dir:
-        if not wish.data_dir[-1]:
-            raise UsageError("the name of the directory is empty", "--data-dir")
-        chosen["log.dirs"] = str(Path(wish.data_dir[-1]).absolute())
+        chosen["log.dirs"] = ",".join(map(_named, wish.data_dir))
     secured = bool(wish.user)
     if wish.password_file and not secured:
         raise UsageError("whose password it is says --user NAME", "--password-file")
@@ -155,11 +153,13 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
         chosen["log.dirs"] = told["log.dirs"] = _throwaway_place()
     if wish.dev:
         chosen.update((name, value) for name, value in _DEV.items() if name not in told)
-    place = _settle(chosen, told, secured=secured)
+    places = _settle(chosen, told, secured=secured)
     if secured:
         _refuse_open({**told, **chosen})
+    place = places[0]
     _refuse_second(place)
-    refuse_foreign(place)  # before anything is written, a log too
+    for one in places:
+        refuse_foreign(one)  # before anything is written, a log too
     environment = _users(wish) if secured else {}
     _make_directory(place, mode=0o700 if throwaway else 0o777)
     arguments = ["--config", str(config_file)] if config_file else []
@@ -182,6 +182,14 @@ def serve(ready: Ready) -> int:
             import shutil
 
             shutil.rmtree(ready.place, ignore_errors=True)
+
+
+def _named(directory: str) -> str:
+    if not directory:
+        raise UsageError("the name of the directory is empty", "--data-dir")
+    if "," in directory:
+        raise UsageError("a comma in the name of a directory separates two", "--data-dir")
+    return str(Path(directory).absolute())
 
 
 def _is_told(name: str, config_file: Path | None, chosen: dict[str, str]) -> bool:
@@ -239,14 +247,17 @@ def _refuse_open(settings: dict[str, str]) -> None:
         )
 
 
-def _settle(chosen: dict[str, str], told: dict[str, str], *, secured: bool) -> Path:
-    """Adds to `chosen` what neither file nor options say; gives the data directory."""
+def _settle(chosen: dict[str, str], told: dict[str, str], *, secured: bool) -> list[Path]:
+    """Adds to `chosen` what neither file nor options say; gives the data directories."""
     if not {"log.dirs", "log.dir"} & told.keys():
         chosen["log.dirs"] = told["log.dirs"] = str(default_data_dir())
     if "listeners" not in told:
         speaks = _SECURED if secured else "PLAINTEXT"
         chosen["listeners"] = f"{speaks}://127.0.0.1:{_free_port()}"
-    return Path(told.get("log.dirs") or told["log.dir"])
+    places = data_dirs(told)
+    if not places:
+        raise UsageError("log.dirs names no directory")
+    return places
 
 
 def listener_settings(

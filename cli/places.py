@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SERVICE_FILE", "default_data_dir", "service_file", "stop_command"]
+__all__ = ["SERVICE_FILE", "data_dirs", "default_data_dir", "service_file", "stop_command"]
 
 #: Settings of the broker that kbroker.service runs.
 SERVICE_FILE: Final = Path("/etc/kbroker/server.properties")
@@ -42,7 +43,18 @@ def _service_data() -> Path:
         told = property_values(SERVICE_FILE)
     except ConfigError:
         return _SERVICE_DATA
-    return Path(told.get("log.dirs") or told.get("log.dir") or _SERVICE_DATA)
+    return next(iter(data_dirs(told)), _SERVICE_DATA)
+
+
+def data_dirs(told: Mapping[str, str]) -> list[Path]:
+    """The directories that settings name, the one with the metadata log first."""
+    named = told.get("log.dirs") or told.get("log.dir") or ""
+    found = [Path(one) for one in map(str.strip, named.split(",")) if one]
+    first = told.get("metadata.log.dir")
+    if not first:
+        return found
+    real = os.path.realpath(first)
+    return sorted(found, key=lambda one: os.path.realpath(one) != real)
 
 
 def stop_command(place: Path) -> str:

@@ -66,6 +66,8 @@ def stop(data_dir: Path | None, timeout: float) -> int:
 @output_option
 def status(data_dir: Path | None, output: str) -> int:
     """Show the broker of a data directory. Exit status 0: it runs and answers."""
+    from kbroker.metadata.directories import further
+
     place = data_dir or default_data_dir()
     info = runfile.running(place)
     if info is None:
@@ -77,6 +79,7 @@ def status(data_dir: Path | None, output: str) -> int:
         "listeners": info.listeners,
         "http": info.http,
         "data_dir": str(place.resolve()),
+        "further_dirs": list(map(str, further(place))),
         "durability": info.durability,
         "topics": topics,
         "offline_partitions": offline,
@@ -117,7 +120,7 @@ def _print_status(told: dict[str, Any]) -> None:
         "uptime": human_time(told["uptime_s"]),
         "listeners": ", ".join(told["listeners"]),
         "metrics": ", ".join(told["http"]) or None,
-        "data dir": told["data_dir"],
+        "data dir": ", ".join([told["data_dir"], *told["further_dirs"]]),
         "durability": durability,
         "topics": _UNTOLD if told["topics"] is None else told["topics"],
         "offline": f"{told['offline_partitions']} partitions: the disk failed, the log says how"

@@ -32,6 +32,7 @@ class PartitionSpace:
 
     topic: str
     partition: int
+    directory: str = ""
     segments: int = 0
     log_bytes: int = 0
     index_bytes: int = 0
@@ -67,8 +68,24 @@ class Space:
 
 
 def measure(place: Path) -> Space:
-    """Walk a data directory. Files that go meanwhile are passed over."""
+    """Walk a data directory, and the further log directories of its broker that are there. Files
+    that go meanwhile are passed over."""
+    from kbroker.metadata.directories import further
+
     space = Space()
+    disks = set()
+    for one in (place, *filter(Path.is_dir, further(place))):
+        _add(space, one)
+        disk = os.statvfs(one)
+        if one.stat().st_dev not in disks:
+            space.file_system_bytes += disk.f_blocks * disk.f_frsize
+            space.free_bytes += disk.f_bavail * disk.f_frsize
+        disks.add(one.stat().st_dev)
+    space.partitions.sort(key=lambda one: (one.topic, one.partition))
+    return space
+
+
+def _add(space: Space, place: Path) -> None:
     for entry in os.scandir(place):
         if not entry.is_dir(follow_symlinks=False):
             size = _size(entry)
@@ -85,14 +102,11 @@ def measure(place: Path) -> Space:
             else:
                 space.aside_bytes += size
         elif (found := _PARTITION.match(entry.name)) is not None:
-            space.partitions.append(_partition(entry.path, found["topic"], int(found["partition"])))
+            one = _partition(entry.path, found["topic"], int(found["partition"]))
+            one.directory = str(place)
+            space.partitions.append(one)
         else:
             space.other_bytes += sum(map(_size, _files(entry.path)))
-    disk = os.statvfs(place)
-    space.file_system_bytes = disk.f_blocks * disk.f_frsize
-    space.free_bytes = disk.f_bavail * disk.f_frsize
-    space.partitions.sort(key=lambda one: (one.topic, one.partition))
-    return space
 
 
 def _partition(folder: str, topic: str, number: int) -> PartitionSpace:

@@ -12,7 +12,7 @@ import click
 
 from kbroker import runfile
 from kbroker.cli.launch import FIRST_PORT, Ready, UsageError, Wish, prepare, serve, server_command
-from kbroker.cli.options import SECONDS, broker_options, data_dir_option
+from kbroker.cli.options import SECONDS, Folder, broker_options
 from kbroker.cli.places import stop_command
 from kbroker.environment import LOG_FILE
 
@@ -27,7 +27,15 @@ class _WrongSettings(click.ClickException):
 
 @click.command()
 @broker_options
-@data_dir_option
+@click.option(
+    "--data-dir",
+    "-D",
+    multiple=True,
+    type=Folder(file_okay=False, path_type=Path),
+    help="Data directory; more of them for more disks, the one with the metadata log first."
+    " Default: $KBROKER_DATA_DIR, else /var/lib/kbroker for root, else $XDG_DATA_HOME/kbroker/data"
+    " (~/.local/share/kbroker/data).",
+)
 @click.option(
     "--listen",
     multiple=True,
@@ -82,7 +90,7 @@ class _WrongSettings(click.ClickException):
 def start(
     config_file: Path | None,
     settings: tuple[str, ...],
-    data_dir: Path | None,
+    data_dir: tuple[Path, ...],
     listen: tuple[str, ...],
     advertise: tuple[str, ...],
     dev: bool,
@@ -102,7 +110,7 @@ def start(
     wish = Wish(
         config=() if config_file is None else (str(config_file),),
         set=settings,
-        data_dir=() if data_dir is None else (str(data_dir),),
+        data_dir=tuple(map(str, data_dir)),
         listen=listen,
         advertise=advertise,
         user=user,

@@ -12,6 +12,7 @@ from kbroker.ext.compression cimport CODEC_MAX
 from kbroker.ext.connection cimport Net
 from kbroker.ext.error_codes cimport NONE
 from kbroker.ext.journal cimport Journal
+from kbroker.ext.log_state cimport DIRECTORIES_MAX
 from kbroker.ext.pulses cimport PulseTable
 from kbroker.ext.registry cimport Registry
 from kbroker.ext.sessions cimport SessionCache
@@ -32,9 +33,20 @@ cdef enum:                          # APIs whose errors are counted here, by the
     COUNTED_PRODUCE_LATE            # of Produce: appended, but not durable in time
     COUNTED_APIS
 
+# One of log.dirs; the first is the only one, unless more are named.
+ctypedef struct Directory:
+    Journal* journal                # NULL: durability=page-cache, or the directory is offline
+    # What clients may still append before the disk's limits are looked at again; atomic. Whoever
+    # finds too little stalls until then. From disk_unlimited() on nobody counts. Topics of the
+    # broker itself are not asked.
+    int64_t disk_room
+    int64_t disk_wanted             # atomic; what the largest request that found too little asked
+    int32_t disk_refusing           # atomic; there will not be room: refuse
+
 ctypedef struct Broker:
     Registry registry
-    Journal* journal                # NULL: durability=page-cache
+    Directory directories[DIRECTORIES_MAX]      # Log.directory is a place here
+    int32_t directories_count
     SessionCache sessions
     PulseTable* pulses              # of the groups' members
     # transaction.partition.verification.enable; atomic. Of clients that do not add partitions by
@@ -42,12 +54,6 @@ ctypedef struct Broker:
     int32_t verify_transactions
     int64_t rights_version          # atomic; grows with every change of ACLs; 0: no authorizer
     int32_t node_id
-    # What clients may still append before the disk's limits are looked at again; atomic. Whoever
-    # finds too little stalls until then. From disk_unlimited() on nobody counts. Topics of the
-    # broker itself are not asked.
-    int64_t disk_room
-    int64_t disk_wanted             # atomic; what the largest request that found too little asked
-    int32_t disk_refusing           # atomic; there will not be room: refuse
     int32_t fetch_bytes_max         # fetch.max.bytes
     int32_t told_codecs[CODEC_MAX + 1]      # atomic; 1: that its library is missing was logged
     int64_t refused[REFUSED_KINDS]  # atomic; batches of clients, by what is wrong with them
@@ -62,19 +68,24 @@ cdef inline int64_t disk_unlimited() noexcept nogil:
     return INT64_MAX // 2
 
 
-cdef inline int disk_take(Broker* broker, int64_t bytes) noexcept nogil:
+cdef inline int disk_take(Directory* disk, int64_t bytes) noexcept nogil:
     """Room for what a client appends. Without limits it costs a load, with them one shared word."""
-    cdef int64_t room = atomic_load_relaxed_i64(&broker.disk_room)
+    cdef int64_t room = atomic_load_relaxed_i64(&disk.disk_room)
     if room >= disk_unlimited():
         return DISK_TAKEN
-    if atomic_load_i32(&broker.disk_refusing):
+    if atomic_load_i32(&disk.disk_refusing):
         return DISK_FULL
     if room < bytes:
-        if atomic_load_relaxed_i64(&broker.disk_wanted) < bytes:
-            atomic_store_i64(&broker.disk_wanted, bytes)
+        if atomic_load_relaxed_i64(&disk.disk_wanted) < bytes:
+            atomic_store_i64(&disk.disk_wanted, bytes)
         return DISK_LATER
-    atomic_add_relaxed_i64(&broker.disk_room, -bytes)
+    atomic_add_relaxed_i64(&disk.disk_room, -bytes)
     return DISK_TAKEN
+
+
+cdef inline void disk_give_back(Directory* disk, int64_t bytes) noexcept nogil:
+    if atomic_load_relaxed_i64(&disk.disk_room) < disk_unlimited():
+        atomic_add_relaxed_i64(&disk.disk_room, bytes)
 
 
 cdef inline void count_refused(Broker* broker, int code, int64_t bytes) noexcept nogil:

@@ -14,8 +14,9 @@ from kbroker.ext.connection cimport (
     H_CLOSE, H_DONE, H_NONE, H_PENDING, SETS_PRINCIPAL, SETS_REFUSED, SETS_STATE, SETS_TOKENS,
     STAGE_OPEN,
 )
-from kbroker.ext.control_wait cimport job_finish_when
+from kbroker.ext.control_wait cimport Place, job_finish_when
 from kbroker.ext.log cimport Log
+from kbroker.ext.log_state cimport DIRECTORIES_MAX
 from kbroker.ext.produce_verify cimport verification_begin
 from kbroker.ext.quotas cimport Hold, quota_take_ns
 from kbroker.ext.queue cimport job_finish, job_free_frame, queue_pass_on
@@ -29,6 +30,7 @@ cdef enum:
     RESPONSE_BYTES_MAX = 0x7fffff00
     PRODUCE = 0
     LIST_OFFSETS = 2
+    WAITED_FOR_MAX = DIRECTORIES_MAX
 
 
 cdef inline bint goes_to_the_pool(const Job* job) noexcept nogil:
@@ -69,16 +71,31 @@ cdef class Request:
         `failed` when the log goes offline or is closed before, or when timeout_ms are over (0:
         never). Where that is settled already the answer leaves at once; the connection is read on
         meanwhile."""
+        self.respond_when_all([(log, offset)], body, failed, timeout_ms)
+
+    def respond_when_all(
+        self, places: list[tuple[Log, int]], body: bytes, failed: bytes, timeout_ms: int = 0
+    ) -> None:
+        """The same for several logs at once: those of one directory's journal are durable in the
+        order of their appends, those of two are not."""
         cdef Job* job = self.job
         cdef size_t length = len(body)
         cdef size_t failed_length = len(failed)
+        cdef Place[WAITED_FOR_MAX] waited
+        cdef uint32_t count = 0
         if job == NULL:
             raise RuntimeError("this request was answered before")
         if length + failed_length > RESPONSE_BYTES_MAX:
             raise ValueError(f"responses of {length} and {failed_length} bytes")
+        if len(places) > WAITED_FOR_MAX:
+            raise ValueError(f"an answer that waits for {len(places)} logs")
+        for log, offset in places:
+            waited[count].log = (<Log?> log).core
+            waited[count].offset = offset
+            count += 1
         self.handled()
         if job_finish_when(
-            job, (<Log?> log).core, offset, <const uint8_t*> <const char*> body, <uint32_t> length,
+            job, waited, count, <const uint8_t*> <const char*> body, <uint32_t> length,
             <const uint8_t*> <const char*> failed, <uint32_t> failed_length,
             timeout_ms,
         ) < 0:

@@ -1,5 +1,5 @@
 """The data plane as the control plane sees it: see data_plane.pyx."""
-from kbroker.ext.broker cimport Broker
+from kbroker.ext.broker cimport Broker, Directory
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.pulses cimport Pulses
 
@@ -8,3 +8,5 @@ cdef class DataPlane:
     cdef readonly Pulses pulses
     cdef Broker* broker
     cdef dict topics                # name: (topic id, logs, internal), as in the table
+    cdef Directory* at(self, int place) except NULL
+    cdef list journals(self)

@@ -26,7 +26,7 @@ from kbroker.ext.batch cimport (
     BATCH_BAD_OFFSET_RANGE, BATCH_BAD_SEQUENCE, BATCH_COUNT_MISMATCH, BATCH_NO_KEY, BATCH_OLD_MAGIC,
 )
 from kbroker.ext.broker cimport (
-    Broker, COUNTED_FETCH, COUNTED_LIST_OFFSETS, COUNTED_PRODUCE, COUNTED_PRODUCE_LATE,
+    Broker, COUNTED_FETCH, COUNTED_LIST_OFFSETS, COUNTED_PRODUCE, COUNTED_PRODUCE_LATE, Directory,
     ERROR_CODES_MAX, REFUSED_KINDS, disk_unlimited,
 )
 from kbroker.ext.connection cimport JobQueue, Net
@@ -48,8 +48,9 @@ from kbroker.ext.list_offsets cimport handle_list_offsets
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_append cimport log_advance_hw
 from kbroker.ext.log_flush cimport log_flush
+from kbroker.ext.log_move cimport log_exchange
 from kbroker.ext.log_recovery cimport log_set_journal
-from kbroker.ext.log_state cimport LOG_CLOSED, LOG_OK, Log as LogStruct
+from kbroker.ext.log_state cimport DIRECTORIES_MAX, LOG_CLOSED, LOG_OK, Log as LogStruct
 from kbroker.ext.log_state cimport log_offline, log_ref, log_unref
 from kbroker.ext.network cimport net_install, net_synchronize, network_unstall
 from kbroker.ext.posix cimport EAGAIN, EIO, pthread_mutex_lock, pthread_mutex_unlock
@@ -137,12 +138,15 @@ cdef class DataPlane:
 
     def __cinit__(self, settings, *, int32_t node_id=1, int32_t fetch_bytes_max=57671680,
                   int64_t fetch_sessions_max=1000):
+        cdef int i
         self.broker = <Broker*>calloc(1, sizeof(Broker))
         if self.broker == NULL or registry_init(&self.broker.registry) != 0:
             raise MemoryError("no memory for the data plane")
         sessions_init(&self.broker.sessions, fetch_sessions_max)
         self.broker.node_id = node_id
-        self.broker.disk_room = disk_unlimited()
+        self.broker.directories_count = 1
+        for i in range(DIRECTORIES_MAX):
+            self.broker.directories[i].disk_room = disk_unlimited()
         self.broker.verify_transactions = True
         self.broker.fetch_bytes_max = fetch_bytes_max
         self.engine = Engine(settings)
@@ -161,6 +165,7 @@ cdef class DataPlane:
         self.topics = {}
 
     def __dealloc__(self):
+        cdef int i
         if self.broker == NULL:
             return
         if self.engine is not None:
@@ -169,20 +174,32 @@ cdef class DataPlane:
             if self.pulses is not None:
                 self.pulses.core.synchronize = NULL
             self.engine.net.broker = NULL
-        if self.broker.journal != NULL:
-            with nogil:
-                journal_stop(self.broker.journal)
-            journal_destroy(self.broker.journal, False)
+        for i in range(DIRECTORIES_MAX):
+            if self.broker.directories[i].journal != NULL:
+                with nogil:
+                    journal_stop(self.broker.directories[i].journal)
+                journal_destroy(self.broker.directories[i].journal, False)
         segment_limit_preparation(disk_unlimited())     # the next one begins as this did
         registry_destroy(&self.broker.registry)
         sessions_destroy(&self.broker.sessions)
         free(self.broker)
 
-    # journal
+    # directories and their journals; `place` is one's among log.dirs
 
-    def open_journal(self, directory, *, int64_t buffer_bytes, int64_t file_bytes,
+    def set_directories(self, int count):
+        """How many log.dirs has. Before anything is served."""
+        if not 0 < count <= DIRECTORIES_MAX:
+            raise ValueError(f"{count} log directories: at most {DIRECTORIES_MAX}")
+        self.broker.directories_count = count
+
+    cdef Directory* at(self, int place) except NULL:
+        if not 0 <= place < DIRECTORIES_MAX:
+            raise ValueError(f"no log directory {place}")
+        return &self.broker.directories[place]
+
+    def open_journal(self, directory, place=0, *, int64_t buffer_bytes, int64_t file_bytes,
                      int64_t bytes_max, int64_t flush_interval_ms):
-        """Make the journal and start its threads: durability=fsync from now on.
+        """Make the journal of a directory and start its threads: durability=fsync from now on.
 
         No journal may be left in the directory (journal_recovery.remove).
         """
@@ -195,6 +212,7 @@ cdef class DataPlane:
         cdef bytes path = os.fsencode(directory)
         cdef const char* raw = path
         cdef uint64_t drawn = salt
+        cdef Directory* disk = self.at(place)
         cdef Journal* journal
         with nogil:
             journal = journal_create(raw, buffer_bytes, file_bytes, bytes_max, flush_interval_ms,
@@ -207,28 +225,57 @@ cdef class DataPlane:
         if code:
             journal_destroy(journal, True)
             raise OSError(code, os.strerror(code))
-        self.broker.journal = journal
+        disk.journal = journal
 
-    def adopt(self, Log log not None):
-        """Have the log's appends go through the journal. Before it is served."""
-        log_set_journal(log.core, self.broker.journal)
+    def adopt(self, Log log not None, place=0):
+        """Have the log's appends go through the journal of its directory. Before it is served."""
+        log_set_journal(log.core, self.at(place).journal, place)
+
+    def move(self, Log log not None, Log future not None, gone, target, place):
+        """A frozen log takes over what its future has, in the directory at `place`: see log_move.
+        The errno where the folder that it leaves kept its name, else 0. Raises OSError; the log is
+        offline then."""
+        cdef bytes old = os.fsencode(gone)
+        cdef bytes new = os.fsencode(target)
+        cdef const char* old_name = old
+        cdef const char* new_name = new
+        cdef Journal* journal = self.at(place).journal
+        cdef int32_t directory = place
+        cdef int kept
+        cdef int code
+        with nogil:
+            code = log_exchange(log.core, future.core, old_name, new_name, journal, directory,
+                                &kept)
+        if code:
+            raise OSError(code, os.strerror(code))
+        return kept
 
     def stop_journal(self):
-        """Write what is left and end its threads; nothing may append any more."""
-        if self.broker.journal != NULL:
-            with nogil:
-                journal_stop(self.broker.journal)
+        """Write what is left in all and end their threads; nothing may append any more."""
+        cdef int i
+        for i in range(DIRECTORIES_MAX):
+            if self.broker.directories[i].journal != NULL:
+                with nogil:
+                    journal_stop(self.broker.directories[i].journal)
 
-    def close_journal(self, *, unlink_files):
-        """Free a stopped journal. unlink_files: all logs were synced and closed cleanly."""
-        cdef Journal* journal = self.broker.journal
+    def close_journal(self, place=0, *, unlink_files):
+        """Free a stopped journal. unlink_files: the directory's logs were synced and closed
+        cleanly."""
+        cdef Directory* disk = self.at(place)
+        cdef Journal* journal = disk.journal
         if journal != NULL:
-            self.broker.journal = NULL
+            disk.journal = NULL
             journal_destroy(journal, unlink_files)
 
-    def journal_error(self):
+    cdef list journals(self):
+        """The places of those that are open."""
+        return [i for i in range(self.broker.directories_count)
+                if self.broker.directories[i].journal != NULL]
+
+    def journal_error(self, place=0):
         """The errno of the write or sync that ended the journal; 0 while it is well."""
-        return 0 if self.broker.journal == NULL else self.broker.journal.failed
+        cdef Journal* journal = self.at(place).journal
+        return 0 if journal == NULL else journal.failed
 
     def refused(self):
         """Batches refused by their content, and bytes of those that were too large."""
@@ -258,25 +305,37 @@ cdef class DataPlane:
         ]
 
     def journal_stats(self):
-        """Groups and bytes written, nanoseconds spent writing them, files on disk."""
-        cdef Journal* journal = self.broker.journal
-        if journal == NULL:
-            return {}
-        return {
-            "groups": journal.groups_written,
-            "bytes": journal.bytes_written,
-            "flush_ns": journal.flush_ns_total,
-            "files": journal.files_count,
-            "batches": journal.batches_written,
-        }
+        """Groups and bytes written, nanoseconds spent writing them, files on disk; of all journals
+        together, nothing where there are none."""
+        cdef Journal* journal
+        cdef dict told = {}
+        for i in self.journals():
+            journal = self.at(i).journal
+            for name, value in (
+                ("groups", journal.groups_written),
+                ("bytes", journal.bytes_written),
+                ("flush_ns", journal.flush_ns_total),
+                ("files", journal.files_count),
+                ("batches", journal.batches_written),
+            ):
+                told[name] = told.get(name, 0) + value
+        return told
 
     def journal_histograms(self):
         """Of the groups: (ns, counts by bucket) of write and sync, (bytes, counts) of their sizes;
         None without a journal."""
-        cdef Journal* journal = self.broker.journal
-        if journal == NULL:
-            return None
-        return histogram_told(&journal.syncs), histogram_told(&journal.sizes)
+        cdef Journal* journal
+        cdef list found = []
+        for i in self.journals():
+            journal = self.at(i).journal
+            found.append((histogram_told(&journal.syncs), histogram_told(&journal.sizes)))
+        if len(found) < 2:
+            return found[0] if found else None
+        return tuple([
+            (sum([one[which][0] for one in found]),
+             [sum(counts) for counts in zip(*[one[which][1] for one in found])])
+            for which in (0, 1)
+        ])
 
     # topics
 
@@ -349,43 +408,45 @@ cdef class DataPlane:
 
     # disk
 
-    def disk_bytes(self):
-        """Bytes of all topics' segments and indexes and of the journal; no file is looked at."""
+    def disk_bytes(self, int32_t place=0):
+        """Bytes of a directory's segments and indexes and of its journal; no file is looked at."""
+        cdef Journal* journal
         cdef int64_t bytes
         with nogil:
-            bytes = registry_disk_bytes(&self.broker.registry)
-        if self.broker.journal != NULL:
-            with nogil:
-                bytes += files_bytes(self.broker.journal)
-        return bytes
+            bytes = registry_disk_bytes(&self.broker.registry, place)
+        journal = self.at(place).journal    # only now: without the GIL it may be closed
+        return bytes if journal == NULL else bytes + files_bytes(journal)
 
-    def set_disk_room(self, room, refusing):
-        """Bytes that clients may append until the next call, None for as many as they like;
-        refusing: none may, and who waits for room is told."""
-        cdef int64_t bytes = disk_unlimited() if room is None else room
-        atomic_store_i32(&self.broker.disk_refusing, refusing)
-        atomic_store_i64(&self.broker.disk_room, bytes)
-        segment_limit_preparation(bytes // PREPARED_SHARE)
+    def set_disk_room(self, room, refusing, place=0):
+        """Bytes that clients may append to a directory until the next call, None for as many as
+        they like; refusing: none may, and who waits for room is told."""
+        cdef Directory* disk = self.at(place)
+        atomic_store_i32(&disk.disk_refusing, refusing)
+        atomic_store_i64(&disk.disk_room, disk_unlimited() if room is None else room)
+        segment_limit_preparation(min([
+            self.disk_room(i) for i in range(self.broker.directories_count)
+        ]) // PREPARED_SHARE)
         network_unstall(self.engine.net)
 
-    def disk_room(self):
+    def disk_room(self, place=0):
         """What is left of the room that was set."""
-        return atomic_load_i64(&self.broker.disk_room)
+        return atomic_load_i64(&self.at(place).disk_room)
 
-    def take_disk_room(self, int64_t size):
+    def take_disk_room(self, int64_t size, place=0):
         """Of the room that was set, for what the broker itself writes; whether there was so much.
         Who asks here finds a look by other means than produce requests do."""
-        cdef int64_t room = atomic_load_relaxed_i64(&self.broker.disk_room)
+        cdef Directory* disk = self.at(place)
+        cdef int64_t room = atomic_load_relaxed_i64(&disk.disk_room)
         if room >= disk_unlimited():
             return True
         if room < size:
             return False
-        atomic_add_relaxed_i64(&self.broker.disk_room, -size)
+        atomic_add_relaxed_i64(&disk.disk_room, -size)
         return True
 
-    def take_disk_wanted(self):
+    def take_disk_wanted(self, place=0):
         """Bytes of the largest produce request that has stalled for room since the last call."""
-        return atomic_exchange_i64(&self.broker.disk_wanted, 0)
+        return atomic_exchange_i64(&self.at(place).disk_wanted, 0)
 
     def limit_connections(self, most, per_ip, overrides):
         """As Engine.limit_connections."""

@@ -8,6 +8,7 @@ from kbroker.ext.log_state cimport (
     LOG_DUPLICATE,
     LOG_INVALID_PRODUCER_EPOCH,
     LOG_INVALID_TXN_STATE,
+    LOG_MOVING,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
     LOG_OUT_OF_ORDER_SEQUENCE,
@@ -62,6 +63,6 @@ cdef inline int16_t error_of_log(int code) noexcept nogil:
         return INVALID_TXN_STATE
     if code == LOG_COORDINATOR_FENCED:
         return TRANSACTION_COORDINATOR_FENCED
-    if code == LOG_CLOSED:
+    if code == LOG_CLOSED or code == LOG_MOVING:
         return NOT_LEADER_OR_FOLLOWER
     return UNKNOWN_SERVER_ERROR

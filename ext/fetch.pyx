@@ -357,8 +357,13 @@ cdef bint watch_all(Fetch* fetch, Op* op) noexcept nogil:
             stop_watching(fetch)
             return False
         partition.watching = True
-    if fetch.undurable and fetch.broker.journal != NULL:
-        journal_demand(fetch.broker.journal)
+    if fetch.undurable:
+        for i in range(fetch.count):
+            partition = &fetch.partitions[i]
+            if partition.log.journal != NULL:
+                journal_demand(partition.log.journal)
+                if fetch.broker.directories_count == 1:
+                    break
     return True
 
 

@@ -349,15 +349,16 @@ cdef void drop_owners(Journal* journal, JournalFile* file) noexcept nogil:
 
 cdef int owner_sync(Journal* journal, JournalOwner* owner) noexcept nogil:
     """Sync the segments of an owner. One that is put off is tried again until it is done; not for
-    long once this is to stop, which waits for us, and not at all when nobody else is left."""
-    cdef int code = journal.call.sync(owner.context)
+    long once this is to stop, which waits for us, and not at all when nobody else is left. What has
+    left for another disk is on it, and that disk's errors are not this one's."""
+    cdef int code = 0 if atomic_load_i32(&owner.has_left) else journal.call.sync(owner.context)
     cdef int tries = 0
     while code == EAGAIN and tries < SYNC_TRIES_AT_STOP \
             and atomic_load_i32(&journal.stopping) < 2:
         usleep(SYNC_PAUSE_US)
         tries += atomic_load_i32(&journal.stopping) != 0
         code = journal.call.sync(owner.context)
-    return code
+    return 0 if atomic_load_i32(&owner.has_left) else code
 
 
 cdef void checkpoint_file(Journal* journal, JournalFile* file) noexcept nogil:

@@ -8,7 +8,8 @@ away: a crash in between only means that the same is done again.
 A hole (a segment ends before the next one begins) is where the name of the next one reached the
 disk and the last bytes of this one did not. Where the journal has the entry that follows, it has
 all entries since: the log is cut there and they are appended. Compaction leaves such holes as well,
-below the cleaner's checkpoint; those stay.
+below the cleaner's checkpoint; those stay. So does all below the recovery point: it is on disk, and
+a journal that the partition has left for another directory and come back to may not have all since.
 
 A gap (an entry beyond the log's end) can come from nothing but a lost or damaged segment: it is
 counted and that partition's later entries are left alone.
@@ -53,7 +54,7 @@ cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:
     cdef BatchInfo info
     cdef int code
     if walk.base_offset < log.core.leo:
-        if walk.base_offset < log.core.log_start:
+        if walk.base_offset < max(log.core.log_start, log.core.recovery_point):
             return 0
         if not follows_a_hole(log, walk.base_offset, cleaned):
             return 0

@@ -35,6 +35,8 @@ ctypedef struct JournalOwner:
     uint8_t sync_with_group[2]      # the group holds a batch too large for the buffer
     JournalOwner* next_in_group[2]
     uint64_t file_sequence          # the newest file on whose owner list this owner stands
+    int32_t has_left                # for another directory's journal, synced; atomic
+    JournalOwner* before            # the one that the log had until then
 
 ctypedef struct JournalGroup:
     uint8_t* buffer                 # aligned; entries begin after block and group header

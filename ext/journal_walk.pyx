@@ -232,6 +232,15 @@ cdef class JournalReader:
         return (<const char*>self.walk.topic_id)[:16]
 
 
+def keys(directory):
+    """Whose entries a replay would see: topic ids and partitions."""
+    cdef JournalReader walk = JournalReader(directory)
+    found = set()
+    while walk_next(&walk.walk):
+        found.add((walk.topic_id(), walk.walk.partition))
+    return found
+
+
 def entries(directory):
     """All entries that a replay would see, in order."""
     cdef JournalReader walk = JournalReader(directory)

@@ -12,6 +12,7 @@ class Log:
     leader_epoch: int
     offline: str | None
     offline_errno: int
+    directory: int
     def __new__(
         cls,
         directory: str,

@@ -29,16 +29,8 @@ from kbroker.ext.log_producers cimport log_in_txn, log_producers
 from kbroker.ext.log_read cimport ReadSlice, log_end_offset_for_epoch, log_read
 from kbroker.ext.log_recovery cimport OpenArgs, OpenReport, log_close, log_open
 from kbroker.ext.log_retention cimport (
-    log_configure,
-    log_delete_old,
-    log_expire_producers,
-    log_idle,
-    log_mark_deleted,
-    log_roll,
-    log_set_start,
-    log_size,
-    log_truncate_to,
-    log_unlink_deleted,
+    log_configure, log_delete_old, log_expire_producers, log_idle, log_mark_deleted, log_roll,
+    log_set_start, log_size, log_truncate_to, log_unlink_deleted,
 )
 from kbroker.ext.log_state cimport Log as LogStruct
 from kbroker.ext.log_state cimport (
@@ -47,6 +39,7 @@ from kbroker.ext.log_state cimport (
     LOG_COORDINATOR_FENCED,
     LOG_INVALID_PRODUCER_EPOCH,
     LOG_INVALID_TXN_STATE,
+    LOG_MOVING,
     LOG_NO_MEMORY,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OUT_OF_ORDER_SEQUENCE,
@@ -79,6 +72,7 @@ _CLIENT_ERRORS = {
     LOG_OUT_OF_ORDER_SEQUENCE: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     LOG_INVALID_TXN_STATE: ErrorCode.INVALID_TXN_STATE,
     LOG_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    LOG_MOVING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
 
 
@@ -253,6 +247,11 @@ cdef class Log:
     def offline_errno(self):
         """The errno of that, or 0."""
         return self.core.error_errno if atomic_load_i32(&self.core.offline) else 0
+
+    @property
+    def directory(self):
+        """The place of its directory among log.dirs."""
+        return self.core.directory
 
     def take_offline(self, int error):
         """As if this log had met the error, of a disk that it shares. Who waits for it is woken by

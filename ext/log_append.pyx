@@ -31,7 +31,9 @@ from kbroker.ext.log_producers cimport (
     log_prepare_abort,
 )
 from kbroker.ext.log_state cimport (
+    DIRECTORIES_MAX,
     LOG_DUPLICATE,
+    LOG_MOVING,
     LOG_NO_MEMORY,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
@@ -86,7 +88,7 @@ cdef enum:
     PENDING_MIN = 16
     PENDING_MAX = 4096
 
-cdef int32_t lacked_room = 0                # atomic: see appends_without_room
+cdef int32_t[DIRECTORIES_MAX] lacked_room   # atomic, by directory: see appends_without_room
 
 
 # ---- roll
@@ -105,13 +107,15 @@ cdef int64_t log_roll_jitter(Log* log) noexcept nogil:
 
 cdef int append_error(Log* log, int error) noexcept nogil:
     if error == ENOSPC or error == EDQUOT:
-        atomic_add_i32(&lacked_room, 1)
+        atomic_add_i32(&lacked_room[log.directory], 1)
     return log_disk_error(log, error)
 
 
-def appends_without_room():
-    """How many appends of this process have found the file system, or a quota, full so far."""
-    return atomic_load_i32(&lacked_room)
+def appends_without_room(int place=0):
+    """How many appends to a log directory have found its file system, or a quota, full so far."""
+    if not 0 <= place < DIRECTORIES_MAX:
+        raise ValueError(f"no log directory {place}")
+    return atomic_load_i32(&lacked_room[place])
 
 
 cdef int make_empty(Segment* s) noexcept nogil:
@@ -318,7 +322,7 @@ cdef int append_locked(Log* log, const Terms* terms, uint8_t* batch, const Batch
     cdef Reservation place
     cdef ProducerBatch before
     cdef BatchInfo stored = info[0]
-    cdef int code = log_usable(log)
+    cdef int code = log_usable(log) or (LOG_MOVING if log.frozen else LOG_OK)
     if code == LOG_OK and info.length > log.cfg.segment_bytes:
         code = LOG_TOO_LARGE
     if code == LOG_OK:
@@ -328,7 +332,7 @@ cdef int append_locked(Log* log, const Terms* terms, uint8_t* batch, const Batch
     if code != LOG_OK:
         return code
     if log.journal != NULL:
-        code = journal_reserve(log.journal, &log.journal_owner, info.length, &place)
+        code = journal_reserve(log.journal, log.journal_owner, info.length, &place)
         if code != JOURNAL_OK:
             return LOG_STALL if code == JOURNAL_STALL else log_offline(log, EIO)
     if log.cfg.timestamp_type == 1:

@@ -32,8 +32,9 @@ ctypedef struct OpenReport:
 # A new log has one reference and no journal. NULL: *error is a LogError, *error_errno the system's.
 cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
                    int* error_errno) noexcept nogil
-# From now on appends go through the journal (NULL: through none). Before the log is served.
-cdef void log_set_journal(Log* log, Journal* journal) noexcept nogil
+# From now on appends go through the journal (NULL: through none) of the directory at that place
+# among log.dirs. Before the log is served.
+cdef void log_set_journal(Log* log, Journal* journal, int32_t directory) noexcept nogil
 # Later calls on the log answer LOG_CLOSED. clean: trim, write the producer snapshot, sync, so that
 # the next open needs no recovery; without `sync` the caller syncs the file system, once for all
 # logs, before it says that the stop was clean. Drops no reference; reads in flight end undisturbed.

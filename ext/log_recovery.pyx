@@ -331,10 +331,12 @@ cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
     return o.log
 
 
-cdef void log_set_journal(Log* log, Journal* journal) noexcept nogil:
+cdef void log_set_journal(Log* log, Journal* journal, int32_t directory) noexcept nogil:
     pthread_mutex_lock(&log.lock)
+    log.directory = directory
     log.journal = journal
-    journal_owner_init(&log.journal_owner, log, log.topic_id, log.partition)
+    log.journal_owner = &log.first_owner
+    journal_owner_init(log.journal_owner, log, log.topic_id, log.partition)
     pthread_mutex_unlock(&log.lock)
 
 

@@ -10,6 +10,7 @@ from kbroker.ext.log_files cimport files_snapshots
 from kbroker.ext.log_rebuild cimport rebuild_end, rebuild_producers
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
+    LOG_MOVING,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
     Position,
@@ -44,7 +45,7 @@ from kbroker.ext.txn_index cimport txn_index_truncate
 cdef int log_roll(Log* log, int64_t now_ms) noexcept nogil:
     pthread_mutex_lock(&log.lock)
     cdef int code = log_usable(log)
-    if code == LOG_OK and log_active(log).base_offset != log.leo:
+    if code == LOG_OK and not log.frozen and log_active(log).base_offset != log.leo:
         code = log_roll_locked(log, now_ms)
     pthread_mutex_unlock(&log.lock)
     return code
@@ -64,7 +65,9 @@ cdef int log_set_start(Log* log, int64_t offset) noexcept nogil:
     pthread_mutex_lock(&log.lock)
     cdef int code = log_usable(log)
     if code == LOG_OK:
-        if offset > log.hw:
+        if log.frozen:
+            code = LOG_MOVING
+        elif offset > log.hw:
             code = LOG_OFFSET_OUT_OF_RANGE
         else:
             move_start(log, offset)
@@ -157,7 +160,7 @@ cdef int delete_locked(Log* log, int64_t now_ms) noexcept nogil:
 cdef int log_delete_old(Log* log, int64_t now_ms) noexcept nogil:
     pthread_mutex_lock(&log.lock)
     cdef int result = log_usable(log)
-    if result == LOG_OK:
+    if result == LOG_OK and not log.frozen:
         result = delete_locked(log, now_ms)
     pthread_mutex_unlock(&log.lock)
     return result

@@ -20,6 +20,9 @@ from kbroker.ext.posix cimport pthread_mutex_t
 from kbroker.ext.producers cimport Producers
 from kbroker.ext.segment cimport IndexLimits, Segment
 
+cdef enum:
+    DIRECTORIES_MAX = 64                # of log.dirs: a set of them is one word
+
 cdef enum LogError:
     LOG_OK = 0
     LOG_STALL = 1                       # the journal has no room: nothing has changed, try later
@@ -34,6 +37,7 @@ cdef enum LogError:
     LOG_NO_MEMORY = -9
     LOG_CLOSED = -10                    # deleted or closed under the caller
     LOG_CORRUPT = -11                   # what is on disk is not what was written
+    LOG_MOVING = -12                    # to another directory, at this moment: try again
 
 cdef enum Isolation:
     READ_TO_HW = 0
@@ -92,6 +96,7 @@ ctypedef struct Log:
     int32_t offline                     # sticky disk error; atomic
     int32_t closed                      # closed or deleted; atomic
     int32_t error_errno                 # of the error that took the log offline
+    int32_t frozen                      # moves to another directory: nothing changes it now
     int32_t partition
     char* dir                           # owned
     char* topic                         # owned
@@ -122,8 +127,10 @@ ctypedef struct Log:
     int64_t bytes_since_snapshot
     int32_t dir_dirty                   # files came or went since the folder was synced
     int32_t parent_dirty                # the folder itself is new
-    Journal* journal                    # NULL: durability=page-cache
-    JournalOwner journal_owner          # the journal's; context is this log
+    int32_t directory                   # its place among log.dirs
+    Journal* journal                    # of that directory; NULL: durability=page-cache
+    JournalOwner* journal_owner         # the journal's; context is this log
+    JournalOwner first_owner            # the one that it begins with
     void* watchers                      # purgatory's
     pthread_mutex_t watch_lock          # purgatory's
     int64_t mark                        # purgatory's: see log_mark; atomic

@@ -96,6 +96,17 @@ cdef void log_ref(Log* log) noexcept nogil:
     atomic_add_i32(&log.refs, 1)
 
 
+cdef void owners_free(Log* log) noexcept nogil:
+    """Of the journals that it has been through: none has it on a list any more."""
+    cdef JournalOwner* owner = log.journal_owner
+    cdef JournalOwner* before
+    while owner != NULL:
+        before = owner.before
+        if owner != &log.first_owner:
+            free(owner)
+        owner = before
+
+
 cdef void log_unref(Log* log) noexcept nogil:
     cdef int32_t i
     if atomic_add_i32(&log.refs, -1) > 0:
@@ -104,6 +115,7 @@ cdef void log_unref(Log* log) noexcept nogil:
         segment_unref(log.segments[i])
     for i in range(log.retired_count):
         segment_unref(log.retired[i])
+    owners_free(log)
     free(log.segments)
     free(log.retired)
     free(log.pending)

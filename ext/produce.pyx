@@ -23,7 +23,7 @@ the connection is not read from then on. With acks=0 the bytes count and the tim
 
 Rights: a request that wants one that is not known goes to the control thread first (rights.pxd).
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
@@ -35,8 +35,7 @@ from kbroker.ext.batch cimport (
     BatchRules, batch_error_code, batch_error_message, batch_parse, batch_validate,
 )
 from kbroker.ext.broker cimport (
-    COUNTED_PRODUCE, DISK_FULL, DISK_LATER, Broker, broker_of, count_error, count_refused,
-    disk_take,
+    COUNTED_PRODUCE, Broker, broker_of, count_error, count_refused,
 )
 from kbroker.ext.compression cimport codec_available
 from kbroker.ext.connection cimport (
@@ -45,17 +44,19 @@ from kbroker.ext.connection cimport (
 from kbroker.ext.endian cimport load_i32
 from kbroker.ext.error_codes cimport (
     INVALID_RECORD, INVALID_REQUIRED_ACKS, INVALID_PRODUCER_ID_MAPPING, INVALID_TOPIC_EXCEPTION,
-    INVALID_TXN_STATE, KAFKA_STORAGE_ERROR, NONE, TOPIC_AUTHORIZATION_FAILED,
+    INVALID_TXN_STATE, KAFKA_STORAGE_ERROR, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     error_of_log,
 )
-from kbroker.ext.journal cimport JOURNAL_ENTRY_HEADER_BYTES, JOURNAL_OK, journal_demand
-from kbroker.ext.journal_room cimport journal_has_room, journal_wait_room
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.journal cimport JOURNAL_FAILED, JOURNAL_OK
+from kbroker.ext.journal_room cimport journal_wait_room_until
 from kbroker.ext.log_append cimport AppendResult, log_append_on
 from kbroker.ext.log_state cimport LOG_DUPLICATE, LOG_OK, LOG_STALL, LOG_STORAGE_ERROR, Log
 from kbroker.ext.produce_codec cimport (
     Rewritten, must_decompress, rewrite_batch, rewritten_free, tell_missing_codec,
 )
+from kbroker.ext.produce_room cimport is_full, produce_demand, produce_has_room
 from kbroker.ext.produce_verify cimport (
     FIRST_THAT_ADDS, OPENS_FOR_SEVERAL, OPENS_NONE, OPENS_SOME, Openings, find_topic,
     is_transactional, produce_openings, produce_rights, topic_ruling,
@@ -80,7 +81,6 @@ from kbroker.ext.wire cimport (
 cdef enum:
     RESULTS_ON_STACK = 16
     DURABLE_WAIT_MS_MIN = 1000      # with a timeout of 0 Kafka, who waits for no disk, answers well
-    ENTRY_OVERHEAD_BYTES = JOURNAL_ENTRY_HEADER_BYTES + 8
     RECORD_OVERHEAD_OF_OLD = 14     # the least length of a message of magic 0
 
 cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
@@ -99,7 +99,8 @@ ctypedef struct Produce:
     uint32_t count                  # partitions
     uint32_t records_bytes
     bint heavy                      # something must be decompressed
-    bint no_room                    # the disk's limits leave none for clients
+    uint64_t full                   # directories whose limits leave no room for clients
+    int64_t stalled_until_ns        # monotonic; 0: no journal has been waited for
     bint demand                     # somebody waits for the journal
     bint failed                     # a partition has an error
     int32_t waiting                 # partitions whose batch must become durable
@@ -213,11 +214,17 @@ cdef void refuse_batch(Produce* produce, PartitionResult* result, int code) noex
 
 cdef int append_or_wait(Produce* produce, Log* log, uint8_t* batch, const BatchInfo* info,
                         AppendResult* out) noexcept nogil:
-    """log_append; room was seen for the whole request, so a stall here is rare and short."""
+    """log_append; room was seen for the whole request, so a stall here is rare and short. Of
+    several disks one that hangs does not hold up the thread for others, or for each partition."""
+    cdef int waited
     cdef int code = log_append_on(log, &produce.terms, batch, info, produce.request.wall_ms, out)
+    if code == LOG_STALL and produce.broker.directories_count > 1:
+        if produce.stalled_until_ns == 0:
+            produce.stalled_until_ns = monotonic_ns() + DURABLE_WAIT_MS_MIN * <int64_t>1000000
     while code == LOG_STALL:
-        if journal_wait_room(produce.broker.journal) != JOURNAL_OK:
-            return LOG_STORAGE_ERROR
+        waited = journal_wait_room_until(log.journal, produce.stalled_until_ns)
+        if waited != JOURNAL_OK:
+            return LOG_STORAGE_ERROR if waited == JOURNAL_FAILED else LOG_STALL
         code = log_append_on(log, &produce.terms, batch, info, produce.request.wall_ms, out)
     return code
 
@@ -228,7 +235,7 @@ cdef void append_batch(Produce* produce, PartitionResult* result, uint8_t* batch
     cdef int code
     memset(&appended, 0, sizeof(appended))
     code = append_or_wait(produce, result.log, batch, info, &appended)
-    result.error = error_of_log(code)
+    result.error = REQUEST_TIMED_OUT if code == LOG_STALL else error_of_log(code)
     result.log_start = appended.log_start
     if code != LOG_OK and code != LOG_DUPLICATE:
         return
@@ -236,7 +243,7 @@ cdef void append_batch(Produce* produce, PartitionResult* result, uint8_t* batch
     result.log_append_time = appended.log_append_time
     if appended.hw_advanced:
         log_wake(result.log)
-    elif produce.broker.journal != NULL:
+    elif result.log.journal != NULL:
         if produce.head.acks == -1:
             result.end_offset = appended.end_offset
             produce.waiting += 1
@@ -295,7 +302,8 @@ cdef void find_log(Produce* produce, Topic* topic, bint by_id, bint denied,
         result.error = INVALID_REQUIRED_ACKS
     elif topic.internal and not from_admin_client(produce.request):
         result.error = INVALID_TOPIC_EXCEPTION
-    elif produce.no_room and not topic.internal:
+    elif produce.full and not topic.internal \
+            and is_full(produce.full, topic_log(topic, result.partition)):
         result.error = KAFKA_STORAGE_ERROR
         result.message = NO_ROOM
     else:
@@ -382,7 +390,7 @@ cdef int reply_when_durable(Produce* produce) noexcept nogil:
         produce.request.reason = b"out of memory"
         return H_CLOSE
     durable_watch(op, produce.results, produce.count, written)
-    journal_demand(produce.broker.journal)
+    produce_demand(produce.broker, produce.results, produce.count)
     op_deadline(op, max(produce.head.timeout_ms, <int32_t>DURABLE_WAIT_MS_MIN))
     durable_release(op)
     return H_PENDING
@@ -393,7 +401,7 @@ cdef int answer(Produce* produce) noexcept nogil:
     quota_produce(produce.request, produce.head.acks != 0)
     if produce.head.acks == 0:
         if produce.demand:
-            journal_demand(produce.broker.journal)
+            produce_demand(produce.broker, produce.results, produce.count)
         if produce.failed:
             produce.request.reason = b"a produce with acks=0 failed"
             return H_CLOSE
@@ -401,7 +409,7 @@ cdef int answer(Produce* produce) noexcept nogil:
     if produce.waiting:
         return reply_when_durable(produce)
     if produce.demand:
-        journal_demand(produce.broker.journal)
+        produce_demand(produce.broker, produce.results, produce.count)
     written = write_reply(produce, &produce.request.reply)
     if written == 0:
         produce.request.reason = b"out of memory"
@@ -469,7 +477,6 @@ cdef int ask(Produce* produce, int64_t version) noexcept nogil:
 cdef int handle_produce(Request* request) noexcept nogil:
     cdef Produce produce
     cdef int64_t version
-    cdef int room
     memset(&produce, 0, sizeof(Produce))
     produce.request = request
     produce.broker = broker_of(request.net)
@@ -487,12 +494,7 @@ cdef int handle_produce(Request* request) noexcept nogil:
         return H_CONTROL
     if produce.heavy and not request.on_io:
         return H_IO
-    if produce.broker.journal != NULL and produce.count and not journal_has_room(
-            produce.broker.journal,
-            produce.records_bytes + produce.count * ENTRY_OVERHEAD_BYTES):
+    if not produce_has_room(produce.broker, request, produce.records_bytes, produce.count,
+                            &produce.full):
         return H_STALL
-    room = disk_take(produce.broker, produce.records_bytes)
-    if room == DISK_LATER:
-        return H_STALL
-    produce.no_room = room == DISK_FULL
     return run(&produce)

@@ -53,6 +53,7 @@ cdef void registry_destroy(Registry* registry) noexcept nogil
 cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_length,
                       const uint8_t* topic_id, bint internal, Log** logs,
                       int32_t count) noexcept nogil
-# Bytes on disk of all logs in the table; any thread, waits for a writer.
-cdef int64_t registry_disk_bytes(Registry* registry) noexcept nogil
+# Bytes on disk of all logs of a directory, by its place among log.dirs; any thread, waits for a
+# writer.
+cdef int64_t registry_disk_bytes(Registry* registry, int32_t directory) noexcept nogil
 cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t length) noexcept nogil

@@ -269,7 +269,7 @@ cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t lengt
     return True
 
 
-cdef int64_t registry_disk_bytes(Registry* registry) noexcept nogil:
+cdef int64_t registry_disk_bytes(Registry* registry, int32_t directory) noexcept nogil:
     cdef TopicTable* table
     cdef Topic* topic
     cdef int64_t bytes = 0
@@ -282,7 +282,7 @@ cdef int64_t registry_disk_bytes(Registry* registry) noexcept nogil:
         if topic == NULL or topic == TOMBSTONE:
             continue
         for i in range(topic.partitions_count):
-            if topic.partitions[i] != NULL:
+            if topic.partitions[i] != NULL and topic.partitions[i].directory == directory:
                 bytes += log_disk_bytes(topic.partitions[i])
     pthread_mutex_unlock(&registry.lock)
     return bytes

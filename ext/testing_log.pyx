@@ -141,7 +141,7 @@ cdef class TestLogJournal:
             journal_start(self.journal)
 
     def attach(self, Log log):
-        log_set_journal(log.core, self.journal)
+        log_set_journal(log.core, self.journal, 0)
 
     def demand(self):
         with nogil:

@@ -180,7 +180,8 @@ class DirectoryLock:
     def release(self) -> None:
         """Give the lock back; the file stays, empty."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
+            with contextlib.suppress(OSError):  # of a disk that has failed
+                os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
 

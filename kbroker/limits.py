@@ -15,6 +15,9 @@ STRING_LENGTH_MAX_BYTES: Final = 32_767
 TOPIC_NAME_LENGTH_MAX_CHARS: Final = 249
 FILE_NAME_LENGTH_MAX_BYTES: Final = 255
 
+# Of log.dirs; the data plane's DIRECTORIES_MAX.
+LOG_DIRS_MAX_COUNT: Final = 64
+
 # What a decoder believes before it has seen the elements themselves; a request of the control plane
 # has no more in all its arrays together.
 ARRAY_ELEMENTS_MAX_COUNT: Final = 1_000_000

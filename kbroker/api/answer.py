@@ -49,6 +49,9 @@ class RequestPort(Protocol):
     def respond_when(
         self, log: Any, offset: int, body: bytes, failed: bytes, timeout_ms: int
     ) -> None: ...
+    def respond_when_all(
+        self, places: list[tuple[Any, int]], body: bytes, failed: bytes, timeout_ms: int
+    ) -> None: ...
     def transaction(self) -> tuple[str, int, int, list[tuple[str, int]]]: ...
     def asked(self, version: int) -> list[tuple[int, str]]: ...
     def settle(self, allowed: list[bool], version: int) -> None: ...
@@ -158,6 +161,12 @@ class RequestAnswer:
     def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
         """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will be
         or is not in time (and is counted as `response`)."""
+        self.send_when_all([(log, offset)], response, timeout_ms)
+
+    def send_when_all(
+        self, places: list[tuple[Any, int]], response: Response, timeout_ms: int
+    ) -> None:
+        """The same for several logs, each durable up to its offset."""
         request = self._take()
         if request is None:
             return
@@ -167,7 +176,10 @@ class RequestAnswer:
             throttle_ms = request.throttle(self._throttle_ms)
             failed = self._encode(self._failing(code, code.message), throttle_ms)
             done = self._encode(response, throttle_ms)
-            request.respond_when(log, offset, done, failed, timeout_ms)
+            if len(places) == 1:
+                request.respond_when(*places[0], done, failed, timeout_ms)
+            else:
+                request.respond_when_all(places, done, failed, timeout_ms)
             self._count(response)
 
         self._respond(request, respond)

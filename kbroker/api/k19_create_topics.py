@@ -22,7 +22,7 @@ from kbroker.api.context import Context
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied, may_cluster
-from kbroker.api.topic_creation import NewTopic, Planned, plan_topic
+from kbroker.api.topic_creation import NewTopic, Placed, Planned, plan_topic
 from kbroker.api.topic_names import CLUSTER_METADATA
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
@@ -54,11 +54,12 @@ def create_topics(request: Any, context: Context) -> Response:
     results = []
     records: list[Record] = []
     created: dict[str, Planned] = {}
+    placed: Placed = {}
     for asked in request.topics:
         if counts[asked.name] > 1 or asked.name == CLUSTER_METADATA or asked.name in refused:
             continue
         try:
-            planned = plan_topic(services, _new_topic(asked))
+            planned = plan_topic(services, _new_topic(asked), placed)
             quota.record(planned.partitions)
         except ClientError as error:
             results.append(_refused(asked.name, error.code, str(error)))

@@ -109,35 +109,37 @@ def _refused(context: Context, wanted: list[Partition]) -> Mapping[Partition, in
 
 
 def _of_brokers(request: Any, context: Context) -> Response:
-    """Transaction by transaction; the answer waits for the one that was appended last."""
+    """Transaction by transaction; the answer waits for the one that was appended last in
+    each log directory."""
     results = []
-    last: Slot | None = None
+    last: dict[int, Slot] = {}
     for asked in {one.transactional_id: one for one in request.transactions}.values():
         wanted = _partitions(asked.topics)
         found: Mapping[Partition, int] = _refused(context, wanted)
         if not found:
             try:
-                found, last = _one(context, asked, wanted, last)
+                found = _one(context, asked, wanted, last)
             except (ClientError, DiskError, OSError) as error:
                 found = dict.fromkeys(wanted, coordinator_code(error))
         results.append(
             {"transactional_id": asked.transactional_id, "topic_results": _results(found)}
         )
     response = {"results_by_transaction": results}
-    if last is None:
+    if not last:
         return response
-    context.transactions.answer(last, context.answer, response)
+    context.transactions.answer_all(last.values(), context.answer, response)
     return DEFERRED
 
 
 def _one(
-    context: Context, asked: Any, wanted: list[Partition], last: Slot | None
-) -> tuple[Mapping[Partition, int], Slot | None]:
-    """Results, and the slot that was appended to last."""
+    context: Context, asked: Any, wanted: list[Partition], last: dict[int, Slot]
+) -> Mapping[Partition, int]:
+    """Results; `last` is told the slot that was appended to last in its log directory."""
     name, producer = asked.transactional_id, producer_of(asked)
     slot = context.transactions.slot(name)
     if asked.verify_only:
-        return steps.verify(slot.transactions.get(name), producer, wanted), last
+        return steps.verify(slot.transactions.get(name), producer, wanted)
     now_ms = context.services.clock.wall_ms()
     context.transactions.add(slot, name, Add(producer, wanted, _BROKERS), now_ms)
-    return dict.fromkeys(wanted, 0), slot
+    last[slot.active_log().directory] = slot
+    return dict.fromkeys(wanted, 0)

@@ -1,6 +1,7 @@
 """WriteTxnMarkers: end transactions in partitions, as a coordinator decided, or an administrator.
 
-Behavior: one control batch for each partition; the answer waits for the last. The markers of one
+Behavior: one control batch for each partition; the answer waits for the last of
+each log directory. The markers of one
 producer are answered together. What is beyond 10,000 markers is for another request.
 
 Version notes:
@@ -65,7 +66,7 @@ def write_txn_markers(request: Any, context: Context) -> Response:
     if not may_cluster(context, ALTER, tell=False):
         require_cluster(context, CLUSTER_ACTION)
     results: Results = {}
-    last: tuple[LogPort, int] | None = None
+    last: dict[int, tuple[LogPort, int]] = {}
     left = _MARKERS_MAX
     for asked in request.markers:
         marker = Marker(
@@ -85,7 +86,8 @@ def write_txn_markers(request: Any, context: Context) -> Response:
                 found[partition] = ErrorCode.REQUEST_TIMED_OUT  # coordinators ask again
                 continue
             try:
-                last = context.transactions.write_marker(partition, marker)
+                place = context.transactions.write_marker(partition, marker)
+                last[place[0].directory] = place
                 found[partition] = ErrorCode.NONE
                 context.changed("marker written", topic=partition[0], partition=partition[1],
                                 producer_id=marker.producer_id)  # fmt: skip
@@ -95,8 +97,9 @@ def write_txn_markers(request: Any, context: Context) -> Response:
                     ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code
                 )
     response = _answer(results)
-    if last is None or last[0].high_watermark >= last[1]:
+    waited = [(log, offset) for log, offset in last.values() if log.high_watermark < offset]
+    if not waited:
         return response
     timeout_ms = context.config.integer("request.timeout.ms")
-    context.answer.send_when(*last, response, timeout_ms)
+    context.answer.send_when_all(waited, response, timeout_ms)
     return DEFERRED

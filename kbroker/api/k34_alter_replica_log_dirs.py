@@ -1,7 +1,9 @@
 """AlterReplicaLogDirs: move replicas between log directories (KIP-113).
 
-Behavior: there is one log directory, in which every replica is already. A directory or replica that
-is not there is an error of that partition; of several directories for one the last counts.
+Behavior: the answer comes when the move has begun. A directory or replica that is not there is an
+error of that partition; of several directories for one the last counts. Another one than before
+ends the move there; the one where the replica is ends any. None begins while a directory is
+offline.
 
 Version notes:
   v2: flexible.
@@ -11,12 +13,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kbroker.api import moving
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.log_port import Key
 
 _NAME_MAX: Final = 255
 _FUTURE_CHARS: Final = len("-.") + 32 + len("-future")  # behind topic and partition, with a uuid
@@ -43,18 +48,39 @@ def _asked(request: Any) -> dict[tuple[str, int], str]:
 
 
 def _alter(context: Context, topic: str, index: int, path: str) -> int:
-    logs = context.services.logs
+    logs, key = context.services.logs, (topic, index)
     if len(topic) + len(str(index)) + _FUTURE_CHARS > _NAME_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if path != str(logs.directory.absolute()):
+    target = next((one for one in logs.directories if str(one.path.absolute()) == path), None)
+    if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if (topic, index) in logs.offline:
+    if not target.online:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    if logs.get(topic, index) is not None:
+    if target.cordoned:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if key in logs.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if logs.get(topic, index) is None:
+        if context.image.partition(topic, index) is not None:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _move(context, key, target)
+
+
+def _move(context: Context, key: Key, target: LogDirectory) -> int:
+    logs, moves = context.services.logs, context.services.moves
+    before = None if moves is None else moves.get(key)
+    if moves is not None and before is not None and before.target is not target:
+        moves.cancel(key)
+    elif before is not None:
         return ErrorCode.NONE
-    if context.image.partition(topic, index) is not None:
-        return ErrorCode.REPLICA_NOT_AVAILABLE
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if logs.homes.get(key) is target or moves is None:
+        return ErrorCode.NONE
+    if len(logs.online) < len(logs.directories):
+        return ErrorCode.KAFKA_STORAGE_ERROR  # it may be in one that is away, as Kafka has it
+    moving.begin(context.services, key, target)
+    context.changed("partition moves", topic=key[0], partition=key[1], directory=str(target))
+    return ErrorCode.NONE
 
 
 def _answer(codes: dict[tuple[str, int], int]) -> Response:

@@ -1,8 +1,8 @@
 """DescribeLogDirs: how much of the disk each partition takes.
 
-Behavior: null topics mean all partitions; partitions that are not here are left out. There is
-one log directory, never cordoned, without replicas that are moving in. Once the disk has failed it
-is told with KAFKA_STORAGE_ERROR and nothing else.
+Behavior: null topics mean all partitions; partitions that are not here are left out. A directory
+that is offline is told with KAFKA_STORAGE_ERROR and nothing else. A partition that is being moved
+is told in both directories, where it goes to as a future one with what it has yet to copy.
 
 Version notes:
   v2: flexible. v3: top-level error. v4: size and room of the disk. v5: cordoned (KIP-1066).
@@ -20,7 +20,8 @@ from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE
-from kbroker.storage.manager import LogManager
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.log_port import Key
 
 _UNKNOWN_BYTES = -1
 
@@ -33,33 +34,51 @@ def _failed(request: Any, code: int, message: str) -> Response:
 def describe_log_dirs(request: Any, context: Context) -> Response:
     """Answer a DescribeLogDirs request."""
     require_cluster(context, DESCRIBE)
+    wanted = dict.fromkeys(_wanted(request, context))
+    return {
+        "results": [
+            _directory(one, wanted, context) if one.online else _offline(one)
+            for one in context.services.logs.directories
+        ]
+    }
+
+
+def _directory(
+    directory: LogDirectory, wanted: dict[Key, None], context: Context
+) -> dict[str, Any]:
     logs = context.services.logs
-    if logs.failure is not None:
-        return {"results": [_offline(logs)]}
     topics: dict[str, list[dict[str, Any]]] = {}
-    for topic, partition in _wanted(request, context):
+    for topic, partition in wanted:
         log = logs.get(topic, partition)
-        if log is not None:
+        if log is not None and logs.homes.get((topic, partition)) is directory:
             topics.setdefault(topic, []).append(
                 {"partition_index": partition, "partition_size": log.size_bytes, "offset_lag": 0}
             )
-    total, usable = _disk(logs.directory)
-    directory = {
-        "log_dir": str(logs.directory.absolute()),
+    moves = context.services.moves
+    for move in () if moves is None else moves.all():
+        if move.target is directory and move.key in wanted:
+            topics.setdefault(move.key[0], []).append({
+                "partition_index": move.key[1], "partition_size": move.size_bytes,
+                "offset_lag": move.lag, "is_future_key": True,
+            })  # fmt: skip
+    total, usable = _disk(directory.path)
+    return {
+        "log_dir": str(directory.path.absolute()),
         "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
         "total_bytes": total,
         "usable_bytes": usable,
+        "is_cordoned": directory.cordoned,
         "error_code": ErrorCode.NONE,
     }
-    return {"results": [directory]}
 
 
-def _offline(logs: LogManager) -> dict[str, Any]:
+def _offline(directory: LogDirectory) -> dict[str, Any]:
     return {
-        "log_dir": str(logs.directory.absolute()),
+        "log_dir": str(directory.path.absolute()),
         "topics": [],
         "total_bytes": _UNKNOWN_BYTES,
         "usable_bytes": _UNKNOWN_BYTES,
+        "is_cordoned": directory.cordoned,
         "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
     }
 

@@ -17,7 +17,7 @@ from kbroker.api.context import Context
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied
-from kbroker.api.topic_creation import check_replicas
+from kbroker.api.topic_creation import Placed, check_replicas, homes_for
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
 from kbroker.metadata import builders
@@ -52,18 +52,20 @@ def create_partitions(request: Any, context: Context) -> Response:
     services = context.services
     records: list[Record] = []
     grown: list[tuple[str, int]] = []
+    planned: Placed = {}
     for asked in request.topics:
         if counts[asked.name] > 1 or asked.name in refused:
             continue
         try:
             topic = _check(asked, context)
+            homes = homes_for(services, asked.count - len(topic), planned)
             quota.record(asked.count - len(topic))
         except ClientError as error:
             message = None if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else str(error)
             results.append(_result(asked.name, error.code, message))
             continue
         grown.append((topic.name, len(topic)))
-        records += builders.create_partitions(topic, asked.count, services.replica)
+        records += builders.create_partitions(topic, asked.count, services.replica, homes)
         results.append(_result(asked.name, ErrorCode.NONE, None))
     if records and not request.validate_only:
         services.store.append(records)

@@ -15,6 +15,7 @@ from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.metadata.image import NO_LEADER
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 
@@ -43,19 +44,27 @@ def elect_leaders(request: Any, context: Context) -> Response:
     if request.topic_partitions is None:
         nothing = [{"topic": name, "partition_result": []} for name in context.image.topics]
         return {"replica_election_results": nothing}
+    unclean = getattr(request, "election_type", _PREFERRED) == _UNCLEAN
     results = [
         {
             "topic": topic.topic,
-            "partition_result": [_elect(context, topic.topic, index) for index in topic.partitions],
+            "partition_result": [
+                _elect(context, topic.topic, index, unclean) for index in topic.partitions
+            ],
         }
         for topic in request.topic_partitions
     ]
     return {"replica_election_results": results}
 
 
-def _elect(context: Context, topic: str, index: int) -> dict[str, Any]:
-    if context.image.partition(topic, index) is None:
+def _elect(context: Context, topic: str, index: int, unclean: bool) -> dict[str, Any]:
+    partition = context.image.partition(topic, index)
+    if partition is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif partition.leader == NO_LEADER:  # its log directory is offline
+        code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        if unclean:
+            code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     else:
         code = ErrorCode.ELECTION_NOT_NEEDED
     return _result(index, code, code.message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,11 +21,12 @@ from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.definitions_kbroker import CLIENT_TELEMETRY
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
-from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED
-from kbroker.metadata.image import Topic
+from kbroker.metadata.builders import change_directories
+from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED, has_cordoned
+from kbroker.metadata.image import Partition, Topic
 from kbroker.protocol import ApiKey
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
-from kbroker.storage.manager import PartitionSpec
+from kbroker.storage.log_port import PartitionSpec
 
 _LOG: Final = logging.getLogger("kbroker.api")
 _INT_MAX: Final = 2**31 - 1
@@ -35,10 +37,28 @@ def specs_of(services: Services, topic: Topic, first: int = 0) -> list[Partition
     overrides = services.image.configs(("topic", topic.name))
     config = log_config(services.config, overrides, _share_of_disk(services))
     return [
-        PartitionSpec(topic.name, topic.id, index, config, partition.leader_epoch)
+        PartitionSpec(
+            topic.name, topic.id, index, config, partition.leader_epoch,
+            home_of(partition, services.config.node_id),
+        )
         for index, partition in topic.partitions.items()
         if index >= first
     ]
+
+
+def spec_of(services: Services, topic: Topic, index: int) -> PartitionSpec:
+    """One of them."""
+    overrides = services.image.configs(("topic", topic.name))
+    config = log_config(services.config, overrides, _share_of_disk(services))
+    state = topic.partitions[index]
+    home = home_of(state, services.config.node_id)
+    return PartitionSpec(topic.name, topic.id, index, config, state.leader_epoch, home)
+
+
+def home_of(partition: Partition, node_id: int) -> bytes | None:
+    """The directory that the metadata names of a node's replica; None where it names none."""
+    homes = dict(zip(partition.replicas, partition.directories or (), strict=False))
+    return homes.get(node_id)
 
 
 def offer_topic(services: Services, topic: Topic) -> None:
@@ -120,6 +140,7 @@ def reload_broker_settings(services: Services) -> None:
     resize_threads(services)
     limit_connections(services)
     limit_listeners(services)
+    cordon(services)
     limit_disk(services)
     configure_topics(services, list(image.topics))
     services.groups.reconfigure()
@@ -151,7 +172,24 @@ def limit_disk(services: Services) -> None:
     limits = services.disk_limits
     limits.bytes_max = services.config.integer("kbroker.disk.bytes.max")
     limits.free_min = services.config.integer("kbroker.disk.free.bytes.min")
-    services.disk_bytes = limits.leave(services.logs.directory)
+    each = [limits.leave(one.path) for one in services.logs.online]
+    services.disk_bytes = -1 if -1 in each else sum(each)
+
+
+def cordon(services: Services) -> None:
+    """Which directories take no new partitions now; the metadata is told where that has changed."""
+    node_id, logs = services.config.node_id, services.logs
+    known = has_cordoned(services.image.metadata_version)
+    named = services.config.cordoned_log_dirs if known else ()  # nobody could be told
+    paths = {os.path.abspath(path) for path in named}
+    for one in logs.directories:
+        one.cordoned = str(one.path) in paths
+    broker = services.image.brokers.get(node_id)
+    told = None if broker is None else broker.cordoned_log_dirs
+    if broker is None or told is None or broker.fenced:
+        return
+    if sorted(told) != sorted(logs.ids().cordoned):
+        services.store.append(change_directories(services.image, node_id, logs.ids()))
 
 
 def limit_listeners(services: Services) -> None:

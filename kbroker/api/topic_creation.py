@@ -20,9 +20,11 @@ from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT, STRING_LENGTH_MAX_B
 from kbroker.metadata import builders
 from kbroker.metadata.records.schema import Record
 from kbroker.security.quotas import MutationQuota
+from kbroker.storage.log_directory import LogDirectory
 from kbroker.uuids import random_uuid
 
 DEFAULT: Final = -1
+Placed = dict[LogDirectory, int]
 _CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -49,8 +51,9 @@ class Planned(NamedTuple):
     records: list[Record]
 
 
-def plan_topic(services: Services, topic: NewTopic) -> Planned:
-    """Check a new topic. Raises ClientError; changes nothing."""
+def plan_topic(services: Services, topic: NewTopic, planned: Placed | None = None) -> Planned:
+    """Check a new topic. Raises ClientError; changes nothing. `planned` counts, by directory, the
+    partitions that the same request has brought so far."""
     _check_name(services, topic.name)
     configs = _check_configs(services, topic.configs)
     if topic.assignments:
@@ -58,8 +61,23 @@ def plan_topic(services: Services, topic: NewTopic) -> Planned:
     else:
         partitions = _check_numbers(services, topic)
     topic_id = random_uuid()
-    records = builders.create_topic(topic.name, topic_id, partitions, services.replica, configs)
+    homes = homes_for(services, partitions, planned)
+    records = builders.create_topic(
+        topic.name, topic_id, partitions, services.replica, configs, homes
+    )
     return Planned(topic.name, topic_id, partitions, configs, records)
+
+
+def homes_for(services: Services, count: int, planned: Placed | None = None) -> list[bytes]:
+    """The directories of new partitions. Raises ClientError where all are cordoned."""
+    online = services.logs.online
+    if online and all(one.cordoned for one in online):
+        raise ClientError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or "
+            "have all their log directories cordoned.",
+        )
+    return [one.id for one in services.logs.place(count, planned) if one.id is not None]
 
 
 def _check_name(services: Services, name: str) -> None:
@@ -174,13 +192,14 @@ def create_automatically(
     the next time. Returns why those that may not be were refused."""
     created: list[str] = []
     refused: list[ClientError] = []
+    placed: Placed = {}
     records: list[Record] = []
     room = PARTITIONS_PER_REQUEST_MAX_COUNT
     for name in names:
         if name in services.image.topics:
             continue
         try:
-            topic = plan_topic(services, automatic_topic(services, name))
+            topic = plan_topic(services, automatic_topic(services, name), placed)
             if quota is not None:
                 quota.record(topic.partitions)
         except ClientError as error:

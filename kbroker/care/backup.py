@@ -43,7 +43,10 @@ from kbroker.care.manifest import Manifest, read_manifest
 from kbroker.care.stage import Earlier, Stage
 from kbroker.errors import OperatorError
 from kbroker.files import DirectoryInUseError, DirectoryLock
+from kbroker.metadata.directories import further, homes_of
 from kbroker.metadata.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
+from kbroker.metadata.store import load_image
+from kbroker.storage.folders import METADATA_FOLDER
 
 __all__ = ["Made", "create"]
 
@@ -66,6 +69,7 @@ def create(
     meta = read_meta_properties(source)
     if meta is None:
         raise OperatorError(f"{source} is no data directory: it has no {META_PROPERTIES}")
+    _refuse_several(source, meta)
     if target.resolve().is_relative_to(source.resolve()):
         raise OperatorError(f"{target} lies in the data directory itself: choose another place")
     with Stage(source, target, _earlier(since, meta), tick) as stage:
@@ -85,6 +89,22 @@ def create(
             lock.release()
 
 
+def _refuse_several(source: Path, meta: MetaProperties) -> None:
+    """What is promised above holds of one directory: several would have to be taken at once."""
+    if not (source / METADATA_FOLDER).is_dir():
+        raise OperatorError(
+            f"{source} has no {METADATA_FOLDER}: it is a further log directory of cluster "
+            f"{meta.cluster_id}, or nothing has been stored there yet"
+        )
+    others = further(source)
+    if others:
+        raise OperatorError(
+            f"{source} is one of several log directories, with {', '.join(map(str, others))}, and "
+            "a backup is of one alone: stop the broker and copy all of them, or move their "
+            "partitions to one with kafka-reassign-partitions"
+        )
+
+
 def _earlier(folder: Path | None, meta: MetaProperties) -> Earlier | None:
     if folder is None:
         return None
@@ -100,6 +120,11 @@ def _earlier(folder: Path | None, meta: MetaProperties) -> Earlier | None:
 def _create(way: LiveDirectory | DirectoryAtRest, meta: MetaProperties) -> Made:
     began_ms = _now_ms()
     extents = way.take()
+    if homes_of(load_image(way.stage.data), meta.node_id) - {meta.directory_id}:
+        raise OperatorError(
+            f"partitions of {way.source} live in other log directories, and a backup is of one "
+            "alone: copy all of them"
+        )
     manifest = Manifest(
         __version__,
         began_ms,

@@ -32,7 +32,8 @@ _BINARY: Final = frozenset({".log", ".index", ".timeindex", ".txnindex", ".snaps
 _TEXTS: Final = frozenset({
     "leader-epoch-checkpoint", "partition.metadata", "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint",
-    ".kafka_cleanshutdown", ".kbroker-run.json", "meta.properties", "quorum-state",
+    ".kafka_cleanshutdown", ".kbroker-run.json", ".kbroker-log-dirs.json", "meta.properties",
+    "quorum-state",
 })  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from kbroker.config.definitions import (
     unknown_key_text,
 )
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
-from kbroker.config.fitting import OF_START, OF_VALUES, mistakes
+from kbroker.config.fitting import OF_START, OF_VALUES, mistakes, passes_over_metadata_dir
 from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
 from kbroker.config.refused import refuse_unheeded
 from kbroker.config.types import (
@@ -77,6 +77,8 @@ class BrokerConfig:
         self.dynamic_default: dict[str, str] = {}
         self.ignored: list[str] = []
         self._sources = dict(sources or {})
+        self.stored_cordoned: frozenset[str] = frozenset()
+        """What is stored is no reason to refuse another change, even if it is none of log.dirs."""
         self._values: dict[str, Value] = {}
         self._unreadable: set[str] = set()
         found = []
@@ -122,6 +124,8 @@ class BrokerConfig:
         found = [*found, *mistakes(self, (*OF_START, resolved))]
         if found:
             raise ConfigError("\n".join(found))
+        if passes_over_metadata_dir(self):
+            self.ignored.append("metadata.log.dir")
         return listeners
 
     def _resolved_listeners(self) -> list[Listener]:
@@ -142,6 +146,7 @@ class BrokerConfig:
         other = copy.copy(self)
         other._values = {}
         other.set_dynamic(broker, default)
+        other.stored_cordoned = self.stored_cordoned
         return other
 
     def adopt_node_id(self, node_id: int) -> None:
@@ -188,6 +193,7 @@ class BrokerConfig:
         self.dynamic_broker = _valid(broker)
         self.dynamic_default = _valid(default)
         self._values.clear()
+        self.stored_cordoned = frozenset(self.words("cordoned.log.dirs"))
 
     def is_set(self, name: str) -> bool:
         """Whether somebody gave `name` a value, the default being nobody's."""
@@ -257,8 +263,19 @@ class BrokerConfig:
 
     @property
     def log_dirs(self) -> list[str]:
-        """Data directories as configured."""
-        return self.words("log.dirs") or self.words("log.dir")
+        """Data directories as configured, that of the metadata log first."""
+        found = self.words("log.dirs") or self.words("log.dir")
+        first = self.string("metadata.log.dir")
+        if not first:
+            return found
+        real = os.path.realpath(first)
+        return sorted(found, key=lambda path: os.path.realpath(path) != real)
+
+    @property
+    def cordoned_log_dirs(self) -> list[str]:
+        """Those of log.dirs that take no new partitions."""
+        named = self.words("cordoned.log.dirs")
+        return self.log_dirs if named == ["*"] else named
 
     @property
     def http_listeners(self) -> list[Endpoint]:

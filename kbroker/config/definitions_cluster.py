@@ -167,9 +167,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "metadata.log.dir", STRING, None, None, HIGH, READ_ONLY,
-        "Directory of the metadata log where it is not the data directory. kbroker keeps it in "
-        "the data directory.",
-        effective=False,
+        "Which of log.dirs has the metadata log, where it is not the first.",
     ),
     ConfigKey(
         "metadata.log.max.record.bytes.between.snapshots", LONG, "20971520", at_least(1), HIGH,

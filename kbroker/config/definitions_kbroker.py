@@ -40,7 +40,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "kbroker.disk.bytes.max", LONG, "-1", at_least(-1), HIGH, CLUSTER_WIDE,
-        "Most bytes that segments, indexes, metadata and journal take in the data directory; -1 "
+        "Most bytes that segments, indexes, metadata and journal take in each log directory; -1 "
         "for no limit. Near it the oldest closed segments of topics with cleanup.policy=delete "
         "are deleted, whichever topic they belong to; where that is not enough, produce is "
         "refused with KAFKA_STORAGE_ERROR until there is room. Compaction, which writes segments "
@@ -50,7 +50,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "kbroker.disk.free.bytes.min", LONG, "0", at_least(0), HIGH, CLUSTER_WIDE,
-        "Least bytes that stay free on the file system of the data directory, kept by the same "
+        "Least bytes that stay free on the file system of each log directory, kept by the same "
         "means as kbroker.disk.bytes.max; 0 for no limit. Segments and the journal, where nobody "
         "set their sizes, are made for the size of the file system less these bytes.",
     ),
@@ -106,7 +106,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "kbroker.journal.bytes.max", LONG, "536870912", at_least(16_777_216), MEDIUM, READ_ONLY,
-        "Most bytes of journal files in the data directory. The journal takes the sync for all "
+        "Most bytes of journal files in each log directory. The journal takes the sync for all "
         "partitions; more room lets the segments be flushed later and in larger pieces.",
     ),
     ConfigKey(

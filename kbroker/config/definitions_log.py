@@ -57,9 +57,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "cordoned.log.dirs", LIST, "", list_of(), MEDIUM, PER_BROKER,
-        "Log directories that take no new partitions. kbroker keeps all partitions in one "
-        "directory.",
-        effective=False,
+        "Log directories that take no new partitions; * for all.",
     ),
     ConfigKey(
         "create.topic.policy.class.name", CLASS, None, None, LOW, READ_ONLY,
@@ -144,7 +142,8 @@ KEYS: Final = (
     ),
     ConfigKey(
         "log.dirs", LIST, None, list_of(empty=False), HIGH, READ_ONLY,
-        "Data directory. kbroker keeps all partitions in one, so a list may name only one.",
+        "Data directories, the first of them with the metadata log. A new partition goes where "
+        "there are fewest.",
     ),
     ConfigKey(
         "log.flush.interval.messages", LONG, "9223372036854775807", at_least(1), HIGH,

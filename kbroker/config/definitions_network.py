@@ -188,7 +188,7 @@ KEYS: Final = (
     ),
     ConfigKey(
         "num.replica.alter.log.dirs.threads", INT, None, None, HIGH, READ_ONLY,
-        "Threads that move replicas between log directories. There is one directory.",
+        "Threads that move replicas between log directories. kbroker has one.",
         effective=False,
     ),
     ConfigKey(

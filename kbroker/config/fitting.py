@@ -6,12 +6,15 @@ itself a mistake is not asked (see BrokerConfig.value).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kbroker.config.definitions_security import AUTHORIZERS
 from kbroker.config.group_bounds import GROUP_KINDS, ORDERS, check_beat, check_order
 from kbroker.config.types import ConfigError, UnreadableError
+from kbroker.limits import LOG_DIRS_MAX_COUNT
 
 if TYPE_CHECKING:
     from kbroker.config.broker import BrokerConfig
@@ -60,9 +63,41 @@ def _super_users(config: BrokerConfig) -> str | None:
 
 
 def _log_dirs(config: BrokerConfig) -> str | None:
-    if len(config.log_dirs) == 1:
+    if not 0 < len(config.log_dirs) <= LOG_DIRS_MAX_COUNT:
+        return f"log.dirs: name 1 to {LOG_DIRS_MAX_COUNT} directories"
+    real = _resolved(config.log_dirs)
+    if len(set(real)) < len(real):
+        return "log.dirs: the same directory is named twice"
+    for outer in real:
+        if inner := next((one for one in real if outer in one.parents), None):
+            return f"log.dirs: {inner} is inside of {outer}"
+    return None
+
+
+def passes_over_metadata_dir(config: BrokerConfig) -> bool:
+    """Whether metadata.log.dir names none of log.dirs, where the metadata log is kept."""
+    first = config.string("metadata.log.dir")
+    return bool(first) and _resolved([first])[0] not in _resolved(config.log_dirs)
+
+
+def _metadata_dir(config: BrokerConfig) -> str | None:
+    if len(config.log_dirs) == 1 or not passes_over_metadata_dir(config):
         return None
-    return "log.dirs: kbroker keeps its data in one directory; name only one"
+    return "metadata.log.dir: kbroker keeps the metadata log in one of log.dirs"
+
+
+def _cordoned(config: BrokerConfig) -> str | None:
+    for path in config.cordoned_log_dirs:
+        if path not in config.log_dirs and path not in config.stored_cordoned:
+            return (
+                f"Invalid entry in cordoned.log.dirs: {path}. All cordoned log dirs must be "
+                "entries of log.dirs or log.dir."
+            )
+    return None
+
+
+def _resolved(paths: Iterable[str]) -> list[Path]:
+    return sorted(Path(os.path.realpath(path)) for path in paths)
 
 
 def _queued_bytes(config: BrokerConfig) -> str | None:
@@ -115,10 +150,10 @@ def _beat(kind: str) -> Rule:
 
 # Those that dynamic settings must keep too, and those of the static ones alone.
 OF_VALUES: Final[tuple[Rule, ...]] = (
-    _roll, _jitter, _per_ip, _retention, _dedupe_buffer,
+    _cordoned, _roll, _jitter, _per_ip, _retention, _dedupe_buffer,
     *(_order(less, more) for less, more in ORDERS), *map(_beat, GROUP_KINDS),
 )  # fmt: skip
 OF_START: Final[tuple[Rule, ...]] = (
-    _node_id, _roles, _authorizer, _super_users, _log_dirs, _queued_bytes, _cleaner_threads,
-    *OF_VALUES,
+    _node_id, _roles, _authorizer, _super_users, _log_dirs, _metadata_dir, _queued_bytes,
+    _cleaner_threads, *OF_VALUES,
 )  # fmt: skip

@@ -8,12 +8,13 @@ a classic group between two rebalances) it may change at once, or in `then`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
 from kbroker.errors import ErrorCode
 from kbroker.metadata.records.schema import Record
+from kbroker.storage.log_port import LogPort
 
 
 class Now(NamedTuple):
@@ -41,8 +42,27 @@ class Answer(Protocol):
         """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will be
         or is not in time."""
 
+    def send_when_all(
+        self, places: list[tuple[Any, int]], response: Response, timeout_ms: int
+    ) -> None:
+        """The same for several logs, each durable up to its offset."""
+
     def fail(self, code: ErrorCode, message: str | None = None) -> None:
         """Answer that the request failed as a whole."""
+
+
+def send_when_durable(
+    logs: Iterable[LogPort], answer: Answer, response: Response, timeout_ms: int
+) -> None:
+    """Answer when all that was appended to these logs is durable."""
+    ends = [(log, log.log_end_offset) for log in logs]
+    places = [(log, end) for log, end in ends if log.high_watermark < end]
+    if not places:
+        answer.send(response)
+    elif len(places) == 1:
+        answer.send_when(*places[0], response, timeout_ms)
+    else:
+        answer.send_when_all(places, response, timeout_ms)
 
 
 Reply = Callable[[Response], None]

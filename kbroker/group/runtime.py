@@ -28,6 +28,7 @@ from kbroker.group.outcome import (
     Outcome,
     Reply,
     Response,
+    send_when_durable,
 )
 from kbroker.group.partition import group_partition
 from kbroker.group.room_wait import RoomWait
@@ -283,7 +284,7 @@ class GroupCoordinator:
         The operations answer at once, by their outcome. Answers DEFERRED.
         """
         parts: list[Response] = []
-        last: Slot | None = None
+        last: dict[int, Slot] = {}
         for call in calls:
             part = _Part()
             try:
@@ -291,18 +292,16 @@ class GroupCoordinator:
                 slot.check_active()
                 reply = SlotReply(slot, part, False)
                 self._carry_out(slot, call.operation(slot.rooms, reply, self._now()), reply)
-                if last is None or slot.appended > last.appended:
-                    last = slot
+                _keep_last(last, slot)
             except (ClientError, DiskError, OSError) as error:
                 part.fail(coordinator_code(error), str(error))
             if part.error is not None:
                 part.response = call.failed(*part.error)
             assert part.response is not None
             parts.append(part.response)
-        if last is None:
-            answer.send(finish(parts))
-        else:
-            last.send(answer, finish(parts))
+        logs = [slot.log for slot in last.values() if slot.log is not None]
+        timeouts = [slot.shard.settings.offsets_commit_timeout_ms for slot in last.values()]
+        send_when_durable(logs, answer, finish(parts), max(timeouts, default=0))
         return DEFERRED
 
     # ---- transactions
@@ -448,6 +447,15 @@ def _earliest(moments: Iterable[int | None]) -> int | None:
     return min((one for one in moments if one is not None), default=None)
 
 
+def _keep_last(last: dict[int, Slot], slot: Slot) -> None:
+    """Of each log directory the slot that was appended to last: its journal syncs in the order of
+    appends."""
+    place = 0 if slot.log is None else slot.log.directory
+    before = last.get(place)
+    if before is None or slot.appended > before.appended:
+        last[place] = slot
+
+
 class _Part:
     """The answer of one call among several: kept until all are there."""
 
@@ -459,6 +467,11 @@ class _Part:
         self.response = response
 
     def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
+        self.response = response
+
+    def send_when_all(
+        self, places: list[tuple[Any, int]], response: Response, timeout_ms: int
+    ) -> None:
         self.response = response
 
     def fail(self, code: ErrorCode, message: str | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.loading import Piece
-from kbroker.group.outcome import Answer, Response
+from kbroker.group.outcome import Answer, Response, send_when_durable
 from kbroker.group.shard import Shard
 from kbroker.group.slot_loads import FAILED, LOADING
 from kbroker.storage.manager import LogPort
@@ -64,12 +64,8 @@ class Slot:
 
     def send(self, answer: Answer, response: Response) -> None:
         """Answer when all that was appended is durable."""
-        log = self.log
-        if log is not None and log.high_watermark < log.log_end_offset:
-            timeout_ms = self.shard.settings.offsets_commit_timeout_ms
-            answer.send_when(log, log.log_end_offset, response, timeout_ms)
-        else:
-            answer.send(response)
+        timeout_ms = self.shard.settings.offsets_commit_timeout_ms
+        send_when_durable([] if self.log is None else [self.log], answer, response, timeout_ms)
 
     def take(self, piece: Piece) -> None:
         """Fold a piece of the partition into the state."""

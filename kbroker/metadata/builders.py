@@ -7,10 +7,11 @@ allowed (names, counts, settings) the caller has checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kbroker.limits import PRODUCER_ID_BLOCK_COUNT
+from kbroker.storage.log_port import Directories, Key
 
 from . import features
 from .image import (
@@ -63,23 +64,38 @@ def replica_of(image: Image, node_id: int, directory_id: bytes) -> Replica:
     return Replica(node_id, directory_id if known else None)
 
 
-def create_topic(
+def create_topic(  # noqa: PLR0917
     name: str,
     topic_id: bytes,
     partition_count: int,
     replica: Replica,
     settings: Mapping[str, str] | None = None,
+    homes: Sequence[bytes] = (),
 ) -> list[Record]:
-    """A topic with its partitions and its own settings."""
+    """A topic with its partitions and its own settings. `homes` are the directories of the
+    partitions; none: all are in the replica's."""
     records: list[Record] = [topics.TopicRecord(name, topic_id)]
     records += alter_configs(("topic", name), settings or {})
-    records += (_partition(topic_id, index, replica) for index in range(partition_count))
+    records += _partitions(topic_id, range(partition_count), replica, homes)
     return records
 
 
-def create_partitions(topic: Topic, new_count: int, replica: Replica) -> list[Record]:
-    """Partitions behind those that a topic has, up to `new_count` in all."""
-    return [_partition(topic.id, index, replica) for index in range(len(topic), new_count)]
+def create_partitions(
+    topic: Topic, new_count: int, replica: Replica, homes: Sequence[bytes] = ()
+) -> list[Record]:
+    """Partitions behind those that a topic has, up to `new_count` in all; `homes` as above."""
+    return _partitions(topic.id, range(len(topic), new_count), replica, homes)
+
+
+def _partitions(
+    topic_id: bytes, indexes: range, replica: Replica, homes: Sequence[bytes]
+) -> list[Record]:
+    if replica.directory_id is None or not homes:
+        return [_partition(topic_id, index, replica) for index in indexes]
+    return [
+        _partition(topic_id, index, replica._replace(directory_id=home))
+        for index, home in zip(indexes, homes, strict=True)
+    ]
 
 
 def _partition(topic_id: bytes, index: int, replica: Replica) -> Partition:
@@ -139,8 +155,10 @@ def register_broker(
     incarnation_id: bytes,
     broker_epoch: int,
     rack: str | None = None,
+    directories: Directories | None = None,
 ) -> list[Record]:
     """This process takes the broker's place, unfenced; `broker_epoch` is the record's offset."""
+    known = directories or Directories(_directories(replica))
     version = image.metadata_version
     record = Broker(
         broker_id=replica.node_id,
@@ -156,10 +174,56 @@ def register_broker(
         rack=rack,
         fenced=False,
     )
-    record.log_dirs = _directories(replica)
+    if replica.directory_id is not None:
+        record.log_dirs = list(known.online)
     if features.has_cordoned(version):
-        record.cordoned_log_dirs = []
+        record.cordoned_log_dirs = list(known.cordoned)
     return [record]
+
+
+def change_directories(
+    image: Image, node_id: int, directories: Directories, lost: Iterable[Key] = ()
+) -> list[Record]:
+    """A registered broker serves from these directories now. `lost` are the partitions of those
+    that failed: nobody leads them."""
+    broker = image.brokers.get(node_id)
+    records: list[Record] = []
+    if broker is not None:
+        change = cluster.BrokerRegistrationChangeRecord(node_id, broker.broker_epoch)
+        change.log_dirs = list(directories.online)
+        if features.has_cordoned(image.metadata_version):
+            change.cordoned_log_dirs = list(directories.cordoned)
+        records.append(change)
+    eligible = _keeps_eligible(image)
+    for name, index in lost:
+        topic = image.topics.get(name)
+        if topic is not None and topic.partitions[index].leader == node_id:
+            records.append(_nobody_leads(topic, index, node_id, eligible))
+    return records
+
+
+def move_partition(topic: Topic, index: int, node_id: int, home: bytes) -> list[Record]:
+    """A node's replica lives in another log directory; the leader stays."""
+    partition = topic.partitions[index]
+    homes = list(partition.directories or [bytes(16)] * len(partition.replicas))
+    homes[partition.replicas.index(node_id)] = home
+    return [
+        topics.PartitionChangeRecord(index, topic.id, leader=NO_LEADER_CHANGE, directories=homes)
+    ]
+
+
+def _nobody_leads(topic: Topic, index: int, node_id: int, eligible: bool) -> Record:
+    """As Apache Kafka's controller has it: the last in-sync replica stays in the ISR, or becomes
+    eligible where the cluster keeps eligible leaders."""
+    change = topics.PartitionChangeRecord(index, topic.id, leader=NO_LEADER)
+    if eligible:
+        change.isr = []
+        change.eligible_leader_replicas = [node_id]
+    return change
+
+
+def _keeps_eligible(image: Image) -> bool:
+    return image.features.get("eligible.leader.replicas.version", 0) > 0
 
 
 def leave_broker(image: Image, node_id: int) -> list[Record]:
@@ -198,20 +262,27 @@ def unregister_broker(image: Image, node_id: int) -> list[Record]:
     return [*records, cluster.UnregisterBrokerRecord(node_id, epoch)]
 
 
-def elect_leaders(image: Image, replica: Replica, *, new_epochs: bool) -> list[Record]:
+def elect_leaders(
+    image: Image, replica: Replica, *, new_epochs: bool, lost: Collection[Key] = ()
+) -> list[Record]:
     """This node leads every partition it has a replica of, and is their in-sync replica.
 
     A Kafka that stopped in good order left its partitions without leader and without ISR; one
     that crashed left them marked as recovering, which one replica alone is not. Each change of
     leader makes a new leader epoch. With `new_epochs` (after a crash, where readers may have
-    seen what the log has lost) the partitions that the node leads already get one as well.
+    seen what the log has lost) the partitions that the node leads already get one as well. Nobody
+    leads the `lost` ones, whose directory is not here.
     """
     node = replica.node_id
-    eligible = image.features.get("eligible.leader.replicas.version", 0) > 0
+    eligible = _keeps_eligible(image)
     records: list[Record] = []
     for topic in image.topics.values():
         for index, partition in topic.partitions.items():
             if node not in partition.replicas:
+                continue
+            if (topic.name, index) in lost:
+                if partition.leader != NO_LEADER:
+                    records.append(_nobody_leads(topic, index, node, eligible))
                 continue
             change = topics.PartitionChangeRecord(index, topic.id)
             if new_epochs or partition.leader != node or partition.isr != [node]:
@@ -230,8 +301,11 @@ def elect_leaders(image: Image, replica: Replica, *, new_epochs: bool) -> list[R
     return records
 
 
-def adopt_partitions(image: Image, replica: Replica) -> list[Record]:
-    """Partitions in whose replicas this node is, in the log directory that it has.
+def adopt_partitions(
+    image: Image, replica: Replica, homes: Mapping[Key, bytes] | None = None
+) -> list[Record]:
+    """Partitions in whose replicas this node is, in the log directories that they have: all in the
+    replica's, or those of `homes` there.
 
     A directory formatted by an older Kafka may say "unassigned" or "migrating" of them.
     """
@@ -242,8 +316,11 @@ def adopt_partitions(image: Image, replica: Replica) -> list[Record]:
         for index, partition in topic.partitions.items():
             if replica.node_id not in partition.replicas:
                 continue
+            home = replica.directory_id if homes is None else homes.get((topic.name, index))
+            if home is None:
+                continue
             wanted = list(partition.directories or [bytes(16)] * len(partition.replicas))
-            wanted[partition.replicas.index(replica.node_id)] = replica.directory_id
+            wanted[partition.replicas.index(replica.node_id)] = home
             if wanted != partition.directories:
                 records.append(
                     topics.PartitionChangeRecord(

@@ -15,8 +15,9 @@ only ones (KIP-966).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from kbroker.storage.log_port import Directories, Key
 from kbroker.uuids import random_uuid
 
 from .builders import Listener, adopt_partitions, elect_leaders, leave_broker, register_broker
@@ -24,9 +25,18 @@ from .store import MetadataStore
 
 
 def begin(
-    store: MetadataStore, listeners: Iterable[Listener], *, clean: bool, rack: str | None = None
+    store: MetadataStore,
+    listeners: Iterable[Listener],
+    *,
+    clean: bool,
+    rack: str | None = None,
+    directories: Directories | None = None,
+    homes: Mapping[Key, bytes] | None = None,
+    lost: Collection[Key] = (),
 ) -> int:
-    """Register this process, and lead every partition; the broker epoch.
+    """Register this process, and lead every partition; the broker epoch. `homes` are the
+    directories in which they are, `lost` those whose directory is not here; unless told, all are
+    in the store's.
 
     After a crash (`clean` is False) every partition gets a new leader epoch: what acks=1 was
     told of may be lost, and a reader that saw it learns so from the epoch.
@@ -42,9 +52,10 @@ def begin(
                 incarnation_id=random_uuid(),
                 broker_epoch=epoch,
                 rack=rack,
+                directories=directories,
             ),
-            *adopt_partitions(image, replica),
-            *elect_leaders(image, replica, new_epochs=not clean),
+            *adopt_partitions(image, replica, homes),
+            *elect_leaders(image, replica, new_epochs=not clean, lost=lost),
         ]
     )
     return epoch

@@ -59,7 +59,8 @@ def main(arguments: list[str]) -> int:
     try:
         config = load_config(*options)
         configure_log(config)
-        refuse_foreign(Path(config.log_dirs[0]))
+        for place in config.log_dirs:
+            refuse_foreign(Path(place))
         broker = _made(config, started)
         with Busy(notifier, broker.doing):
             broker.start()

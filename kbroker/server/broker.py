@@ -1,6 +1,7 @@
 """The broker: its parts, in the order in which they start and stop.
 
-Start: lock on the data directory; metadata store; logs opened and recovered, journal replayed;
+Start: lock on the first log directory; metadata store; the other directories; logs opened and
+recovered, journals replayed;
 listeners bound, so that clients are refused until then and do not wait; this process registered
 in the metadata as every partition's leader; topics offered; threads. Stop is the way back: no new
 connections, what is in flight is answered, journal and logs are flushed, checkpoints, the mark of
@@ -12,15 +13,13 @@ from __future__ import annotations
 import errno
 import logging
 import queue
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kbroker import __version__, runfile
-from kbroker.api import publish, registry
+from kbroker.api import moving, publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.data_rights import Denials
@@ -32,19 +31,19 @@ from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS
 from kbroker.config.report import ignored_line
-from kbroker.errors import DiskError, KbrokerError, OperatorError
+from kbroker.errors import KbrokerError, OperatorError
 from kbroker.ext.data_plane import DataPlane
 from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
 from kbroker.ext.engine import FRAME_BYTES_MAX, SECURITY_PROTOCOLS
 from kbroker.ext.log import Log
-from kbroker.files import DirectoryLock
 from kbroker.group.consumer.assignors import ASSIGNORS, assignor_named
-from kbroker.metadata import registration
+from kbroker.metadata import directories, registration
 from kbroker.metadata.builders import Listener
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
 from kbroker.server import journal, sockets
+from kbroker.server.beside import beside
 from kbroker.server.control import ControlThread, Mailbox
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
 from kbroker.server.exposure import open_line
@@ -56,10 +55,12 @@ from kbroker.server.reload import take_over
 from kbroker.server.service import Notifier, extend
 from kbroker.server.slow import SlowRequests
 from kbroker.server.tls import tls_listeners
-from kbroker.server.upkeep import Upkeep, disk_tasks, tasks_of
+from kbroker.server.upkeep import Upkeep, threads_of
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from kbroker.storage.cleaner import LogCleaner
-from kbroker.storage.disk import DiskGuard
+from kbroker.storage.disk import DiskLimits
+from kbroker.storage.disks import DiskGuards
+from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, Opening
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -68,7 +69,7 @@ _RECEIVE_BUFFER: Final = "socket.receive.buffer.bytes"
 
 
 class Broker:
-    """One broker on one data directory. `start` once, `stop` once; both from one thread."""
+    """One broker on its log directories. `start` once, `stop` once; both from one thread."""
 
     def __init__(
         self,
@@ -84,12 +85,14 @@ class Broker:
         self._notifier = notifier or Notifier("")
         self._inherited = list(inherited)
         self._phase = "opening the metadata"
-        self.directory = Path(config.log_dirs[0]).absolute()
+        self.directories = [
+            LogDirectory(Path(path).absolute(), place) for place, path in enumerate(config.log_dirs)
+        ]
+        self.directory = self.directories[0].path
         self.endpoints: dict[str, Endpoint] = {}
         self.addresses: list[str] = []
         self._clock = SystemClock()
         self._started_ms = self._clock.monotonic_ms()
-        self._lock = DirectoryLock(self.directory)
         self._store: MetadataStore | None = None
         self._logs: LogManager | None = None
         self._journal_open = False
@@ -103,7 +106,7 @@ class Broker:
         self._cleaner: LogCleaner | None = None
         self._pages = Pages()
         self._http = HttpListener(self._pages.serve)
-        self._disk: DiskGuard | None = None
+        self._disk: DiskGuards | None = None
         self._planes: Planes | None = None
 
     # ---- any time, any thread
@@ -120,8 +123,9 @@ class Broker:
             f"{self._phase} {', '.join(self.addresses)}: {len(self._logs)} partitions, "
             f"{self._data_plane.engine.connections()} connections"
         )
-        if self._logs.failure is not None:
-            return f"{text}; the log directory is offline: {self._logs.failure}"
+        offline = [f"{one} is offline: {one.failure}" for one in self.directories if one.failure]
+        if offline:
+            return f"{text}; the log directory {'; '.join(offline)}"
         refused_for = self._disk.refused_for if self._disk is not None else None
         return f"{text}; produce is refused: {refused_for}" if refused_for else text
 
@@ -161,8 +165,9 @@ class Broker:
             _check_address(listener.host, listener.port)
         tls_listeners(self.config)  # what is wrong with it is told before anything is written
         _make_directory(self.directory)
-        self._lock.acquire()
+        self.directories[0].lock.acquire()
         try:
+            directories.check_first(self.directories)
             self._start()
         except BaseException:
             self._abandon()
@@ -174,9 +179,10 @@ class Broker:
         self._http.bind(self.config.http_listeners, set_by_user=named)
         self._http.start()
         store = self._store = self._open_store()
+        directories.identify(self.directories, store.meta, store.image)
         data_plane = self._data_plane = self._make_data_plane()
         threads = self.config.integer("num.recovery.threads.per.data.dir")
-        logs = self._logs = LogManager(self.directory, self._open_log, threads)
+        logs = self._logs = LogManager(self.directories, self._open_log, threads)
         mailbox = self._mailbox = Mailbox(data_plane.engine.wake_control)
         services = self._services = Services(
             self.config, store, logs, data_plane, self._clock, self.endpoints, mailbox.post
@@ -184,14 +190,15 @@ class Broker:
         for listener in self.config.listeners:
             if listener.protocol.startswith("SASL"):
                 services.authentication.open(listener.name)
-        publish.limit_disk(services)  # sizes of segments and journal follow
+        publish.cordon(services)
+        publish.limit_disk(services)  # sizes of segments and journals follow
         self._open_logs(services)
         self._listen(data_plane)
         services.tls = tls_listeners(self.config, data_plane.engine)
         self._lead(store, logs)
         if self._users:
             store.append(self._users)
-        with _beside(partial(self._open_journal, data_plane, logs, services.disk_bytes)):
+        with beside(partial(self._open_journals, data_plane, logs, services.disk_limits)):
             table = registry.table()  # imports the handlers while the disk has its time
         for topic in store.image.topics.values():
             publish.offer_topic(services, topic)
@@ -211,17 +218,15 @@ class Broker:
             (slow.tick, dispatcher.tell_dropped, store.snapshot_when_due,
              TokenSweep(services).tick, Denials(services).tick,
              FlushesPutOff(logs, self._clock).tick),
-            DiskWatch(store, logs, data_plane),
+            DiskWatch(store, logs, data_plane, self.config.node_id),
         )  # fmt: skip
         limits = services.disk_limits
-        disk = self._disk = DiskGuard(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
-        disk.check()  # a limit holds from the first request on
-        first_ms = self.config.integer("log.initial.task.delay.ms")
-        self._upkeep = [
-            Upkeep("upkeep", tasks_of(self.config, logs, self._clock), self._clock, first_ms),
-            Upkeep("disk", disk_tasks(disk, self.directory), self._clock),
-        ]
+        disk = self._disk = DiskGuards(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
+        for one in logs.online:
+            disk.check(one.place)  # a limit holds from the first request on
+        self._upkeep = threads_of(self.config, logs, disk, self._clock)
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock, disk.await_room)
+        services.moves = logs.moves = moving.made(services, self._cleaner)
         data_plane.engine.start()
         self._planes = Planes(data_plane.engine, mailbox.post)
         self._phase, self._serving = "serving", True
@@ -230,10 +235,11 @@ class Broker:
         for thread in self._upkeep:
             thread.start()
         self._cleaner.start()
+        mailbox.post(partial(moving.resume, services))
         self._open_pages(services, data_plane, disk, self._cleaner)
 
     def _open_pages(
-        self, services: Services, data_plane: DataPlane, disk: DiskGuard, cleaner: LogCleaner
+        self, services: Services, data_plane: DataPlane, disk: DiskGuards, cleaner: LogCleaner
     ) -> None:
         """Clients are served: metrics and health can be told."""
         planes = Planes(data_plane.engine, services.post)
@@ -292,12 +298,14 @@ class Broker:
         frame_bytes_max = min(settings["socket.request.max.bytes"], FRAME_BYTES_MAX)
         settings["socket.request.max.bytes"] = frame_bytes_max
         try:
-            return DataPlane(
+            made = DataPlane(
                 settings,
                 node_id=config.node_id,
                 fetch_bytes_max=config.integer("fetch.max.bytes"),
                 fetch_sessions_max=config.integer("max.incremental.fetch.session.cache.slots"),
             )
+            made.set_directories(len(self.directories))
+            return made
         except ValueError as error:
             raise OperatorError(str(error)) from None
 
@@ -332,8 +340,9 @@ class Broker:
             durable=False,  # journal.recover syncs once for all logs
         )
         log.leader_epoch = spec.leader_epoch
-        if self._journal_open and self._data_plane is not None:
-            self._data_plane.adopt(log)
+        if self._journal_open and self._data_plane is not None and self._logs is not None:
+            home = self._logs.homes[spec.topic, spec.partition]
+            self._data_plane.adopt(log, home.place)
         return log
 
     def _open_logs(self, services: Services) -> None:
@@ -342,11 +351,11 @@ class Broker:
         publish.adapt_segments(services, sum(len(topic.partitions) for topic in topics.values()))
         specs = [one for topic in topics.values() for one in publish.specs_of(services, topic)]
         self._phase = "opening"
-        if specs and not (self.directory / CLEAN_SHUTDOWN).exists():
+        if specs and not all((one.path / CLEAN_SHUTDOWN).exists() for one in logs.online):
             self._phase = "recovering"
             extend(self._notifier, self._phase)
         logs.start(specs)
-        journal.recover(self.directory, logs, {topic.name: topic.id for topic in topics.values()})
+        journal.recover(logs, {topic.name: topic.id for topic in topics.values()})
         if len(logs):
             took_ms = self._clock.monotonic_ms() - began_ms
             _LOG.info("opened %d partitions in %d ms", len(logs), took_ms)
@@ -361,23 +370,17 @@ class Broker:
             ],
             clean=logs.started_clean,
             rack=self.config.string("broker.rack") or None,
+            directories=logs.ids(),
+            homes=logs.home_ids(),
+            lost=logs.lost(),
         )
         for (topic, partition), log in logs.items():
             state = store.image.partition(topic, partition)
             if isinstance(log, Log) and state is not None:
                 log.leader_epoch = state.leader_epoch
 
-    def _open_journal(self, data_plane: DataPlane, logs: LogManager, disk_bytes: int) -> None:
-        if not self.config.durable:
-            return
-        try:
-            settings = journal.settings(self.config, disk_bytes)
-            data_plane.open_journal(str(self.directory), **settings)
-        except OSError as error:
-            raise DiskError(self.directory, error) from None
-        for _, log in logs.items():
-            if isinstance(log, Log):
-                data_plane.adopt(log)
+    def _open_journals(self, data_plane: DataPlane, logs: LogManager, limits: DiskLimits) -> None:
+        journal.open_all(self.config, data_plane, logs, limits)
         self._journal_open = True
 
     def _tell_where(self, produce_refused: str | None) -> None:
@@ -402,6 +405,8 @@ class Broker:
         self._phase = "stopping"
         engine = self._data_plane.engine
         engine.stop_accepting()
+        if self._services is not None and self._services.moves is not None:
+            self._services.moves.stop()  # while the control thread can end the one at hand
         if self._mailbox is not None and self._services is not None:
             self._mailbox.post(self._services.transactions.stop)
             self._mailbox.post(self._services.groups.stop)
@@ -418,7 +423,7 @@ class Broker:
         if self._services is not None:
             self._services.close()
         self._store.close()
-        self._lock.release()
+        self._release()
         _LOG.info("stopped" if clean else "stopped, not cleanly: the next start recovers")
         return clean
 
@@ -433,7 +438,8 @@ class Broker:
             _LOG.error("%s", error)
         assert self._logs is not None
         clean = self._logs.stop(epoch)
-        data_plane.close_journal(unlink_files=clean)
+        for one in self.directories:
+            data_plane.close_journal(one.place, unlink_files=one.stopped_clean)
         self._journal_open = False
         return clean
 
@@ -449,28 +455,11 @@ class Broker:
             self._data_plane.stop_journal()
         if self._store is not None:
             self._store.close()
-        self._lock.release()
+        self._release()
 
-
-@contextmanager
-def _beside(work: Callable[[], None]) -> Iterator[None]:
-    """Have another thread do what waits for the disk; what it raised is raised at the end."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-    if failed:
-        raise failed[0]
+    def _release(self) -> None:
+        for one in self.directories:
+            one.lock.release()
 
 
 def _check_address(host: str, port: int) -> None:

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -175,7 +176,8 @@ class Observer:
 
 def _cluster(samples: Samples, parts: Parts) -> None:
     services = parts.services
-    offline = len(services.logs.offline)
+    logs = services.logs
+    offline, directories = len(logs.offline), logs.directories
     partitions = sum(len(topic) for topic in services.image.topics.copy().values())
     samples.add("kafka_brokers", 1)
     for name, endpoint in services.endpoints.items():
@@ -192,9 +194,26 @@ def _cluster(samples: Samples, parts: Parts) -> None:
         ("kafka_server_replicamanager_underreplicatedpartitions", offline),
         ("kafka_server_replicamanager_offlinereplicacount", offline),
         ("kafka_server_replicamanager_underminisrpartitioncount", _under_min_isr(services)),
-        ("kafka_log_logmanager_offlinelogdirectorycount", int(services.logs.failure is not None)),
+        ("kafka_log_logmanager_offlinelogdirectorycount", len(directories) - len(logs.online)),
+        ("kafka_log_logmanager_cordonedlogdirectorycount",
+         sum(one.cordoned for one in directories)),
     ):  # fmt: skip
         samples.add(name, value)
+    _directories(samples, parts)
+
+
+def _directories(samples: Samples, parts: Parts) -> None:
+    logs = parts.services.logs
+    homes = Counter(logs.homes.copy().values())
+    for one in logs.directories:
+        labels = labels_text(logDirectory=str(one))
+        samples.add("kafka_log_logmanager_logdirectoryoffline", int(not one.online), labels)
+        samples.add("kafka_log_logmanager_logdirectorycordoned", int(one.cordoned), labels)
+        samples.add("kbroker_log_directory_partitions", homes[one], labels)
+        if one.online:
+            used = parts.disk.used_bytes(one.place)
+            samples.add("kbroker_log_directory_used_bytes", used, labels)
+            samples.add("kbroker_log_directory_free_bytes", one.free_bytes(), labels)
 
 
 def _under_min_isr(services: Services) -> int:
@@ -430,6 +449,10 @@ def status(parts: Parts) -> dict[str, Any]:
         "listeners": parts.listeners,
         "http": parts.http,
         "data_dir": str(services.logs.directory),
+        "log_dirs": {
+            str(one): one.failure or ("cordoned" if one.cordoned else "online")
+            for one in services.logs.directories
+        },
         "durability": services.config.string("kbroker.durability"),
         "ready": not unready,
         "unready": unready,

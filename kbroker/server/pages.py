@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbroker.server.health import Health
     from kbroker.server.observe import Observer
     from kbroker.storage.cleaner import LogCleaner
-    from kbroker.storage.disk import DiskGuard
+    from kbroker.storage.disks import DiskGuards
 
 _INDEX: Final = (
     "kbroker\n\n"
@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
     services: Services
     data_plane: DataPlane
-    disk: DiskGuard
+    disk: DiskGuards
     cleaner: LogCleaner
     health: Health
     listeners: list[str]

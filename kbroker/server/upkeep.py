@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from kbroker import runfile
@@ -17,7 +16,9 @@ from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.ext.engine import name_thread
-from kbroker.storage.disk import CHECK_MS, DiskGuard
+from kbroker.storage.disk import CHECK_MS
+from kbroker.storage.disks import DiskGuards
+from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -30,53 +31,72 @@ _TELL_AGAIN_MS: Final = 60_000
 Task = tuple[str, int, Callable[[], object]]
 
 
-def tasks_of(config: BrokerConfig, logs: LogManager, clock: Clock) -> list[Task]:
+def threads_of(
+    config: BrokerConfig, logs: LogManager, disk: DiskGuards, clock: Clock
+) -> list[Upkeep]:
+    """Two for each log directory: what waits for a disk that hangs holds up no other's. Produce
+    waits for the looks at the disk's limits, which must not wait for a flush."""
+    first_ms = config.integer("log.initial.task.delay.ms")
+    return [
+        one
+        for at in logs.directories
+        for one in (
+            Upkeep("upkeep", tasks_of(config, logs, clock, at), clock, first_ms),
+            Upkeep("disk", disk_tasks(disk, at), clock),
+        )
+    ]
+
+
+def tasks_of(
+    config: BrokerConfig, logs: LogManager, clock: Clock, directory: LogDirectory
+) -> list[Task]:
     """(name, period in ms, what to do)."""
     flush_ms = min(config.integer("log.flush.scheduler.interval.ms"), _FLUSH_CHECK_MS)
     return [
         (
             "retention",
             config.integer("log.retention.check.interval.ms"),
-            lambda: logs.retain(clock.wall_ms()),
+            lambda: logs.retain(clock.wall_ms(), directory),
         ),
         (
             "flush",
             max(flush_ms, 1),
-            lambda: logs.flush_what_is_due(clock.wall_ms(), IDLE_FLUSH_MS),
+            lambda: logs.flush_what_is_due(clock.wall_ms(), IDLE_FLUSH_MS, directory),
         ),
         (
             "removal of deleted partitions",
             _FOLDER_CHECK_MS,
-            lambda: logs.remove_dead_folders(clock.monotonic_ms()),
+            lambda: logs.remove_dead_folders(clock.monotonic_ms(), directory),
         ),
         (
             "producer expiry",
             config.integer("producer.id.expiration.check.interval.ms"),
-            lambda: logs.expire_producers(clock.wall_ms()),
+            lambda: logs.expire_producers(clock.wall_ms(), directory),
         ),
         (
             "recovery point checkpoint",
             config.integer("log.flush.offset.checkpoint.interval.ms"),
-            logs.checkpoint_recovery_points,
+            lambda: logs.checkpoint_recovery_points(directory),
         ),
         (
             "log start checkpoint",
             config.integer("log.flush.start.offset.checkpoint.interval.ms"),
-            logs.checkpoint_log_starts,
+            lambda: logs.checkpoint_log_starts(directory),
         ),
         (
             "high watermark checkpoint",
             config.integer("replica.high.watermark.checkpoint.interval.ms"),
-            logs.checkpoint_high_watermarks,
+            lambda: logs.checkpoint_high_watermarks(directory),
         ),
     ]
 
 
-def disk_tasks(disk: DiskGuard, directory: Path) -> list[Task]:
-    """For a thread of its own: producers wait for its looks, which must not wait for a flush.
-
-    What the run-file of the directory says of refused produce is true when the tasks begin.
-    """
+def disk_tasks(disk: DiskGuards, directory: LogDirectory) -> list[Task]:
+    """Of a directory; the first one's thread tells of all. What the run-file says of refused
+    produce is true when the tasks begin."""
+    looks = ("keeping the disk's limits", CHECK_MS, lambda: disk.check(directory.place))
+    if directory.place:
+        return [looks]
     told = disk.refused_for
 
     def tell() -> None:
@@ -85,13 +105,13 @@ def disk_tasks(disk: DiskGuard, directory: Path) -> list[Task]:
             return
         now = disk.refused_for
         try:
-            runfile.tell_refused(directory, now)
+            runfile.tell_refused(directory.path, now)
         except OSError as error:
-            raise DiskError(runfile.run_file(directory), error) from None
+            raise DiskError(runfile.run_file(directory.path), error) from None
         told = now
 
     return [
-        ("keeping the disk's limits", CHECK_MS, disk.check),
+        looks,
         ("telling of refused produce", CHECK_MS, tell),
     ]
 

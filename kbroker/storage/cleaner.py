@@ -5,9 +5,10 @@ that are due: beyond min.cleanable.dirty.ratio, or with records that max.compact
 caught up with. The bytes are kbroker.ext.cleaner's. A thread that finds nothing sleeps for
 `log.cleaner.backoff.ms`.
 
-`cleaner-offset-checkpoint` holds the first offset of each log that no cleaning has seen. It is
-written after every cleaning, and when a topic is deleted, lest one of the same name inherits it. A
-crash may leave one that is older than the logs: what was cleaned is cleaned again.
+`cleaner-offset-checkpoint` of each directory holds the first offset of each of its logs that no
+cleaning has seen. It is written after every cleaning, and when a topic is deleted, lest one of the
+same name inherits it. A crash may leave one that is older than the logs: what was cleaned is
+cleaned again.
 
 A log that the disk has no room for is told once and tried again later, ever more seldom; one that
 holds what cannot be read is told once and left alone until the next start.
@@ -27,7 +28,7 @@ from typing import Final, NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
-from kbroker.errors import CorruptFileError, DiskError
+from kbroker.errors import DiskError
 from kbroker.ext.cleaner import (
     Cleanable,
     Cleaned,
@@ -40,15 +41,17 @@ from kbroker.ext.cleaner import (
 )
 from kbroker.ext.engine import name_thread
 from kbroker.ext.log import Log
-from kbroker.files import read_offset_checkpoint, write_offset_checkpoint
 from kbroker.storage.checkpoints import CLEANER_OFFSETS
-from kbroker.storage.manager import Key, LogManager
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.log_port import Key
+from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.cleaner")
 
 _MAP_BYTES_MAX: Final = 2**31 - 1
 _RETRY_MIN_MS: Final = 1_000
 _RETRY_MAX_MS: Final = 300_000
+_PAUSE_S: Final = 0.02
 
 
 class CleanerSettings(NamedTuple):
@@ -99,11 +102,12 @@ class LogCleaner:
         config: BrokerConfig,
         logs: LogManager,
         clock: Clock,
-        room: Callable[[int], object] | None = None,
+        room: Callable[[int, int], object] | None = None,
     ) -> None:
-        """`room` is called with the bytes of each group of segments before it is written anew; it
-        may wait until there is room on the disk."""
+        """`room` is called with the bytes of each group of segments before it is written anew, and
+        the place of the directory; it may wait until there is room on the disk."""
         self._room = room
+        self._at_work = threading.local()  # the place of the directory of the log at hand
         self._config = config
         self._logs = logs
         self._clock = clock
@@ -113,6 +117,8 @@ class LogCleaner:
         self._writing = threading.Lock()
         self._checkpoint: dict[Key, int] = {}
         self._busy: set[Key] = set()
+        self._paused: set[Key] = set()
+        self._brought: dict[Key, LogDirectory] = {}
         self._uncleanable: dict[Key, Log] = {}
         self._retries: dict[Key, tuple[int, int]] = {}
         self._workers: list[_Worker] = []
@@ -133,10 +139,11 @@ class LogCleaner:
 
     def start(self) -> None:
         """Read the checkpoint and begin; nothing where log.cleaner.enable is false."""
-        try:
-            self._checkpoint = read_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS)
-        except CorruptFileError as error:
-            _LOG.warning("%s; going on without it", error)
+        for directory in self._logs.online:
+            found = directory.offsets(CLEANER_OFFSETS)
+            self._checkpoint.update(
+                (key, at) for key, at in found.items() if self._logs.homes.get(key) is directory
+            )
         if not self._config.flag("log.cleaner.enable"):
             _LOG.warning("log.cleaner.enable=false: compacted topics grow for ever")
             return
@@ -167,8 +174,12 @@ class LogCleaner:
             map_bytes=min(settings.map_bytes // settings.threads, _MAP_BYTES_MAX),
             load_factor=settings.load_factor,
             io_bytes=settings.io_bytes // settings.threads // 2,
-            room=self._room,
+            room=None if self._room is None else self._await_room,
         )
+
+    def _await_room(self, size: int) -> None:
+        assert self._room is not None
+        self._room(size, self._at_work.place)
 
     def reconfigure(self) -> None:
         """Settings may have changed: other threads take over, those at work stop as they are."""
@@ -206,13 +217,42 @@ class LogCleaner:
         """When it returns, what the caller changed is written, by it or by one behind it."""
         with self._writing:
             with self._lock:
-                known = list(self._checkpoint.items())
-            kept = {key: at for key, at in known if self._logs.get(*key) is not None}
-            try:
-                write_offset_checkpoint(self._logs.directory / CLEANER_OFFSETS, kept)
-            except DiskError as error:
-                _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
-                self._logs.note(error)
+                known, brought = list(self._checkpoint.items()), dict(self._brought)
+            for directory in self._logs.online:
+                kept = {
+                    key: at for key, at in known if self._logs.get(*key) is not None
+                    and directory in (self._logs.homes.get(key), brought.get(key))
+                }  # fmt: skip
+                try:
+                    directory.write_offsets(CLEANER_OFFSETS, kept)
+                except DiskError as error:
+                    _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
+
+    # ---- moves between directories; any thread
+
+    def pause(self, key: Key) -> None:
+        """Leave a partition alone; waits for a cleaning that is at it."""
+        waiting = threading.Event()
+        while True:
+            with self._lock:
+                self._paused.add(key)
+                if key not in self._busy:
+                    return
+            waiting.wait(_PAUSE_S)
+
+    def resume(self, key: Key) -> None:
+        """It may be cleaned again."""
+        with self._lock:
+            self._paused.discard(key)
+            self._brought.pop(key, None)
+
+    def bring(self, key: Key, directory: LogDirectory) -> None:
+        """How far a paused partition is clean is to be known in a directory, too, where it is about
+        to live: before it does, for the journal there takes holes that are not known for lost
+        records."""
+        with self._lock:
+            self._brought[key] = directory
+        self._write_checkpoint()
 
     # ---- which log is next
 
@@ -238,7 +278,7 @@ class LogCleaner:
         best: Work | None = None
         with self._lock:
             for key, log in self._logs.snapshot():
-                if not isinstance(log, Log) or log.offline or key in self._busy:
+                if not isinstance(log, Log) or log.offline or key in self._busy | self._paused:
                     continue
                 if self._uncleanable.get(key) is log or self._retries.get(key, (0, 0))[0] > now_ms:
                     continue
@@ -257,6 +297,7 @@ class LogCleaner:
         """Clean what was taken: whether that went well. What went wrong is told."""
         began_ms = self._clock.monotonic_ms()
         done: Cleaned | None = None
+        self._at_work.place = work.log.directory
         try:
             done = cleaner.clean(work.log, work.cleanable, self._clock.wall_ms())
             took_ms = self._clock.monotonic_ms() - began_ms

@@ -1,7 +1,8 @@
 """The disk as a whole: two limits, kept by deleting old records and then by refusing new ones.
 
-`kbroker.disk.bytes.max` bounds what the files of the data directory take,
-`kbroker.disk.free.bytes.min` says what stays free on its file system. Between two looks the data
+`kbroker.disk.bytes.max` bounds what the files of a log directory take,
+`kbroker.disk.free.bytes.min` says what stays free on its file system; with several directories each
+has these limits for itself (kbroker.storage.disks). Between two looks the data
 plane may hand out the room that the last one found, so that a limit is not passed however fast
 producers are (but by what the broker itself adds: the journal's next file, an index that grows).
 Who finds too little left waits for the next look.
@@ -39,8 +40,11 @@ from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
+from kbroker.storage.folders import METADATA_FOLDER
 from kbroker.storage.full import FULL, FullDisk
-from kbroker.storage.manager import METADATA_FOLDER, Key, LogManager
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.log_port import Key
+from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 
@@ -105,18 +109,21 @@ class _Request:
 
 
 class DiskGuard:
-    """See the module. `spared` are topics of the broker itself."""
+    """See the module. `spared` are topics of the broker itself; `directory` is the one that this is
+    about, the first unless told."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         limits: DiskLimits,
         logs: LogManager,
         port: SpacePort,
         spared: Iterable[str],
         clock: Clock,
+        directory: LogDirectory | None = None,
     ) -> None:
+        self.directory = directory or logs.main
         self._reached: str | None = None  # the limit for which produce is refused
-        self._full = FullDisk(logs.directory, port.disk_bytes)
+        self._full = FullDisk(self.directory, port.disk_bytes)
         self._limits = limits
         self._logs = logs
         self._port = port
@@ -146,9 +153,11 @@ class DiskGuard:
 
     def used_bytes(self) -> int:
         """What the files of the data directory take."""
-        dead = sum(map(_folder_bytes, self._logs.dead_folders()))
-        metadata = _folder_bytes(self._logs.directory / METADATA_FOLDER)
-        return self._port.disk_bytes() + dead + metadata
+        dead = sum(map(_folder_bytes, self._logs.dead_folders(self.directory)))
+        metadata = _folder_bytes(self.directory.path / METADATA_FOLDER)
+        moves = self._logs.moves
+        arriving = 0 if moves is None else moves.arriving_bytes(self.directory)
+        return self._port.disk_bytes() + dead + metadata + arriving
 
     def await_room(self, size: int) -> bool:
         """Room for bytes that the broker itself is about to write: whether there is so much, after
@@ -204,7 +213,7 @@ class DiskGuard:
             self._end()
             self._port.set_disk_room(None, False)
             if isinstance(error, OSError):
-                raise DiskError(self._logs.directory, error) from None
+                raise DiskError(self.directory.path, error) from None
             raise
 
     def _look(self, now_ms: int, asked: int) -> bool:
@@ -239,7 +248,7 @@ class DiskGuard:
             left = bytes_max - self._used
             found.append(Room(left, bytes_max, "kbroker.disk.bytes.max"))
         if free_min > 0:
-            disk = os.statvfs(self._logs.directory)
+            disk = os.statvfs(self.directory.path)
             left = disk.f_bavail * disk.f_frsize - free_min
             found.append(Room(left, free_min, "kbroker.disk.free.bytes.min"))
         return min(found)
@@ -273,11 +282,11 @@ class DiskGuard:
     # ---- making room
 
     def _remove_dead(self) -> None:
-        if self._logs.failure is not None:
+        if not self.directory.online:
             return  # the names of what is to go may not be on the disk as they are seen
-        for _, log in self._logs.items():
+        for _, log in self._logs.of(self.directory):
             log.unlink_deleted(at_once=True)
-        self._logs.remove_dead_folders(None)
+        self._logs.remove_dead_folders(None, self.directory)
 
     def _delete_oldest(self, wanted: int) -> int:
         """Delete closed segments, oldest first, until `wanted` bytes are free; bytes freed."""
@@ -307,7 +316,7 @@ class DiskGuard:
 
     def _candidates(self) -> Iterator[tuple[int, Key, int]]:
         """(largest timestamp, partition, offset behind it) of the first closed segment of each."""
-        for key, log in self._logs.items():
+        for key, log in self._logs.of(self.directory):
             if key[0] not in self._spared and isinstance(log, Log):
                 found = oldest_closed(log)
                 if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +14,41 @@ from kbroker.uuids import random_uuid, uuid_text
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 
+META_PROPERTIES: Final = "meta.properties"
+METADATA_FOLDER: Final = "__cluster_metadata-0"
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+FUTURE_SUFFIX: Final = "-future"
+SET_ASIDE: Final = re.compile(r"(?P<folder>.+)\.[0-9a-f]{32}(?P<suffix>-(delete|stray|future))\Z")
+PARTITION_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
+
 
 def aside_name(folder: str, suffix: str) -> str:
     """A name that no partition has, cut so that the file system takes it."""
     tail = f".{random_uuid().hex()}{suffix}"
     return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
+
+
+def put_aside(folder: Path) -> bool:
+    """What lies where another partition's folder is to be, if anything does: it is kept as stray.
+    Whether anything did. Raises OSError."""
+    target = folder.with_name(aside_name(folder.name, STRAY_SUFFIX))
+    try:
+        folder.rename(target)
+    except FileNotFoundError:
+        return False
+    _LOG.warning("%s is in the way of a partition: renamed to %s", folder, target.name)
+    return True
+
+
+def log_end(folder: Path) -> tuple[int, int]:
+    """How far a copy of a log goes, to compare it with another of the same log: the first offset of
+    its last segment and that segment's bytes."""
+    segments = [path for path in folder.glob("*.log") if path.stem.isdigit()]
+    if not segments:
+        return -1, 0
+    last = max(segments, key=lambda path: int(path.stem))
+    return int(last.stem), last.stat().st_size
 
 
 def belongs(path: Path, topic_id: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""A file system that is full, without a limit of ours or in spite of one.
+"""A file system of a log directory that is full, without a limit of ours or in spite of one.
 
 Nothing is refused ahead: each append tries, and fails where there is no room. This remembers that
 it did, so that it can be told, until there is room again: what is free has grown, or as much was
@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from kbroker.ext.log_append import appends_without_room
+from kbroker.storage.log_directory import LogDirectory
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 
@@ -26,17 +26,17 @@ _RESUME_BYTES: Final = 1 << 20
 class FullDisk:
     """See the module. `taken` tells how many bytes the logs take."""
 
-    def __init__(self, directory: Path, taken: Callable[[], int]) -> None:
+    def __init__(self, directory: LogDirectory, taken: Callable[[], int]) -> None:
         self.is_full = False
         self._directory = directory
         self._taken = taken
-        self._seen = appends_without_room()
+        self._seen = appends_without_room(directory.place)
         self._resume_free = 0
         self._resume_taken = 0
 
     def look(self) -> None:
         """Whether appends have failed since the last look; tells when it begins and ends."""
-        count = appends_without_room()
+        count = appends_without_room(self._directory.place)
         if count != self._seen:
             self._seen = count
             self._resume_taken = self._taken() + _RESUME_BYTES
@@ -56,7 +56,7 @@ class FullDisk:
     def _free(self) -> int:
         """With what is kept for root: what counts is that it grows."""
         try:
-            disk = os.statvfs(self._directory)
+            disk = os.statvfs(self._directory.path)
         except OSError:  # DiskWatch tells of it
             return 0
         return disk.f_bfree * disk.f_frsize

@@ -24,6 +24,7 @@ from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext.records import build
 from kbroker.group.loading import Load
 from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
+from kbroker.group.outcome import send_when_durable as answer_when_durable
 from kbroker.group.partition import group_partition
 from kbroker.group.room_wait import RoomWait
 from kbroker.group.runtime import coordinator_code
@@ -177,12 +178,12 @@ class TransactionCoordinator:
 
     def answer(self, slot: Slot, answer: Answer, response: Response) -> None:
         """Answer when all that the slot has appended is durable."""
-        log = slot.active_log()
-        if log.high_watermark < log.log_end_offset:
-            timeout_ms = self._host.settings().request_timeout_ms
-            answer.send_when(log, log.log_end_offset, response, timeout_ms)
-        else:
-            answer.send(response)
+        self.answer_all([slot], answer, response)
+
+    def answer_all(self, slots: Iterable[Slot], answer: Answer, response: Response) -> None:
+        """The same of several."""
+        logs = [slot.active_log() for slot in slots]
+        answer_when_durable(logs, answer, response, self._host.settings().request_timeout_ms)
 
     def _attempt(
         self,
@@ -374,15 +375,13 @@ class TransactionCoordinator:
         """Complete the transaction when every log shows its marker: what one write of the journal
         has made durable is told to one log after the other, in no order."""
 
-        def do(_: bool) -> None:
-            if all(log.high_watermark >= offset for log, offset in places):
+        def do(durable: bool) -> None:
+            if durable:
                 self._complete(slot, name)
             else:
                 self._rewrite_later(slot, name)
 
-        for log, offset in places[:-1]:
-            self.durable.when(log, offset, lambda _: None)
-        self.durable.when(*places[-1], do)
+        self.durable.when_all(places, do)
 
     @staticmethod
     def _is_passed_over(name: str, partition: Partition, error: Exception) -> bool:

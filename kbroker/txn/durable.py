@@ -1,15 +1,15 @@
 """What is to be done when something is on disk.
 
-The journal writes the appends of all logs in one stream, so what was appended first is durable
-first: one queue, of which only the head is watched. Without a journal everything is durable when it
-is appended, and done at once.
+The journal of a log directory writes the appends of its logs in one stream, so what was appended
+first is durable first: one queue for each directory, of which only the head is watched. Without a
+journal everything is durable when it is appended, and done at once.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kbroker.storage.manager import LogPort
@@ -29,16 +29,31 @@ class Durable:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._queue: deque[tuple[LogPort, int, Then]] = deque()
+        self._queues: dict[int, deque[tuple[LogPort, int, Then]]] = {}
         self._running = False
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return sum(map(len, self._queues.values()))
 
     def when(self, log: LogPort, offset: int, do: Then) -> None:
-        """Have `do` called when all below `offset` is on disk, after what was queued before."""
-        self._queue.append((log, offset, do))
+        """Have `do` called when all below `offset` is on disk, after what was queued before of the
+        same directory."""
+        self._queues.setdefault(log.directory, deque()).append((log, offset, do))
         self.run()
+
+    def when_all(self, places: Sequence[tuple[LogPort, int]], do: Then) -> None:
+        """The same when several logs are there, each up to its offset; called with whether all
+        are."""
+        left = len(places)
+
+        def one(_: bool) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                do(all(log.high_watermark >= offset for log, offset in places))
+
+        for log, offset in places:
+            self.when(log, offset, one)
 
     def run(self) -> None:
         """Do what is due."""
@@ -46,14 +61,22 @@ class Durable:
             return
         self._running = True
         try:
-            while self._queue and self._is_settled(self._queue[0]):
-                log, offset, do = self._queue.popleft()
-                try:
-                    do(log.high_watermark >= offset)
-                except Exception:
-                    _LOG.exception("a step of a transaction failed")
+            while any(self._run_one(queue) for queue in list(self._queues.values())):
+                pass
         finally:
             self._running = False
+
+    def _run_one(self, queue: deque[tuple[LogPort, int, Then]]) -> bool:
+        """Whether something was done, which may have put more into a queue that was looked at."""
+        done = False
+        while queue and self._is_settled(queue[0]):
+            log, offset, do = queue.popleft()
+            done = True
+            try:
+                do(log.high_watermark >= offset)
+            except Exception:
+                _LOG.exception("a step of a transaction failed")
+        return done
 
     def _is_settled(self, entry: tuple[LogPort, int, Then]) -> bool:
         log, offset, _ = entry
@@ -61,4 +84,4 @@ class Durable:
 
     def clear(self) -> None:
         """Forget all."""
-        self._queue.clear()
+        self._queues.clear()

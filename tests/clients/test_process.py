@@ -164,7 +164,7 @@ def test_what_is_advertised_is_told_to_clients(place: Path) -> None:
     [
         (["--set", "num.partition=3"], "unknown key num.partition: did you mean num.partitions?"),
         (["--set", "num.partitions=x"], "Not a number"),
-        (["--set", "log.dirs=/a,/b"], "kbroker keeps its data in one directory"),
+        (["--set", "log.dirs=/a,/a/b"], "log.dirs: /a/b is inside of /a"),
         (["--listen", "SSL://127.0.0.1:0"], "SSL"),
     ],
 )

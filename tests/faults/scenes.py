@@ -49,12 +49,15 @@ def lost_without_the_end(
 
 
 @contextmanager
-def injected(broker: BrokerProcess, calls: str, what: str) -> Iterator[None]:
+def injected(
+    broker: BrokerProcess, calls: str, what: str, path: Path | None = None
+) -> Iterator[None]:
     """System calls of the running broker go wrong, by strace: `what` is `error=EIO:when=3`,
-    `delay_enter=1s`, `retval=4096`."""
+    `delay_enter=1s`, `retval=4096`; `path`: only those about that file."""
     program = need_command("strace", "strace")
+    about = [] if path is None else ["-P", str(path)]
     tracer = subprocess.Popen(
-        [program, "-f", "-p", str(broker.pid), "-o", "/dev/null",
+        [program, "-f", "-p", str(broker.pid), "-o", "/dev/null", *about,
          "-e", f"trace={calls}", "-e", f"inject={calls}:{what}"],
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

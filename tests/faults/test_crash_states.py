@@ -25,6 +25,7 @@ from kbroker.config import BrokerConfig
 from kbroker.ext.log import Log
 from kbroker.metadata.store import MetadataStore
 from kbroker.server.broker import Broker
+from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager
 from tests.faults.scenes import batch_places
 from tests.reference.crafted_batches import Batch, Record, values_of
@@ -156,7 +157,8 @@ class Recovered:
         clock = SystemClock()
         self.store = MetadataStore(folder, clock, node_id=None)
         self.store.open()
-        self.logs = LogManager(folder, broker._open_log, 1)
+        home = LogDirectory(folder, 0, self.store.directory_id)
+        self.logs = LogManager([home], broker._open_log, 1)
         self.services = Services(
             config, self.store, self.logs, FakeDataPlane(), clock,
             {"PLAINTEXT": Endpoint("localhost", 9092)}, lambda _: None,

@@ -38,6 +38,7 @@ TOOLS = {
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "producer-perf": "org.apache.kafka.tools.ProducerPerformance",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "storage": "kafka.tools.StorageTool",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",

@@ -31,7 +31,7 @@ class KbrokerProcess(BrokerProcess):
 
     `hooks` sets KBROKER_TEST_HOOKS=1, which lets SIGUSR2 make the broker hold its GIL; `environ`
     is what it gets beyond this process's environment. `listeners` are names of more listeners,
-    whose ports are in `ports`.
+    whose ports are in `ports`. `more_dirs` are log directories beside the data directory.
     """
 
     name = "kbroker"
@@ -41,16 +41,19 @@ class KbrokerProcess(BrokerProcess):
     def __init__(  # noqa: PLR0917
         self, home: Path, settings: dict[str, str] | None = None, data_dir: Path | None = None,
         hooks: bool = False, environ: dict[str, str] | None = None,
-        listeners: tuple[str, ...] = (),
+        listeners: tuple[str, ...] = (), more_dirs: tuple[Path, ...] = (),
     ) -> None:  # fmt: skip
         # The default port of metrics is for one broker of the machine.
         super().__init__(home, {_HTTP: "HTTP://127.0.0.1:0"} | (settings or {}), data_dir)
         self.hooks, self.environ = hooks, dict(environ or {})
         self.ports = dict.fromkeys(listeners, 0)
+        self.more_dirs = more_dirs
 
     def command(self) -> list[str]:
         command = [sys.executable, "-m", "kbroker.cli", "start", "--data-dir", str(self.data_dir),
                    "--listen", f"127.0.0.1:{self.port}"]  # fmt: skip
+        for directory in self.more_dirs:
+            command += ["--data-dir", str(directory)]
         for name, port in self.ports.items():
             command += ["--listen", f"{name}://127.0.0.1:{port}"]
         for key, value in self.settings.items():

@@ -14,6 +14,8 @@ class FakeLog:
     """A log in memory: batches that were appended, watermarks and calls that a test sets and
     looks at. Where it is not `durable`, the high watermark stays behind."""
 
+    directory = 0
+
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
         self.config = dict(opening.spec.config)
@@ -112,7 +114,13 @@ class FakeDataPlane:
     rights_version = 0
     denied = 0
 
-    def journal_error(self) -> int:
+    def journal_error(self, place: int = 0) -> int:
+        return 0
+
+    def set_disk_room(self, room, refusing, place=0) -> None:
+        self.rooms[place] = room
+
+    def move(self, log, future, gone, target, place) -> int:
         return 0
 
     def errors(self) -> list[dict[int, int]]:
@@ -129,6 +137,7 @@ class FakeDataPlane:
 
     def __init__(self) -> None:
         self.engine = FakeEngine()
+        self.rooms: dict[int, int | None] = {}
         self.pulses = Pulses()
         self.topics: dict[str, list] = {}
         self.internal: set[str] = set()

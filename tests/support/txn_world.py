@@ -36,6 +36,7 @@ class Log:
     """A log as the coordinator sees it."""
 
     leader_epoch = 0
+    directory = 0
     log_start_offset = 0
     offline = None
     late = 0

@@ -67,6 +67,7 @@ class TracedLog:
     """A real log whose appends are written down."""
 
     offline = None
+    directory = 0
 
     def __init__(self, machine: Machine, partition: Partition, core: Log) -> None:
         self.machine, self.partition, self.core = machine, partition, core

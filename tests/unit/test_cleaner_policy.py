@@ -156,7 +156,7 @@ class TestCheckpoint:
             written.append(sorted(offsets))
             write_offset_checkpoint(path, offsets)
 
-        monkeypatch.setattr("kbroker.storage.cleaner.write_offset_checkpoint", write)
+        monkeypatch.setattr("kbroker.storage.log_directory.write_offsets", write)
         with ThreadPoolExecutor(2) as pool:
             try:
                 cleaned = pool.submit(room.once)
@@ -272,7 +272,7 @@ class TestThreads:
         writes = threading.Event()
         rate = "log.cleaner.io.max.bytes.per.second"
 
-        def slow_down(_):
+        def slow_down(*_):
             if writes.is_set():
                 return
             room.config.set_dynamic({}, {rate: "10"})

@@ -293,6 +293,9 @@ def test_root_means_the_directory_of_the_service(
     for text, place in (
         ("log.dirs=/srv/data\nnum.partition=1\n", "/srv/data"),
         ("log.dir = /srv/one\n", "/srv/one"),
+        ("log.dirs=/srv/a, /srv/b\n", "/srv/a"),
+        ("log.dirs=/srv/a,/srv/b\nmetadata.log.dir=/srv/b\n", "/srv/b"),
+        ("log.dirs=,\n", "/var/lib/kbroker"),
         ("num.partitions=1\n", "/var/lib/kbroker"),
         ("log.dirs=\\u00\n", "/var/lib/kbroker"),
     ):

@@ -53,8 +53,8 @@ def test_for_programs(capsys: Captured, place: Path) -> None:
     big = next(one for one in told["partitions"] if (one["topic"], one["partition"]) == ("big", 0))
     assert big.pop("disk_bytes") > 0
     assert big == {
-        "topic": "big", "partition": 0, "segments": 2, "log_bytes": 5000, "index_bytes": 28,
-        "other_bytes": 10, "deleted_bytes": 0, "bytes": 5038,
+        "topic": "big", "partition": 0, "directory": str(place), "segments": 2,
+        "log_bytes": 5000, "index_bytes": 28, "other_bytes": 10, "deleted_bytes": 0, "bytes": 5038,
     }  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def test_all_mistakes_are_told(tmp_path: Path):
     path = tmp_path / "server.properties"
     path.write_text(
         "num.partitons=3\nlisteners=\nlog.roll.ms=0\ncompression.type=none\n"
-        "log.dirs=/a,/b\nnode.id=x\ninter.broker.listener.name=OTHER\n"
+        "log.dirs=/a,/a/b\nnode.id=x\ninter.broker.listener.name=OTHER\n"
         "group.consumer.min.session.timeout.ms=50000\ngroup.share.min.session.timeout.ms=50000\n"
     )
     with pytest.raises(ConfigError) as caught:
@@ -316,7 +316,11 @@ def test_a_fault_in_a_file_is_told_with_its_line(tmp_path: Path):
         ({"listeners": "INSIDE://a:1"}, "no security protocol for listener INSIDE"),
         ({"listeners": "CONTROLLER://a:1"}, "no listener is left"),
         ({**LOOPBACK, "advertised.listeners": "OTHER://a:1"}, "OTHER is not a name in listeners"),
-        ({"log.dirs": "/a,/b"}, "one directory"),
+        ({"log.dirs": "/a,/b,/a/"}, "named twice"),
+        ({"log.dirs": "/a/c-1,/b,/a"}, "/a/c-1 is inside of /a"),
+        ({"log.dirs": "/a,/b/../a/c-1"}, "/a/c-1 is inside of /a"),
+        ({"log.dirs": "/a,/b", "metadata.log.dir": "/c"}, "in one of log.dirs"),
+        ({"log.dirs": "/a,/b", "cordoned.log.dirs": "/c"}, "must be entries of log.dirs"),
         (
             {"group.consumer.heartbeat.interval.ms": "1000"},
             "group.consumer.heartbeat.interval.ms must be greater than or equal to "

@@ -43,8 +43,8 @@ def lagging(tmp_path):
     journal = testing_log.TestLogJournal(str(tmp_path), started=False)
     made = []
 
-    def make():
-        made.append(open_log(tmp_path / "topic-0"))
+    def make(topic="topic"):
+        made.append(open_log(tmp_path / f"{topic}-0"))
         journal.attach(made[-1])
         return made[-1]
 
@@ -77,6 +77,26 @@ class TestRespondWhen:
             testing_log.advance_hw(log, end)
             plane.wake(log)
             assert client.receive() == expected
+        wait_for("freed", lambda: ops_live(engine) == 0, 5)
+
+    def test_waits_for_several(self, engine, client, plane, lagging):
+        """Which are durable in any order; one that goes, or comes too late, fails it."""
+        logs = [lagging("a"), lagging("b")]
+        for log in logs:
+            log.append(batch(3), leader_epoch=0)
+        ask(engine, client, 1).respond_when_all([(log, 2) for log in logs], BODY, FAILED)
+        ask(engine, client, 2).respond_when_all([(log, 3) for log in logs], BODY, FAILED)
+        ask(engine, client, 3).respond_when_all([(log, 3) for log in logs], BODY, FAILED, 50)
+        for log in reversed(logs):
+            testing_log.advance_hw(log, 2)
+            plane.wake(log)
+        assert client.receive() == (1, BODY)
+        logs[0].take_offline(5)
+        plane.wake(logs[0])
+        testing_log.advance_hw(logs[1], 3)
+        plane.wake(logs[1])
+        assert client.receive() == (2, FAILED)
+        assert client.receive() == (3, FAILED)
         wait_for("freed", lambda: ops_live(engine) == 0, 5)
 
     def test_gives_up_in_time(self, engine, client, plane, lagging):

@@ -18,6 +18,9 @@ from kbroker.errors import DiskError
 from kbroker.server import disk_failure
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
 from kbroker.storage.cleaner import LogCleaner
+from kbroker.storage.disk import DiskLimits
+from kbroker.storage.disks import DiskGuards
+from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, PartitionSpec
 from tests.support.ports import FakeDataPlane, FakeLog
 
@@ -42,7 +45,8 @@ class Room:
         self.store = FakeStore()
         store: Any = self.store
         data_plane: Any = FakeDataPlane()
-        self.watch = DiskWatch(store, self.logs, data_plane)
+        self.data_plane = data_plane
+        self.watch = DiskWatch(store, self.logs, data_plane, 1)
 
     def _checked(self, call: str, do: Callable[..., Any]) -> Callable[..., Any]:
         def checked(*arguments: Any) -> Any:
@@ -140,3 +144,48 @@ def test_flushes_that_are_put_off_are_told_once_a_minute(
         told.tick()
     (line,) = lines()
     assert line.startswith("60 flushes")
+
+
+def test_nobody_waits_for_the_room_of_a_disk_that_has_failed(room: Room) -> None:
+    room.fail("open", errno.EIO, lambda room: room.create(1))
+    assert room.data_plane.rooms == {0: None}
+
+
+def test_nor_after_a_look_that_was_going_on(tmp_path: Path) -> None:
+    both = [LogDirectory(tmp_path / name, place) for place, name in enumerate("ab")]
+    data_plane: Any = FakeDataPlane()
+    guards = DiskGuards(
+        DiskLimits(bytes_max=1 << 40), LogManager(both, FakeLog), data_plane, (), FakeClock()
+    )
+    both[1].failure = "gone"
+    guards.check(1)
+    assert data_plane.rooms == {1: None}
+
+
+def test_what_fails_during_a_look_is_seen_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [LogDirectory(tmp_path / name, place, name.encode() * 16)
+            for place, name in enumerate("abc")]  # fmt: skip
+    for one in both:
+        one.path.mkdir()
+    logs = LogManager(both, FakeLog)
+    specs = [PartitionSpec("t", b"t" * 16, index, {}, 0, one.id) for index, one in enumerate(both)]
+    logs.start(specs)
+    store, data_plane = FakeStore(), FakeDataPlane()
+    watch = DiskWatch(store, logs, data_plane, 1)  # type: ignore[arg-type]
+    offline = [0]
+
+    def fails(index: int) -> None:
+        log = logs.get("t", index)
+        assert log is not None
+        log.take_offline(errno.EIO)
+        offline[0] += 1
+
+    monkeypatch.setattr(disk_failure, "logs_taken_offline", lambda: offline[0])
+    monkeypatch.setattr(watch, "_tell_metadata", lambda: both[1].online and fails(1))
+    fails(2)
+    watch.look()
+    assert [one.online for one in both] == [True, True, False]
+    watch.look()
+    assert [one.online for one in both] == [True, False, False]

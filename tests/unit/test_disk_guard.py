@@ -166,7 +166,7 @@ def test_nothing_goes_once_the_disk_has_failed(tmp_path: Path) -> None:
     log.delete_old_segments(0)
     disk.logs.delete("gone", [0], 0)
     before = sorted(tmp_path.rglob("*"))
-    disk.logs.take_offline("the disk has failed")
+    disk.logs.fail(disk.logs.main, "the disk has failed")
     disk.check()
     disk.logs.remove_dead_folders(10**12)
     assert sorted(tmp_path.rglob("*")) == before
@@ -380,7 +380,7 @@ class FileSystem:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 10 * MIB
         self.failed = 0
-        monkeypatch.setattr(full, "appends_without_room", lambda: self.failed)
+        monkeypatch.setattr(full, "appends_without_room", lambda place: self.failed)
         monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(
             f_bfree=self.free, f_bavail=self.free, f_blocks=self.free, f_frsize=1
         ))  # fmt: skip

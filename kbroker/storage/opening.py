@@ -1,0 +1,92 @@
+"""Logs are opened on several threads at the start, each directory's on its own, and closed in good
+order at the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Final
+
+from kbroker.errors import DiskError
+from kbroker.ext.log_flush import sync_file_system
+from kbroker.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    write_clean_shutdown,
+)
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.log_port import Key, LogPort, Opening
+from kbroker.storage.progress import Progress
+
+_LOG: Final = logging.getLogger("kbroker.storage")
+
+
+def open_all(
+    groups: Sequence[Sequence[Opening]], do: Callable[[Opening], object], threads: int
+) -> None:
+    """Open every group on so many threads, and tell how far that is when it takes long."""
+    if not groups:
+        return
+    with Progress([opening.directory for opening in chain(*groups)]) as progress:
+        works = [_work(group, do, progress) for group in groups]
+        helpers = [
+            threading.Thread(target=work, name=f"recovery-{place}-{index}")
+            for place, (group, work) in enumerate(zip(groups, works, strict=True))
+            for index in range(min(threads, len(group)) - (place == 0))
+        ]
+        for helper in helpers:
+            helper.start()
+        works[0]()
+        for helper in helpers:
+            helper.join()
+
+
+def _work(
+    group: Sequence[Opening], do: Callable[[Opening], object], progress: Progress
+) -> Callable[[], None]:
+    """What each thread of a group does: it takes the next one that is left."""
+    rest = iter(group)
+    taking = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                opening = next(rest, None)
+            if opening is None:
+                return
+            do(opening)
+            progress.opened(opening.directory)
+
+    return work
+
+
+def close_all(
+    directory: LogDirectory, logs: Sequence[tuple[Key, LogPort]], broker_epoch: int
+) -> bool:
+    """Close a directory's logs in good order; whether that went well."""
+    failed = False
+    flushed: dict[Key, tuple[int, int, int]] = {}
+    for key, log in logs:
+        try:
+            log.close(clean=True, sync=False)
+            flushed[key] = (log.log_end_offset, log.log_start_offset, log.high_watermark)
+        except Exception as error:
+            _LOG.error("closing %s-%d: %s", *key, error)
+            failed = True
+    try:
+        # One sync for all of them: by themselves each would pay for several.
+        sync_file_system(str(directory.path))
+        for name, index in ((RECOVERY_POINTS, 0), (LOG_START_OFFSETS, 1), (HIGH_WATERMARKS, 2)):
+            offsets = {key: values[index] for key, values in flushed.items()}
+            if index == 1:
+                offsets = {key: offset for key, offset in offsets.items() if offset}
+            directory.write_offsets(name, offsets, anew=True)
+        if not failed:
+            write_clean_shutdown(directory.path, broker_epoch)
+    except DiskError as error:
+        _LOG.error("no clean stop: %s", error)
+        failed = True
+    return not failed
