@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
 
 __all__ = [
+    "DATA_DIR_DEFAULT",
     "SECONDS",
     "SECONDS_MAX",
     "Folder",
@@ -43,6 +44,13 @@ __all__ = [
     "reachable",
     "settings_option",
 ]
+
+DATA_DIR_DEFAULT: Final = (
+    "Default: $KBROKER_DATA_DIR, else for root the service's (log.dirs of"
+    " /etc/kbroker/server.properties, or /var/lib/kbroker), else $XDG_DATA_HOME/kbroker/data"
+    " (~/.local/share/kbroker/data)."
+)
+
 
 class Real(click.FloatRange):
     """A number in a range. nan, which no bound of click's holds up, is none."""
@@ -85,9 +93,7 @@ def data_dir_option(command: Decorated) -> Decorated:
         "--data-dir",
         "-D",
         type=Folder(file_okay=False, path_type=Path),
-        help="Data directory. Default: $KBROKER_DATA_DIR, else for root the service's (log.dirs of"
-        " /etc/kbroker/server.properties, or /var/lib/kbroker), else $XDG_DATA_HOME/kbroker/data"
-        " (~/.local/share/kbroker/data).",
+        help=f"Data directory. {DATA_DIR_DEFAULT}",
     )(command)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kbroker.log_dirs import metadata_first
+
 __all__ = ["SERVICE_FILE", "data_dirs", "default_data_dir", "service_file", "stop_command"]
 
 #: Settings of the broker that kbroker.service runs.
@@ -49,12 +51,8 @@ def _service_data() -> Path:
 def data_dirs(told: Mapping[str, str]) -> list[Path]:
     """The directories that settings name, the one with the metadata log first."""
     named = told.get("log.dirs") or told.get("log.dir") or ""
-    found = [Path(one) for one in map(str.strip, named.split(",")) if one]
-    first = told.get("metadata.log.dir")
-    if not first:
-        return found
-    real = os.path.realpath(first)
-    return sorted(found, key=lambda one: os.path.realpath(one) != real)
+    found = filter(None, map(str.strip, named.split(",")))
+    return [Path(one) for one in metadata_first(found, told.get("metadata.log.dir"))]
 
 
 def stop_command(place: Path) -> str:

@@ -12,7 +12,7 @@ import click
 
 from kbroker import runfile
 from kbroker.cli.launch import FIRST_PORT, Ready, UsageError, Wish, prepare, serve, server_command
-from kbroker.cli.options import SECONDS, Folder, broker_options
+from kbroker.cli.options import DATA_DIR_DEFAULT, SECONDS, Folder, broker_options
 from kbroker.cli.places import stop_command
 from kbroker.environment import LOG_FILE
 
@@ -33,8 +33,7 @@ class _WrongSettings(click.ClickException):
     multiple=True,
     type=Folder(file_okay=False, path_type=Path),
     help="Data directory; more of them for more disks, the one with the metadata log first."
-    " Default: $KBROKER_DATA_DIR, else /var/lib/kbroker for root, else $XDG_DATA_HOME/kbroker/data"
-    " (~/.local/share/kbroker/data).",
+    f" {DATA_DIR_DEFAULT}",
 )
 @click.option(
     "--listen",

@@ -22,8 +22,9 @@ from kbroker.config.definitions_kbroker import CLIENT_TELEMETRY
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
 from kbroker.metadata.builders import change_directories
+from kbroker.metadata.directories import home_of
 from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED, has_cordoned
-from kbroker.metadata.image import Partition, Topic
+from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.storage.log_port import PartitionSpec
@@ -34,31 +35,26 @@ _INT_MAX: Final = 2**31 - 1
 
 def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
     """The partitions of a topic from number `first` on."""
-    overrides = services.image.configs(("topic", topic.name))
-    config = log_config(services.config, overrides, _share_of_disk(services))
-    return [
-        PartitionSpec(
-            topic.name, topic.id, index, config, partition.leader_epoch,
-            home_of(partition, services.config.node_id),
-        )
-        for index, partition in topic.partitions.items()
-        if index >= first
-    ]
+    config = _log_config(services, topic)
+    return [_spec(services, topic, index, config) for index in topic.partitions if index >= first]
 
 
 def spec_of(services: Services, topic: Topic, index: int) -> PartitionSpec:
     """One of them."""
+    return _spec(services, topic, index, _log_config(services, topic))
+
+
+def _log_config(services: Services, topic: Topic) -> dict[str, int]:
     overrides = services.image.configs(("topic", topic.name))
-    config = log_config(services.config, overrides, _share_of_disk(services))
+    return log_config(services.config, overrides, _share_of_disk(services))
+
+
+def _spec(
+    services: Services, topic: Topic, index: int, config: dict[str, int]
+) -> PartitionSpec:
     state = topic.partitions[index]
     home = home_of(state, services.config.node_id)
     return PartitionSpec(topic.name, topic.id, index, config, state.leader_epoch, home)
-
-
-def home_of(partition: Partition, node_id: int) -> bytes | None:
-    """The directory that the metadata names of a node's replica; None where it names none."""
-    homes = dict(zip(partition.replicas, partition.directories or (), strict=False))
-    return homes.get(node_id)
 
 
 def offer_topic(services: Services, topic: Topic) -> None:

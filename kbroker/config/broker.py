@@ -35,6 +35,7 @@ from kbroker.config.types import (
     parse_value,
 )
 from kbroker.environment import setting_variables
+from kbroker.log_dirs import metadata_first
 
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
@@ -265,11 +266,7 @@ class BrokerConfig:
     def log_dirs(self) -> list[str]:
         """Data directories as configured, that of the metadata log first."""
         found = self.words("log.dirs") or self.words("log.dir")
-        first = self.string("metadata.log.dir")
-        if not first:
-            return found
-        real = os.path.realpath(first)
-        return sorted(found, key=lambda path: os.path.realpath(path) != real)
+        return metadata_first(found, self.string("metadata.log.dir"))
 
     @property
     def cordoned_log_dirs(self) -> list[str]:

@@ -25,7 +25,7 @@ from kbroker.storage.log_directory import LogDirectory
 from kbroker.uuids import parse_uuid, random_uuid, uuid_text
 
 from .features import has_directories
-from .image import Image
+from .image import Image, Partition
 from .meta_properties import (
     META_PROPERTIES,
     MetaProperties,
@@ -160,17 +160,20 @@ def _missing(
     return known - {one.id for one in directories if one.id is not None}
 
 
+def home_of(partition: Partition, node_id: int) -> bytes | None:
+    """The directory that the metadata names of a node's replica; None where it names none."""
+    homes = dict(zip(partition.replicas, partition.directories or (), strict=False))
+    return homes.get(node_id)
+
+
 def homes_of(image: Image, node_id: int) -> set[bytes]:
     """The ids of the directories in which the node's partitions live."""
-    found: set[bytes] = set()
-    for topic in image.topics.values():
-        for state in topic.partitions.values():
-            found.update(
-                home
-                for node, home in zip(state.replicas, state.directories or (), strict=False)
-                if node == node_id
-            )
-    return {one for one in found if not is_reserved(one)}
+    found = (
+        home_of(state, node_id)
+        for topic in image.topics.values()
+        for state in topic.partitions.values()
+    )
+    return {one for one in found if one is not None and not is_reserved(one)}
 
 
 def _format(one: LogDirectory, meta: MetaProperties, missing: set[bytes]) -> None:

@@ -19,6 +19,7 @@ LAYERS = (
     "kbroker.ports",
     "kbroker.environment",
     "kbroker.runfile",
+    "kbroker.log_dirs",
     "kbroker.owner",
     "kbroker.jaas",
     # 1: the data plane, in the order in which a byte meets it
