@@ -164,12 +164,13 @@ def test_what_is_advertised_is_told_to_clients(place: Path) -> None:
     [
         (["--set", "num.partition=3"], "unknown key num.partition: did you mean num.partitions?"),
         (["--set", "num.partitions=x"], "Not a number"),
-        (["--set", "log.dirs=/a,/a/b"], "log.dirs: /a/b is inside of /a"),
+        (["--set", "log.dirs={0},{0}/b"], "log.dirs: {0}/b is inside of {0}"),
         (["--listen", "SSL://127.0.0.1:0"], "SSL"),
     ],
 )
 def test_a_setting_that_is_wrong_is_one_line(place: Path, words: list[str], told: str) -> None:
     directory = [] if "log.dirs" in words[1] else ["--data-dir", str(place)]
+    words, told = [one.format(place) for one in words], told.format(place)
     for detach in ([], ["--detach"]):
         ended = kbroker("start", *directory, *words, *detach)
         assert ended.returncode == os.EX_CONFIG
