@@ -24,7 +24,7 @@ from tests.support.kbroker import KbrokerProcess
 from tests.support.processes import BrokerProcess
 
 TOPIC, PARTITIONS, CONNECTIONS, OTHERS = "measured", 4, 8, 200
-ROUNDS, SECONDS, FILL_SECONDS = 8, 2.0, 0.3
+ROUNDS, SECONDS, FILL_SECONDS = 24, 1.0, 0.3
 AT_MOST = 1.03
 OPEN, GUARDED = "open", "guarded"
 RIGHTS = {"authorizer.class.name": guarded.STANDARD, "allow.everyone.if.no.acl.found": "true"}

@@ -1,6 +1,7 @@
 """What TLS costs, beside Apache Kafka, and what authorization costs, beside an open broker.
 
-    python -m perf.security [--rounds N] [--seconds S] [--only tls|rights] [--readme]
+    python -m perf.security [--rounds N] [--seconds S] [--rights-rounds N] [--only tls|rights]
+                            [--readme]
 
     produce     one connection, batches of 900 KB in one Produce each, acks=1, four in flight
     fetch       one connection reads them again, 1 MB in each answer
@@ -247,8 +248,9 @@ def medians_of(rounds: int, seconds: float) -> dict[tuple[str, str], float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.security")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each cell of a round")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="over TLS")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each cell of TLS")
+    parser.add_argument("--rights-rounds", type=int, default=authorised.ROUNDS, help="of rights")
     parser.add_argument("--only", choices=("tls", "rights"), help="the other half is left out")
     parser.add_argument("--readme", action="store_true", help="put the tables into README.md")
     told = parser.parse_args(arguments)
@@ -259,11 +261,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if told.only != "rights":
         tables.append(table(medians_of(told.rounds, told.seconds)))
     if told.only != "tls":
-        tables.append(authorised.table(authorised.measure()))
+        tables.append(authorised.table(authorised.measure(told.rights_rounds)))
     where = (
         f"`python -m perf.security --readme` on {machine()}, at nice {os.nice(0)}, load average"
         f" before: {before:.1f}; medians of {told.rounds} rounds of {told.seconds:g} s over TLS, of"
-        f" {authorised.ROUNDS} of {authorised.SECONDS:g} s of rights."
+        f" {told.rights_rounds} of {authorised.SECONDS:g} s of rights."
     )
     report = "\n\n".join(["\n".join(lines) for lines in ([where], *tables)]) + "\n"
     print(report)
