@@ -13,6 +13,9 @@ from kbroker.client.async_producer import AsyncProducer
 from kbroker.client.consumer import Consumer
 from kbroker.client.producer import Producer
 from tests.support.processes import BrokerProcess
+from tests.support.waits import wait_for
+
+DECIDED = ("PrepareCommit", "PrepareAbort")
 
 
 def producer_of(broker: BrokerProcess, name: str, **settings: Any) -> Producer:
@@ -23,7 +26,10 @@ def producer_of(broker: BrokerProcess, name: str, **settings: Any) -> Producer:
 
 
 def values_of(broker: BrokerProcess, topic: str, isolation: str, partitions: int = 2) -> Counter:
-    """What a reader of this isolation sees up to the end that it has now."""
+    """What a reader of this isolation sees up to the end that it has now. A commit is answered when
+    it is decided; what it wrote counts from its markers on, a moment later."""
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        wait_for("the markers", lambda: not admin.list_transactions(states=DECIDED), 30)
     with Consumer(
         bootstrap_servers=broker.bootstrap, isolation_level=isolation, check_crcs=True
     ) as consumer:
