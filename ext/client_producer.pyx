@@ -371,13 +371,13 @@ cdef class ProducerBase:
             self._not_taken(topic, partition, error)
             raise
 
-    def _try_send(
-        self, topic: str, value: object, key: object, partition: object, headers: object,
-        timestamp_ms: object, on_delivery: object,
+    def _append(
+        self, wait: bool, topic: str, value: object, key: object, partition: object,
+        headers: object, timestamp_ms: object, on_delivery: object,
     ) -> Delivery | None:
-        """send() of what is prepared; None where it would have to wait for memory."""
+        """send() of what is prepared; None where it may not wait for memory and would have to."""
         return self.append(
-            topic, value, key, partition, headers, timestamp_ms, on_delivery, False
+            topic, value, key, partition, headers, timestamp_ms, on_delivery, wait
         )
 
     def _knows(self, topic: str) -> bool:

@@ -90,16 +90,12 @@ class AsyncProducer:
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> AsyncDelivery:
         """Takes a record, as Producer.send(); awaiting what it returns waits for the outcome."""
-        given = (topic, value, key, partition, headers, timestamp_ms, on_delivery)
-        delivery = None
-        if self._producer.can_try(topic, partition):
-            delivery = self._producer.try_send(*given)
-        if delivery is None:
-            delivery = await _elsewhere(lambda: self._producer.send(
-                topic, value, key, partition=partition, headers=headers,
-                timestamp_ms=timestamp_ms, on_delivery=on_delivery,
-            ))  # fmt: skip
-        return AsyncDelivery(self, delivery)
+        sent = self._producer.try_send(
+            topic, value, key, partition, headers, timestamp_ms, on_delivery
+        )
+        while not isinstance(sent, Delivery):
+            sent = await _elsewhere(sent)
+        return AsyncDelivery(self, sent)
 
     async def send_and_wait(self, topic: str, *given: Any, **more: Any) -> RecordMetadata:
         """send() and its outcome."""

@@ -13,8 +13,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from kbroker.client.admin_transactions import OpenTransaction
@@ -194,24 +195,35 @@ class Producer(ProducerCore):
 
     # ---- for who may not wait
 
-    def can_try(self, topic: str, partition: int | None) -> bool:
-        """True where try_send() asks no cluster."""
-        return (
-            isinstance(topic, str)
-            and self._knows(topic)
-            and (partition is None or 0 <= partition < self._partition_count(topic))
+    def try_send(self, *given: Any) -> Delivery | Callable[[], Any]:
+        """send() with all of its arguments in their order; where it would have to wait, the rest of
+        it, to be called where one may. Whoever sees or changes a record does it once."""
+        record = given if self._plain else self._intercepted(*given)
+        if self._knows_partition(record[0], record[3]):
+            return self._go_on(record, None, False)
+        return partial(self._go_on, record, None, True)
+
+    def _knows_partition(self, topic: Any, partition: Any) -> bool:
+        """True where a send asks no cluster."""
+        if not isinstance(topic, str) or not self._knows(topic):
+            return False
+        return partition is None or (
+            isinstance(partition, int) and 0 <= partition < self._partition_count(topic)
         )
 
-    def try_send(self, *given: Any) -> Delivery | None:
-        """send() with all of its arguments in their order; None where it would have to wait."""
-        if self._plain:
-            return self._try_send(*given)
-        given = self._intercepted(*given)
+    def _go_on(
+        self, record: tuple[Any, ...], prepared: tuple[Any, ...] | None, wait: bool
+    ) -> Delivery | Callable[[], Any]:
+        """The rest of the send of a record that interceptors have seen, and serializers and
+        partitioner as well where it is `prepared`."""
         try:
-            return self._try_send(*self._prepare(*given))
+            if prepared is None:
+                prepared = record if self._plain else self._prepare(*record)
+            delivery = self._append(wait, *prepared)
         except Exception as error:
-            self._not_taken(given[0], given[3], error)
+            self._not_taken(record[0], record[3], error)
             raise
+        return partial(self._go_on, record, prepared, True) if delivery is None else delivery
 
     # ---- ends
 

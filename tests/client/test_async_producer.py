@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -90,6 +91,42 @@ def test_records_in_order_and_one_wake_up_for_a_batch(kbroker: KbrokerProcess, t
 
     asyncio.run(work())
     assert len(read_all(kbroker.bootstrap, topic, 1101)) == 1101
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_a_record_that_waits_is_seen_once(
+    kbroker: KbrokerProcess, topic: str, created: bool
+) -> None:
+    """By interceptors, serializers and the partitioner: for memory, and for a topic."""
+    if created:
+        wire.create_topic(kbroker.port, topic, 1)
+    seen: list[str] = []
+
+    class Counting:
+        def on_send(self, *_record: object) -> None:
+            seen.append("interceptor")
+
+    def serializer(_topic: str, value: bytes) -> bytes:
+        seen.append("serializer")
+        return value
+
+    def partitioner(*_record: object) -> int:
+        seen.append("partitioner")
+        return 0
+
+    async def work() -> None:
+        async with AsyncProducer(
+            bootstrap_servers=kbroker.bootstrap, buffer_memory=20_000, batch_size=5000,
+            interceptor_classes=[Counting()], value_serializer=serializer,
+            partitioner_class=partitioner,
+        ) as producer:  # fmt: skip
+            for _ in range(300):
+                await producer.send(topic, b"." * 1000)
+            assert producer.metrics()["bufferpool-wait-total"] > 0
+
+    asyncio.run(work())
+    assert Counter(seen) == dict.fromkeys(("interceptor", "serializer", "partitioner"), 300)
+    assert len(read_all(kbroker.bootstrap, topic, 300)) == 300
 
 
 def test_memory_is_waited_for_elsewhere(kbroker: KbrokerProcess, topic: str) -> None:
