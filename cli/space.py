@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -106,7 +107,8 @@ def _add(space: Space, place: Path) -> None:
             one.directory = str(place)
             space.partitions.append(one)
         else:
-            space.other_bytes += sum(map(_size, _files(entry.path)))
+            with contextlib.suppress(PermissionError):  # the file system's lost+found
+                space.other_bytes += sum(map(_size, _files(entry.path)))
 
 
 def _partition(folder: str, topic: str, number: int) -> PartitionSpace:

@@ -8,7 +8,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, strlen
 
-from kbroker.ext.atomics cimport atomic_load_i64, atomic_store_i32
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64, atomic_store_i32
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
 from kbroker.ext.clock cimport realtime_ms
 from kbroker.ext.epochs cimport EpochCache, EpochEntry
@@ -33,8 +33,10 @@ from kbroker.ext.log_state cimport (
 )
 from kbroker.ext.posix cimport (
     EIO,
+    ENOENT,
     O_CLOEXEC,
     O_CREAT,
+    O_RDONLY,
     O_TRUNC,
     O_WRONLY,
     close,
@@ -46,7 +48,7 @@ from kbroker.ext.posix cimport (
     snprintf,
     strdup,
 )
-from kbroker.ext.segment cimport Segment, segment_open, segment_ref, segment_unref
+from kbroker.ext.segment cimport Segment, segment_ref, segment_unref
 from kbroker.ext.snapshots cimport snapshot_write
 from kbroker.ext.walk cimport read_fully
 
@@ -62,10 +64,9 @@ ctypedef struct Held:                   # the segments of a log at one moment, o
 # ---- the copy
 
 cdef int hold(Log* log, Held* out) noexcept nogil:
-    """LOG_OK, or why not; what cannot be opened is told as an errno above zero."""
+    """LOG_OK, or why not. No file is opened: a log may have more of them than a process may."""
     cdef int32_t i
     cdef int code
-    cdef int error = 0
     out.count = 0
     pthread_mutex_lock(&log.lock)
     code = log_usable(log)
@@ -74,10 +75,6 @@ cdef int hold(Log* log, Held* out) noexcept nogil:
     if code == LOG_OK and (out.segments == NULL or out.sizes == NULL):
         code = LOG_NO_MEMORY
     for i in range(log.count if code == LOG_OK else 0):
-        error = segment_open(log.segments[i], False)
-        if error:
-            code = error
-            break
         segment_ref(log.segments[i])
         out.segments[i] = log.segments[i]
         out.sizes[i] = log.segments[i].size
@@ -110,18 +107,24 @@ cdef object refused(str path, int code):
 
 cdef int64_t copy_one(Segment* s, int64_t size, str path, bytearray room, pace) except -1:
     """The bytes of a segment into a file, and onto the disk: by the descriptor that wrote them,
-    which is told of every error."""
+    which is told of every error. Nothing of one that retention has taken since it was held."""
     cdef bytes name = os.fsencode(path)
     cdef const char* raw = name
     cdef uint8_t* at = room
-    cdef int source = s.fd
     cdef int64_t done = 0
     cdef int64_t length
     cdef int code = 0
-    cdef int target = open(raw, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
-    if target < 0:
-        raise refused(path, errno)
+    cdef int target = -1
+    cdef int source = open(s.path, O_RDONLY | O_CLOEXEC, 0)
+    if source < 0:
+        code = errno
+        if code == ENOENT and atomic_load_i32(&s.deleted):
+            return 0
+        raise refused(os.fsdecode(s.path), code)
     try:
+        target = open(raw, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
+        if target < 0:
+            raise refused(path, errno)
         while done < size and code == 0:
             length = min(<int64_t> PIECE_BYTES, size - done)
             with nogil:
@@ -132,7 +135,9 @@ cdef int64_t copy_one(Segment* s, int64_t size, str path, bytearray room, pace) 
             with nogil:
                 code = errno if fdatasync(target) != 0 else 0
     finally:
-        close(target)
+        close(source)
+        if target >= 0:
+            close(target)
     if code:
         raise refused(path, code)
     return size
@@ -149,8 +154,6 @@ def copy_segments(log: PyLog, folder: str, pace) -> int:
     with nogil:
         code = hold(core, &held)
     try:
-        if code > 0:
-            raise refused(os.fsdecode(core.dir), code)
         if code != LOG_OK:
             raise DiskError(folder, "the log is closed or offline")
         for i in range(held.count):
@@ -224,23 +227,28 @@ def follow(log: PyLog, future: PyLog, int64_t bytes_max) -> int:
 
 # ---- the last moment
 
+cdef void set_frozen(Log* log, bint frozen) noexcept nogil:
+    """Whoever has the lock may be writing to a disk that is slow."""
+    pthread_mutex_lock(&log.lock)
+    log.frozen = frozen
+    pthread_mutex_unlock(&log.lock)
+
+
 def freeze(log: PyLog) -> None:
     """From here on nothing changes it, until `thaw` or the exchange; what it holds is asked to be
     made durable now."""
     cdef Log* core = (<PyLog?> log).core
-    pthread_mutex_lock(&core.lock)
-    core.frozen = 1
-    pthread_mutex_unlock(&core.lock)
-    if core.journal != NULL:
-        journal_demand(core.journal)
+    with nogil:
+        set_frozen(core, 1)
+        if core.journal != NULL:
+            journal_demand(core.journal)
 
 
 def thaw(log: PyLog) -> None:
     """It does not move after all."""
     cdef Log* core = (<PyLog?> log).core
-    pthread_mutex_lock(&core.lock)
-    core.frozen = 0
-    pthread_mutex_unlock(&core.lock)
+    with nogil:
+        set_frozen(core, 0)
 
 
 cdef int take_epochs(EpochCache* to, const EpochCache* from_) noexcept nogil:
@@ -287,7 +295,7 @@ cdef int match_locked(Log* log, Log* future) noexcept nogil:
             return LOG_STORAGE_ERROR
         future.snapshot_offset = log.leo    # those, too, whose batches retention has taken
         future.snapshot_dirty = 1
-        future.dir_dirty = 1
+    future.dir_dirty = 1
     future.log_start = log.log_start
     log_active(future).jitter_ms = log_active(log).jitter_ms
     log_active(future).created_ms = log_active(log).created_ms

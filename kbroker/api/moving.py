@@ -81,7 +81,7 @@ def _finish(services: Services, move: Move) -> None:
     if (
         not unchanged or move.cancelled or move.future is None or move.target.id is None
         or logs.get(topic, index) is not move.log or logs.homes.get(move.key) is not move.source
-        or not move.target.online
+        or not move.target.online or move.log.offline_errno
     ):  # fmt: skip
         raise ClientError(ErrorCode.REPLICA_NOT_AVAILABLE, "it is not to be moved any more")
     assert found is not None
@@ -105,7 +105,8 @@ def _finish(services: Services, move: Move) -> None:
         blame.note(DiskError(move.folder if blame is move.target else move.source.path, error))
         raise
     finally:
-        logs.moved(move.key, move.target, left, due_ms)
+        if blame is move.target:
+            logs.moved(move.key, move.target, left, due_ms)
     if kept:  # nothing needs it: the next start removes it
         kept_there = DiskError(move.source.path / move.name, OSError(kept, os.strerror(kept)))
         _LOG.error("what was moved from there is not removed: %s", kept_there)

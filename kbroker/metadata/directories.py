@@ -19,7 +19,7 @@ from typing import Final
 from kbroker.errors import CorruptFileError, DiskError, OperatorError
 from kbroker.files import read_file, write_atomically
 from kbroker.storage.checkpoints import PARTITION_METADATA
-from kbroker.storage.folders import METADATA_FOLDER
+from kbroker.storage.folders import METADATA_FOLDER, holds
 from kbroker.storage.homes import is_reserved
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.uuids import parse_uuid, random_uuid, uuid_text
@@ -187,7 +187,7 @@ def _format(one: LogDirectory, meta: MetaProperties, missing: set[bytes]) -> Non
         return
     try:
         one.path.mkdir(parents=True, exist_ok=True)
-        held = [path for path in one.path.iterdir() if (path / PARTITION_METADATA).exists()]
+        held = [path for path in one.path.iterdir() if holds(path, PARTITION_METADATA)]
         if held:
             one.failure = f"it has no {META_PROPERTIES}, but holds {held[0].name}"
             return

@@ -39,10 +39,12 @@ from typing import Final
 from kbroker.clock import Clock
 from kbroker.errors import BugError, CorruptFileError, DiskError, OperatorError
 from kbroker.storage.checkpoints import (
+    PARTITION_METADATA,
     read_leader_epochs,
     write_leader_epochs,
     write_topic_id,
 )
+from kbroker.storage.folders import holds
 from kbroker.uuids import ONE_UUID, random_uuid, uuid_text
 
 from . import features
@@ -236,7 +238,7 @@ class MetadataStore:
         if self.directory.is_dir():
             found += (
                 path for path in sorted(self.directory.iterdir())
-                if path != self.folder and (path / "partition.metadata").exists()
+                if path != self.folder and holds(path, PARTITION_METADATA)
             )  # fmt: skip
         if found:
             raise OperatorError(

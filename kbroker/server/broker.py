@@ -223,7 +223,8 @@ class Broker:
         limits = services.disk_limits
         disk = self._disk = DiskGuards(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
         for one in logs.online:
-            disk.check(one.place)  # a limit holds from the first request on
+            with one.apart():
+                disk.check(one.place)  # a limit holds from the first request on
         self._upkeep = threads_of(self.config, logs, disk, self._clock)
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock, disk.await_room)
         services.moves = logs.moves = moving.made(services, self._cleaner)

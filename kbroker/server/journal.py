@@ -42,6 +42,7 @@ def recover(logs: LogManager, topic_ids: dict[str, bytes]) -> None:
     A partition that was found in another directory than the metadata have it gets what each journal
     has of it, so none goes before all are synced.
     """
+    _check_found_online(logs)
     for do in (_bring, _sync, _remove):
         for directory in logs.online:
             try:
@@ -53,7 +54,21 @@ def recover(logs: LogManager, topic_ids: dict[str, bytes]) -> None:
 
 
 def _found_in(directory: LogDirectory, logs: LogManager) -> bool:
-    return any(logs.homes.get(key) is directory for key in logs.found)
+    """Whether it has, or had, a partition that was found elsewhere: the journals of both count."""
+    return any(
+        directory in (logs.homes.get(key), left) for key, left in logs.found.items()
+    )
+
+
+def _check_found_online(logs: LogManager) -> None:
+    """Raises OperatorError."""
+    for key, left in logs.found.items():
+        if left is not None and not left.online and key in logs.homes:
+            raise OperatorError(
+                f"{key[0]}-{key[1]} was moved by hand from {left} to {logs.homes[key]}, and the "
+                f"former, whose journal may have records of it that are nowhere else, cannot be "
+                f"used: {left.failure}. See to that, or move the folder back, and start again"
+            )
 
 
 def _bring(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:

@@ -140,7 +140,9 @@ class LogCleaner:
     def start(self) -> None:
         """Read the checkpoint and begin; nothing where log.cleaner.enable is false."""
         for directory in self._logs.online:
-            found = directory.offsets(CLEANER_OFFSETS)
+            found: dict[Key, int] = {}
+            with directory.apart():
+                found = directory.offsets(CLEANER_OFFSETS)
             self._checkpoint.update(
                 (key, at) for key, at in found.items() if self._logs.homes.get(key) is directory
             )
@@ -230,14 +232,15 @@ class LogCleaner:
 
     # ---- moves between directories; any thread
 
-    def pause(self, key: Key) -> None:
-        """Leave a partition alone; waits for a cleaning that is at it."""
+    def pause(self, key: Key, check: Callable[[], object]) -> None:
+        """Leave a partition alone; waits for a cleaning that is at it, or until `check` raises."""
         waiting = threading.Event()
         while True:
             with self._lock:
                 self._paused.add(key)
                 if key not in self._busy:
                     return
+            check()
             waiting.wait(_PAUSE_S)
 
     def resume(self, key: Key) -> None:

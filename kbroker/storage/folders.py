@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,12 @@ STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
 SET_ASIDE: Final = re.compile(r"(?P<folder>.+)\.[0-9a-f]{32}(?P<suffix>-(delete|stray|future))\Z")
 PARTITION_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
+
+
+def holds(folder: Path, name: str) -> bool:
+    """Whether a folder has a file of this name. One that may not be looked into, as the lost+found
+    of a file system, is nothing of ours."""
+    return os.path.exists(folder / name)
 
 
 def aside_name(folder: str, suffix: str) -> str:

@@ -35,6 +35,7 @@ from kbroker.storage.folders import (
     STRAY_SUFFIX,
     aside_name,
     belongs,
+    holds,
     log_end,
 )
 from kbroker.storage.log_directory import LogDirectory
@@ -72,7 +73,7 @@ class Folders:
             if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_FOLDER:
                 continue
             path = directory.path / entry.name
-            if (path / META_PROPERTIES).exists():
+            if holds(path, META_PROPERTIES):
                 continue  # a log directory in its own right
             if aside := SET_ASIDE.match(entry.name):
                 if aside["suffix"] == DELETE_SUFFIX:

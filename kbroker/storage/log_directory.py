@@ -69,6 +69,18 @@ class LogDirectory:
             self.note(error)
             raise
 
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """An error of any directory but the first is remembered, and keeps the others from
+        nothing."""
+        try:
+            yield
+        except DiskError as error:
+            if self.place == 0:
+                raise
+            self.note(error)
+            _LOG.error("%s", error)
+
     def free_bytes(self) -> int:
         """Room that is left on its file system; -1 where that cannot be told."""
         try:

@@ -314,9 +314,9 @@ class LogManager:
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
             (LOG_START_OFFSETS, self.checkpoint_log_starts),
         ):
-            if any(key in home.written(name) for key, home in made.items()):
+            for directory in {home for key, home in made.items() if key in home.written(name)}:
                 try:
-                    write()
+                    write(directory)
                 except DiskError as error:
                     _LOG.error("%s", error)
 

@@ -62,7 +62,7 @@ class CancelledError(Exception):
 class CleanerPort(Protocol):
     """What keeps compaction from a partition (kbroker.storage.cleaner)."""
 
-    def pause(self, key: Key) -> None: ...
+    def pause(self, key: Key, check: Callable[[], object]) -> None: ...
     def resume(self, key: Key) -> None: ...
     def bring(self, key: Key, directory: LogDirectory) -> None: ...
 
@@ -129,6 +129,7 @@ class Moves:
         self._finish = finish
         self._pace = pace
         self._moves: dict[Key, Move] = {}
+        self._changing = threading.Lock()  # held by who takes one out
         self._wanted: queue.SimpleQueue[Move | str | None] = queue.SimpleQueue()
         self._waiting: deque[Move] = deque()  # the thread's: those that have a folder
         self._thread = threading.Thread(target=self._run, name="moves", daemon=True)
@@ -162,15 +163,17 @@ class Moves:
 
     def cancel(self, key: Key) -> None:
         """It stays where it is, or is deleted."""
-        move = self._moves.pop(key, None)
+        with self._changing:
+            move = self._moves.pop(key, None)
         if move is not None:
             move.unwanted = move.cancelled = True
             self._wanted.put(_LOOK)
 
     def ended(self, move: Move) -> None:
         """It is in its new place."""
-        if self._moves.get(move.key) is move:
-            del self._moves[move.key]
+        with self._changing:
+            if self._moves.get(move.key) is move:
+                del self._moves[move.key]
 
     def stop(self) -> None:
         """End; what is on its way begins anew after the next start."""
@@ -237,7 +240,7 @@ class Moves:
         """Copy until it is in its place, it is given up, or nobody wants it any more."""
         for attempt in range(_TRIES):
             try:
-                self._cleaner.pause(move.key)
+                self._cleaner.pause(move.key, move.check)
                 self._copy(move)
                 return
             except CancelledError:
@@ -313,13 +316,18 @@ class Moves:
         )  # fmt: skip
 
     def _end(self, move: Move, future: Log) -> None:
-        """The last moment: see the module, from 3 on."""
+        """The last moment: see the module, from 3 on. The log is flushed for the exchange, which
+        waits for a flush that is under way, and the control thread waits for the exchange."""
+        move.log.flush()
         log_move.freeze(move.log)
         self._await_durable(move)
+        move.log.flush()
         log_move.follow(move.log, future, 1 << 60)
         if not log_move.match(move.log, future):
             raise DiskError(move.folder, "the copy is not what it is of; it is made anew")
         future.flush()
+        if future.recovery_point < future.log_end_offset:
+            raise DiskError(move.folder, "there is no room for what goes with the copy")
         future.unlink_deleted(at_once=True)
         self._checkpoint(move, future)
         move.check()

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from kbroker.cli import root
+from kbroker.cli.space import measure
+from tests.support.mounted import mounted_disk
 
 Captured = pytest.CaptureFixture[str]
 
@@ -85,3 +87,11 @@ def test_a_place_that_is_none_is_told_in_a_line(capsys: Captured, tmp_path: Path
     assert root.run(["log", "sizes", "-D", str(tmp_path / "none")]) == 1
     said = capsys.readouterr().err
     assert "no data directory" in said and said.count("\n") == 1
+
+
+def test_what_may_not_be_looked_into_is_passed_over() -> None:
+    with mounted_disk() as disk:
+        (disk / "t-0").mkdir()
+        (disk / "t-0" / "00000000000000000000.log").write_bytes(b"x" * 10)
+        found = measure(disk)
+    assert [one.log_bytes for one in found.partitions] == [10] and found.other_bytes == 0

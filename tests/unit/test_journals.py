@@ -65,6 +65,30 @@ def test_it_stays_where_such_a_one_cannot_be_opened(logs):
     assert not logs.removed
 
 
+def test_it_counts_where_its_directory_fails_meanwhile(logs):
+    """One that was moved by hand is not served without what the journal there has of it."""
+    put(logs.main, "t-0")
+    logs.start([spec(b"b" * 16)])
+    assert logs.found == {("t", 0): logs.directories[1]}
+    logs.directories[1].failure = "I/O error"
+    with pytest.raises(OperatorError, match=r"moved by hand from .*b to .*a, .*: I/O error"):
+        journal.recover(logs, {"t": TOPIC})
+    assert not logs.removed and not logs.replayed
+
+
+def test_what_goes_wrong_there_refuses_the_start(logs, monkeypatch):
+    def refuse(path):
+        if path.endswith("b"):
+            raise DiskError(path, "I/O error")
+        return []
+
+    put(logs.main, "t-0")
+    logs.start([spec(b"b" * 16)])
+    monkeypatch.setattr(journal_walk, "files", refuse)
+    with pytest.raises(DiskError):
+        journal.recover(logs, {"t": TOPIC})
+
+
 @pytest.mark.parametrize(("partition", "kept"), [(0, True), (1, False)])
 def test_it_stays_for_a_folder_beside_it_that_is_offline(logs, partition, kept):
     """Of those alone that it has entries of."""

@@ -20,6 +20,7 @@ from kbroker.metadata.store import MetadataStore
 from kbroker.storage.checkpoints import RECOVERY_POINTS, write_topic_id
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, PartitionSpec
+from tests.support.mounted import mounted_disk
 from tests.support.ports import FakeLog
 
 A, B = b"A" * 16, b"B" * 16
@@ -213,6 +214,25 @@ def test_a_directory_that_fails_takes_its_own(two):
     manager.checkpoint_high_watermarks()
     assert not manager.stop(1) and two[0].stopped_clean and not two[1].stopped_clean
     assert manager.fail(two[0], "EIO") == [] and manager.failure == "EIO"
+
+
+@pytest.fixture
+def disk():
+    with mounted_disk() as place:
+        yield place
+
+
+def test_what_may_not_be_looked_into_is_passed_over(disk):
+    directory = LogDirectory(disk, 0, A)
+    put(directory)
+    manager = start([directory], spec(A))
+    assert manager.homes["t", 0] is directory and not manager.offline
+
+
+def test_nor_does_it_keep_from_a_format(disk):
+    store = MetadataStore(disk, FakeClock())
+    store.open()
+    store.close()
 
 
 class TestIdentities:

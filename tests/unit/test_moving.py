@@ -99,7 +99,7 @@ def test_what_is_in_the_place_is_put_aside_before(plane):
 def test_it_begins_without_a_look_at_the_disk(plane, monkeypatch):
     """However many they are; the thread makes the folders, one sync for all that wait."""
     services, logs = plane.services, plane.services.logs
-    cleaner = SimpleNamespace(pause=lambda _: None, resume=lambda _: None)
+    cleaner = SimpleNamespace(pause=lambda *_: None, resume=lambda _: None)
     services.moves = moving.made(services, cleaner)
     monkeypatch.setattr(moves, "Log", FakeLog)
     monkeypatch.setattr(services.moves._thread, "start", lambda: None)
@@ -114,13 +114,27 @@ def test_it_begins_without_a_look_at_the_disk(plane, monkeypatch):
 
 
 def test_the_disk_that_failed_is_the_one_to_blame(plane, monkeypatch):
+    """It fails while the metadata is written: its partitions go with it, those of the other one,
+    to which this one did not come, do not."""
+    log = plane.services.logs.get("t", 0)
+
     def refuse(*_):
         raise OSError(errno.EIO, "no")
 
+    def append(records):
+        log.offline_errno = errno.EIO
+
     monkeypatch.setattr(plane.data_plane, "move", refuse)
+    move = moved(plane, append)
+    assert move.source.met is not None and move.target.met is None
+    assert plane.services.logs.homes[move.key] is move.source
+
+
+def test_what_is_offline_by_now_is_not_moved(plane):
     plane.services.logs.get("t", 0).offline_errno = errno.EIO
     move = moved(plane)
-    assert move.source.met is not None and move.target.met is None
+    assert move.failed and not move.recorded
+    assert plane.services.logs.homes[move.key] is move.source
 
 
 @pytest.mark.parametrize("known", [True, False])
