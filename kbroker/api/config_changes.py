@@ -268,7 +268,7 @@ def _check_effect(context: Context, resource: Resource, settings: Mapping[str, s
     for name in _THREADS:
         _check_threads(name, config.integer(name), wanted.integer(name))
     if context.services.tls is not None:
-        context.services.tls.successors(wanted)
+        context.services.tls.check(wanted)
     for listener in config.listeners:
         if listener.protocol.startswith("SASL"):
             _check_logins(wanted, listener.name)

@@ -27,6 +27,7 @@ from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED, has_cordoned
 from kbroker.metadata.image import Topic
 from kbroker.protocol import ApiKey
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
+from kbroker.security.admission import pass_over_bad_logins
 from kbroker.storage.log_port import PartitionSpec
 
 _LOG: Final = logging.getLogger("kbroker.api")
@@ -133,6 +134,7 @@ def reload_broker_settings(services: Services) -> None:
     image = services.image
     node = ("broker", str(services.config.node_id))
     services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
+    pass_over_bad_logins(services.config)
     resize_threads(services)
     limit_connections(services)
     limit_listeners(services)

@@ -212,12 +212,15 @@ class BrokerConfig:
     def text_of(self, listener: str, name: str, mechanism: str = "") -> str | None:
         """The text that holds for one listener, or one SASL mechanism of it; what is set for all
         counts where nothing else is."""
+        return self.text(self.name_of(listener, name, mechanism))
+
+    def name_of(self, listener: str, name: str, mechanism: str = "") -> str:
+        """The name in full that somebody gave the value which holds there."""
         prefix = f"listener.name.{listener.lower()}."
         names = [prefix + name, name]
         if mechanism:
             names.insert(0, f"{prefix}{mechanism.lower()}.{name}")
-        found = (self.text(one) for one in names if self.is_set(one))
-        return next(found, self.text(name))
+        return next((one for one in names if self.is_set(one)), name)
 
     def words_of(self, listener: str, name: str) -> list[str]:
         """Value of a LIST key for one listener."""

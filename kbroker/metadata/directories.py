@@ -46,7 +46,7 @@ def check_first(directories: Sequence[LogDirectory]) -> None:
         _check_begun(first.path, alone=not others)
         return
     for one in others:
-        if _is_formatted(one.path):
+        if is_formatted(one.path):
             raise OperatorError(
                 f"{first} has no {META_PROPERTIES}, but {one} has and belongs to a cluster: "
                 f"is the disk of {first} mounted? The directory with the metadata log is the first "
@@ -54,7 +54,8 @@ def check_first(directories: Sequence[LogDirectory]) -> None:
             )
 
 
-def _is_formatted(path: Path) -> bool:
+def is_formatted(path: Path) -> bool:
+    """Whether a broker has been started on it, or Apache Kafka's format tool was there."""
     try:
         return (path / META_PROPERTIES).exists()
     except OSError:

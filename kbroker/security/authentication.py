@@ -57,7 +57,8 @@ def enabled_mechanisms(config: BrokerConfig, listener: str) -> list[str]:
     unknown = [name for name in told if name not in KNOWN_MECHANISMS]
     if unknown or not told:
         raise ConfigError(
-            f"{_ENABLED}: {', '.join(unknown) or 'nothing'} for listener {listener}; there are "
+            f"{config.name_of(listener, _ENABLED)}: {', '.join(unknown) or 'nothing'} for listener "
+            f"{listener}; there are "
             f"{', '.join(KNOWN_MECHANISMS)}"
         )
     return told
@@ -67,7 +68,7 @@ def check_listener(config: BrokerConfig, listener: str) -> None:
     """Whether a SASL listener could authenticate anybody. Raises ConfigError."""
     for name in enabled_mechanisms(config, listener):
         if name == PLAIN:
-            users_of(_jaas_of(config, listener, name))
+            _check_jaas(config, listener, name)
         elif (
             name == OAUTHBEARER
             and _takes_signed(config, listener)
@@ -77,6 +78,15 @@ def check_listener(config: BrokerConfig, listener: str) -> None:
                 f"{_JWKS} is not set, and {name} on listener {listener} needs it; unsigned tokens "
                 f"are taken where {_HANDLER} names {_UNSIGNED}"
             )
+
+
+def _check_jaas(config: BrokerConfig, listener: str, mechanism: str) -> None:
+    text = _jaas_of(config, listener, mechanism)
+    try:
+        users_of(text)
+    except ConfigError as error:
+        key = config.name_of(listener, _JAAS, mechanism)
+        raise ConfigError(f"{key}{str(error).removeprefix(_JAAS)}") from None
 
 
 def _takes_signed(config: BrokerConfig, listener: str) -> bool:

@@ -25,7 +25,7 @@ from kbroker.key_stores import (
     trust_store,
 )
 from kbroker.security.names import alternative_names, rfc2253, subject_of
-from kbroker.security.principals import mapped, parse_rules
+from kbroker.security.principals import Rule, mapped, parse_rules
 
 _LOG: Final = logging.getLogger("kbroker.server")
 _FILES: Final = ("ssl.keystore.location", "ssl.truststore.location")
@@ -55,6 +55,10 @@ class _Settings:
         """The text of a setting, None where there is none."""
         return self._config.text_of(self._listener.name, name) or None
 
+    def name(self, name: str) -> str:
+        """What a mistake is told by: the name in full."""
+        return self._config.name_of(self._listener.name, name)
+
     def words(self, name: str) -> list[str]:
         return self._config.words_of(self._listener.name, name)
 
@@ -79,13 +83,28 @@ class _Settings:
         return tuple(told)
 
 
+def check_tls(config: BrokerConfig, listener: Listener) -> None:
+    """Whether a listener could speak TLS. Raises ConfigError of one line."""
+    _rules_of(config, listener)
+    server_context(config, listener)
+
+
+def _rules_of(config: BrokerConfig, listener: Listener) -> list[Rule]:
+    rules = config.text_of(listener.name, "ssl.principal.mapping.rules") or "DEFAULT"
+    try:
+        return parse_rules(rules)
+    except ConfigError as error:
+        raise ConfigError(f"listener {listener.name}: {error}") from None
+
+
 def server_context(config: BrokerConfig, listener: Listener) -> TlsContext:
     """What a listener shows and trusts. Raises ConfigError of one line."""
     settings = _Settings(config, listener)
     try:
         context = TlsContext(server=True)
-        speak_versions(context, "ssl.enabled.protocols", settings.words("ssl.enabled.protocols"))
-        speak_ciphers(context, "ssl.cipher.suites", settings.words("ssl.cipher.suites"))
+        for speak, name in ((speak_versions, "ssl.enabled.protocols"),
+                            (speak_ciphers, "ssl.cipher.suites")):  # fmt: skip
+            speak(context, settings.name(name), settings.words(name))
         _set_identity(context, settings)
         if config.flag("kbroker.tls.kernel"):
             context.use_kernel()
@@ -102,13 +121,14 @@ def _set_identity(context: TlsContext, settings: _Settings) -> None:
     password = settings.text("ssl.key.password")
     key, chain = settings.text("ssl.keystore.key"), settings.text("ssl.keystore.certificate.chain")
     path = settings.text("ssl.keystore.location")
+    name = settings.name("ssl.keystore.location")
     if path is not None and (key or chain):
         raise ValueError("ssl.keystore.location and ssl.keystore.key are both set; keep one")
     if path is not None:
         store_password = settings.text("ssl.keystore.password")
-        identity_store(context, "ssl.keystore.location", path, store_password, password)
+        identity_store(context, name, path, store_password, password)
     elif key is not None and chain is not None:
-        source = "ssl.keystore.certificate.chain"
+        source = settings.name("ssl.keystore.certificate.chain")
         context.identity_pem(inline_pem(chain), inline_pem(key), password, source)
     else:
         raise ValueError(
@@ -127,9 +147,10 @@ def _set_trust(context: TlsContext, settings: _Settings) -> None:
         )
     if path is not None:
         password = settings.text("ssl.truststore.password")
-        trust_store(context, "ssl.truststore.location", path, password)
+        trust_store(context, settings.name("ssl.truststore.location"), path, password)
     elif certificates is not None:
-        context.trust_pem(inline_pem(certificates), "ssl.truststore.certificates")
+        source = settings.name("ssl.truststore.certificates")
+        context.trust_pem(inline_pem(certificates), source)
     else:
         context.trust_system()
 
@@ -173,12 +194,7 @@ class TlsListeners:
         self._config = config
         self._install = install
         self._listeners = [one for one in listeners if one.protocol in TLS_PROTOCOLS]
-        self._rules = {
-            one.name: parse_rules(
-                config.text_of(one.name, "ssl.principal.mapping.rules") or "DEFAULT"
-            )
-            for one in self._listeners
-        }
+        self._rules = {one.name: _rules_of(config, one) for one in self._listeners}
         self._prints = {one.name: _Settings(config, one).fingerprint() for one in self._listeners}
         self._contexts = {one.name: server_context(config, one) for one in self._listeners}
 
@@ -189,6 +205,12 @@ class TlsListeners:
         """Give every listener its context; the listeners are there."""
         for name, context in self._contexts.items():
             self._install(name, context)
+
+    def check(self, config: BrokerConfig) -> None:
+        """Whether other settings can be used, now and at the next start. Raises ConfigError."""
+        for one in self._listeners:
+            _rules_of(config, one)
+        self.successors(config)
 
     def successors(self, config: BrokerConfig) -> dict[str, TlsContext]:
         """The contexts that other settings, or other contents of files, make; none where all is as

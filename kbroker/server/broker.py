@@ -42,6 +42,7 @@ from kbroker.metadata.builders import Listener
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
+from kbroker.security import admission
 from kbroker.server import journal, sockets
 from kbroker.server.beside import beside
 from kbroker.server.control import ControlThread, Mailbox
@@ -163,7 +164,8 @@ class Broker:
         """Serve. Raises OperatorError or DiskError, with everything let go of again."""
         for listener in self.config.listeners:
             _check_address(listener.host, listener.port)
-        tls_listeners(self.config)  # what is wrong with it is told before anything is written
+        if not directories.is_formatted(self.directory):
+            admission.check(self.config)  # what is wrong is told before anything is written
         _make_directory(self.directory)
         self.directories[0].lock.acquire()
         try:
@@ -281,6 +283,7 @@ class Broker:
         image = store.image
         node = ("broker", str(store.meta.node_id))
         self.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
+        admission.pass_over_bad(self.config)
         return store
 
     def _snapshot_bytes(self) -> int:

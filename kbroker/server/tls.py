@@ -12,18 +12,14 @@ if TYPE_CHECKING:
     from kbroker.security.tls import TlsListeners
 
 
-def tls_listeners(config: BrokerConfig, engine: Engine | None = None) -> TlsListeners | None:
-    """What the listeners show and trust, given to an engine that has them; without one it is only
-    looked whether that can be had. None where no listener has TLS. Raises ConfigError."""
+def tls_listeners(config: BrokerConfig, engine: Engine) -> TlsListeners | None:
+    """What the listeners show and trust, given to the engine that has them. None where no listener
+    has TLS. Raises ConfigError."""
     if all(one.protocol not in TLS_PROTOCOLS for one in config.listeners):
         return None
     from kbroker.api import client_certificates  # noqa: F401, PLC0415  see above
     from kbroker.security.tls import TlsListeners  # noqa: PLC0415  as above
 
-    made = TlsListeners(config, config.listeners, engine.set_tls if engine else _nobody)
+    made = TlsListeners(config, config.listeners, engine.set_tls)
     made.install()
     return made
-
-
-def _nobody(_name: str, _context: object) -> None:
-    """Takes a context that nobody uses."""
