@@ -30,13 +30,11 @@ from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS
-from kbroker.config.report import ignored_line
 from kbroker.errors import KbrokerError, OperatorError
 from kbroker.ext.data_plane import DataPlane
 from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
 from kbroker.ext.engine import FRAME_BYTES_MAX, SECURITY_PROTOCOLS
 from kbroker.ext.log import Log
-from kbroker.group.consumer.assignors import ASSIGNORS, assignor_named
 from kbroker.metadata import directories, registration
 from kbroker.metadata.builders import Listener
 from kbroker.metadata.records.schema import Record
@@ -47,10 +45,10 @@ from kbroker.server import journal, sockets
 from kbroker.server.beside import beside
 from kbroker.server.control import ControlThread, Mailbox
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
-from kbroker.server.exposure import open_line
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
 from kbroker.server.liveness import Planes
+from kbroker.server.notices import notices
 from kbroker.server.pages import Pages, Parts
 from kbroker.server.reload import take_over
 from kbroker.server.service import Notifier, extend
@@ -176,11 +174,12 @@ class Broker:
             raise
 
     def _start(self) -> None:
-        self._announce()
         named = self.config.is_set(HTTP_LISTENERS)
         self._http.bind(self.config.http_listeners, set_by_user=named)
         self._http.start()
         store = self._store = self._open_store()
+        for line in notices(self.config, users=bool(store.image.scram or self._users)):
+            _LOG.warning("%s", line)
         directories.identify(self.directories, store.meta, store.image)
         data_plane = self._data_plane = self._make_data_plane()
         threads = self.config.integer("num.recovery.threads.per.data.dir")
@@ -251,23 +250,6 @@ class Broker:
             services, data_plane, disk, cleaner, health, self.addresses, self._http.addresses,
             self._clock.monotonic_ms(),
         )  # fmt: skip
-
-    def _announce(self) -> None:
-        ignored = ignored_line(self.config)
-        if ignored is not None:
-            _LOG.warning("%s", ignored)
-        told = self.config.value("group.consumer.assignors")
-        unknown = [one for one in told if not assignor_named(one)] if isinstance(told, list) else []
-        if unknown:
-            _LOG.warning("group.consumer.assignors: %s passed over; there are: %s",
-                         ", ".join(unknown), ", ".join(ASSIGNORS))  # fmt: skip
-        exposed = open_line(self.config)
-        if exposed is not None:
-            _LOG.warning("%s", exposed)
-        if not self.config.durable:
-            _LOG.warning(
-                "kbroker.durability=page-cache: a power cut may take back what was acknowledged"
-            )
 
     def _open_store(self) -> MetadataStore:
         wanted = self.config.node_id if "node.id" in self.config.static else None

@@ -1,38 +1,68 @@
-"""Listeners that let in whoever can connect: told at the start, unless it is meant."""
+"""Listeners that let in whoever can connect, unless it is meant, and those that let in nobody: told
+at the start."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
 
-from kbroker.config import BrokerConfig
+from kbroker.config import BrokerConfig, Listener
 from kbroker.config.definitions_kbroker import INSECURE
 
-_OPEN: Final = frozenset({"PLAINTEXT", "SSL"})
 
-
-def open_line(config: BrokerConfig) -> str | None:
-    """One line where there is something to tell."""
+def open_line(config: BrokerConfig, *, users: bool = False) -> str | None:
+    """One line where there is something to tell. `users`: there are some who log in, so that an
+    open listener is a mistake on this machine too."""
     if config.flag(INSECURE) or config.string("authorizer.class.name"):
         return None
-    told = [
-        f"{one.name}://{one.host or '0.0.0.0'}:{one.port}"
+    told = _told(
+        one
         for one in config.listeners
-        if one.protocol in _OPEN and not is_loopback(one.host) and not _knows(config, one.name)
-    ]
+        if (users or not is_loopback(one.host)) and _is_open(config, one)
+    )
     if not told:
         return None
+    then = (
+        "there are users, but it asks nobody who it is: have it speak SASL_PLAINTEXT or SASL_SSL"
+        if users
+        else "make a user (kbroker start --user NAME)"
+    )
     return (
-        f"whoever can connect to {', '.join(told)} may do everything: make a user "
-        "(kbroker start --user NAME), or say that it is meant (--insecure)"
+        f"whoever can connect to {told} may do everything: {then}, or say that it is meant "
+        "(--insecure)"
     )
 
 
-def _knows(config: BrokerConfig, listener: str) -> bool:
-    """Whether TLS asks for a certificate there, which PLAINTEXT never does."""
-    return (
-        any(one.name == listener and one.protocol == "SSL" for one in config.listeners)
-        and config.text_of(listener, "ssl.client.auth") == "required"
+def closed_line(config: BrokerConfig) -> str | None:
+    """Where there are no users of SCRAM: one line on listeners that have nothing else."""
+    asking = [one for one in config.listeners if one.protocol.startswith("SASL")]
+    if not asking:
+        return None
+    from kbroker.security.authentication import enabled_mechanisms  # noqa: PLC0415  not everybody's
+    from kbroker.security.scram import MECHANISMS  # noqa: PLC0415  as above
+
+    told = _told(
+        one for one in asking if MECHANISMS.keys() >= set(enabled_mechanisms(config, one.name))
     )
+    if not told:
+        return None
+    first = "kbroker start --user NAME:PASSWORD"
+    if any(_is_open(config, one) for one in config.listeners):
+        first = "kbroker user create NAME, at a listener that asks for no login"
+    return (
+        f"nobody can log in at {told}: it knows SCRAM alone, and there is no user; make the first: "
+        f"{first}"
+    )
+
+
+def _told(listeners: Iterable[Listener]) -> str:
+    return ", ".join(f"{one.name}://{one.host or '0.0.0.0'}:{one.port}" for one in listeners)
+
+
+def _is_open(config: BrokerConfig, listener: Listener) -> bool:
+    """Whether nobody has to say there who it is. TLS may ask for a certificate."""
+    if listener.protocol == "SSL":
+        return config.text_of(listener.name, "ssl.client.auth") != "required"
+    return listener.protocol == "PLAINTEXT"
 
 
 def is_loopback(host: str) -> bool:

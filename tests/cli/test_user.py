@@ -17,8 +17,9 @@ from kbroker.client import Admin
 from kbroker.client.errors import AuthenticationError
 from kbroker.config import BrokerConfig
 from kbroker.errors import OperatorError
-from kbroker.server.exposure import open_line
+from kbroker.server.exposure import closed_line, open_line
 from tests.support.kbroker import KbrokerProcess
+from tests.support.sasl import SecuredBroker
 
 ROOT = ("admin", "s:cret=, \u00fc")
 SASL = "SASL_PLAINTEXT"
@@ -169,6 +170,66 @@ def test_a_broker_that_is_open_to_everybody_says_so(settings_: dict[str, str], t
     line = open_line(BrokerConfig(settings_))
     assert (line is not None) == told
     assert line is None or ("--insecure" in line and "\n" not in line)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "told"),
+    [
+        ({"listeners": "PLAINTEXT://127.0.0.1:1"}, True),
+        ({"listeners": "SASL_PLAINTEXT://:2,SSL://[::1]:1"}, True),
+        ({"listeners": "SSL://[::1]:1", "ssl.client.auth": "required"}, False),
+        ({"listeners": "SASL_PLAINTEXT://:1,SASL_SSL://:2"}, False),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1", "kbroker.insecure": "true"}, False),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1", "authorizer.class.name": "kbroker"}, False),
+    ],
+)
+def test_users_and_a_listener_that_asks_for_none(settings_: dict[str, str], told: bool) -> None:
+    line = open_line(BrokerConfig(settings_), users=True)
+    assert (line is not None) == told
+    assert line is None or ("1:1 may" in line and "make a user" not in line and "\n" not in line)
+
+
+@pytest.mark.parametrize(
+    ("settings_", "told"),
+    [
+        ({"listeners": "PLAINTEXT://127.0.0.1:1"}, ""),
+        ({"listeners": "SASL_PLAINTEXT://127.0.0.1:1"}, "kbroker start --user NAME:PASSWORD"),
+        ({"listeners": "SASL_SSL://:1", "ssl.client.auth": "required"}, "kbroker start --user"),
+        ({"listeners": "SASL_PLAINTEXT://:1,PLAINTEXT://127.0.0.1:2"}, "kbroker user create NAME"),
+        ({"listeners": "SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256"},
+         ""),
+        ({"listeners": "SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms": "SCRAM-SHA-256"},
+         "kbroker start --user"),
+    ],
+)  # fmt: skip
+def test_a_listener_that_nobody_can_log_in_at(settings_: dict[str, str], told: str) -> None:
+    line = closed_line(BrokerConfig(settings_))
+    assert (told in line and "\n" not in line) if line is not None else not told
+
+
+def test_who_gets_in_is_told_by_the_next_start_too(tmp_path: Path) -> None:
+    """By the users that are there, not by the options of this start."""
+    guarded = Guarded(tmp_path / "guarded", {"kbroker.durability": "page-cache"})
+    guarded.start()
+    assert guarded.stop() == 0
+    assert not re.search("whoever can connect|nobody can log in", guarded.log_text())
+    opened = KbrokerProcess(tmp_path / "opened", guarded.settings, guarded.data_dir)
+    opened.start()
+    opened.kill()
+    assert opened.log_text().count("there are users, but it asks nobody") == 1
+
+
+def test_a_start_that_lets_nobody_in_says_so(tmp_path: Path) -> None:
+    broker = SecuredBroker(tmp_path, {"sasl.enabled.mechanisms": "SCRAM-SHA-256"})
+    broker.start()
+    broker.add_user("alice", "pw")
+    broker.stop()
+    assert broker.log_text().count("nobody can log in at SASL://127.0.0.1:0") == 1
+    broker.settings["kbroker.insecure"] = "true"
+    broker.start()
+    broker.kill()
+    assert broker.log_text().count("nobody can log in") == 1
+    assert "whoever can connect" not in broker.log_text()
 
 
 def test_a_user_does_not_go_with_an_open_listener(tmp_path: Path) -> None:
