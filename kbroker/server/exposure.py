@@ -4,15 +4,20 @@ at the start."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from kbroker.config import BrokerConfig, Listener
 from kbroker.config.definitions_kbroker import INSECURE
+from kbroker.security.principals import ANONYMOUS, parse_super_users
+
+_IF_NONE: Final = "allow.everyone.if.no.acl.found"
 
 
 def open_line(config: BrokerConfig, *, users: bool = False) -> str | None:
     """One line where there is something to tell. `users`: there are some who log in, so that an
     open listener is a mistake on this machine too."""
-    if config.flag(INSECURE) or config.string("authorizer.class.name"):
+    allowed = "" if config.flag(INSECURE) else _allowed_to_nobody(config)
+    if not allowed:
         return None
     told = _told(
         one
@@ -27,7 +32,7 @@ def open_line(config: BrokerConfig, *, users: bool = False) -> str | None:
         else "make a user (kbroker start --user NAME)"
     )
     return (
-        f"whoever can connect to {told} may do everything: {then}, or say that it is meant "
+        f"whoever can connect to {told} may do {allowed}: {then}, or say that it is meant "
         "(--insecure)"
     )
 
@@ -52,6 +57,17 @@ def closed_line(config: BrokerConfig) -> str | None:
         f"nobody can log in at {told}: it knows SCRAM alone, and there is no user; make the first: "
         f"{first}"
     )
+
+
+def _allowed_to_nobody(config: BrokerConfig) -> str:
+    """What somebody may do who has not said who it is, in words."""
+    if not config.string("authorizer.class.name"):
+        return "everything"
+    if ANONYMOUS in parse_super_users(config.string("super.users")):
+        return f"everything (super.users has {ANONYMOUS})"
+    if config.flag(_IF_NONE):
+        return f"whatever no ACL is about ({_IF_NONE}=true)"
+    return ""
 
 
 def _told(listeners: Iterable[Listener]) -> str:

@@ -16,6 +16,7 @@ from kbroker.cli.passwords import password_of, split_user
 from kbroker.client import Admin
 from kbroker.client.errors import AuthenticationError
 from kbroker.config import BrokerConfig
+from kbroker.config.definitions_security import AUTHORIZERS
 from kbroker.errors import OperatorError
 from kbroker.server.exposure import closed_line, open_line
 from tests.support.kbroker import KbrokerProcess
@@ -164,6 +165,17 @@ def test_passwords(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ({"listeners": "PLAINTEXT://:1", "kbroker.insecure": "true"}, False),
         ({"listeners": "SASL_PLAINTEXT://:1"}, False),
         ({"listeners": "SASL_PLAINTEXT://:1,PLAINTEXT://10.0.0.1:2"}, True),
+        ({"listeners": "PLAINTEXT://:1", "authorizer.class.name": "kbroker"}, False),
+        ({"listeners": "PLAINTEXT://:1", "authorizer.class.name": AUTHORIZERS[1],
+          "super.users": "User:admin"}, False),
+        ({"listeners": "PLAINTEXT://:1", "authorizer.class.name": "kbroker",
+          "allow.everyone.if.no.acl.found": "true"}, True),
+        ({"listeners": "PLAINTEXT://:1", "authorizer.class.name": AUTHORIZERS[1],
+          "allow.everyone.if.no.acl.found": "true"}, True),
+        ({"listeners": "PLAINTEXT://:1", "authorizer.class.name": "kbroker",
+          "super.users": "User:admin; User:ANONYMOUS"}, True),
+        ({"listeners": "PLAINTEXT://127.0.0.1:1", "authorizer.class.name": "kbroker",
+          "allow.everyone.if.no.acl.found": "true"}, False),
     ],
 )  # fmt: skip
 def test_a_broker_that_is_open_to_everybody_says_so(settings_: dict[str, str], told: bool) -> None:
