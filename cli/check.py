@@ -246,16 +246,11 @@ def _maps() -> Finding:
 
 def _exposure(config: BrokerConfig) -> Iterator[Finding]:
     """Whether somebody on another machine gets in unasked, and who asks can be answered."""
-    from kbroker.config import ConfigError
-    from kbroker.security.authentication import check_listener
+    from kbroker.security import admission
     from kbroker.server.exposure import open_line
 
-    for listener in config.listeners:
-        if listener.protocol.startswith("SASL"):
-            try:
-                check_listener(config, listener.name)
-            except ConfigError as error:
-                yield Finding("logins", FAILED, str(error))
+    for what, text in admission.mistakes(config):
+        yield Finding(what, FAILED, text)
     line = open_line(config)
     verdict = WARNING if line else OK
     yield Finding("exposure", verdict, line or "nobody gets in unasked from outside")

@@ -39,8 +39,10 @@ def show(
 def validate(config_file: Path, settings: tuple[str, ...]) -> None:
     """Check a server.properties file. Exit status 0: a broker would start with it."""
     from kbroker.config import load_config, report
+    from kbroker.security import admission
 
     config = load_config(config_file, settings)
+    admission.check(config)
     click.echo(f"{config_file}: {len(config.static)} settings, all valid")
     ignored = report.ignored_line(config)
     if ignored:

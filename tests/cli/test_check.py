@@ -6,6 +6,8 @@ import json
 import os
 import resource
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from kbroker import runfile
 from kbroker.cli import check, check_disk, root
 from tests.support import guarded, wire
+from tests.support.certificates import Authority
 from tests.support.kbroker import KbrokerProcess
 
 Run = Callable[..., tuple[int, dict[str, tuple[str, str]]]]
@@ -149,6 +152,53 @@ def test_who_may_come_in(run: Run, tmp_path: Path) -> None:
     assert told("SASL_PLAINTEXT")[1]["exposure"][0] == check.OK
     status, found = told("SASL_PLAINTEXT", "sasl.enabled.mechanisms=PLAIN")
     assert (status, found["logins"][0]) == (1, check.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wrong", "about", "told"),
+    [
+        ("SSL", {}, "TLS", "listener SSL: TLS needs a key and its certificate"),
+        ("SSL", {"ssl.keystore.location": "{}", "ssl.principal.mapping.rules": "RULE:bad"}, "TLS",
+         "listener SSL: ssl.principal.mapping.rules: no rule: RULE:bad"),
+        ("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN,FOO"}, "logins",
+         "sasl.enabled.mechanisms: FOO for listener SASL_PLAINTEXT; there are PLAIN"),
+        ("SASL_PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN", "listener.name.sasl_plaintext."
+         "sasl.jaas.config": "x"}, "logins",
+         "listener.name.sasl_plaintext.sasl.jaas.config: write MODULE"),
+    ],
+)  # fmt: skip
+def test_what_check_and_validate_say_is_what_the_start_says(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, authority: Authority, *,
+    protocol: str, wrong: dict[str, str], about: str, told: str,
+) -> None:  # fmt: skip
+    """And it says so before it has formatted the data directory."""
+    store = str(authority.issue("server").pem)
+    lines = [f"listeners={protocol}://127.0.0.1:0", f"log.dirs={tmp_path}/data",
+             *(f"{name}={value.format(store)}" for name, value in wrong.items())]  # fmt: skip
+    file = tmp_path / "server.properties"
+    file.write_text("\n".join(lines))
+    status, found = run("--config", str(file))
+    assert (status, found[about][0]) == (1, check.FAILED) and found[about][1].startswith(told)
+    assert root.run(["config", "validate", str(file)]) == 1
+    assert told in capsys.readouterr().err
+    done = subprocess.run(
+        [sys.executable, "-m", "kbroker.cli", "start", "--config", str(file)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == os.EX_CONFIG and f"kbroker: {told}" in done.stderr
+    assert not list((tmp_path / "data").iterdir())
+
+
+def test_settings_with_tls_and_logins_that_are_valid(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, authority: Authority
+) -> None:
+    file = tmp_path / "server.properties"
+    store = authority.issue("server").pem
+    file.write_text(f"listeners=SASL_SSL://127.0.0.1:0\nssl.keystore.location={store}\n")
+    assert root.run(["config", "validate", str(file)]) == 0
+    assert "2 settings, all valid" in capsys.readouterr().out
+    status, found = run("--config", str(file), "-D", str(tmp_path))
+    assert status == 0 and not {"TLS", "logins"} & found.keys()
 
 
 def test_a_data_directory_that_is_none(run: Run, tmp_path: Path) -> None:
