@@ -334,8 +334,10 @@ def take_effect(context: Context, records: list[Record], changed: list[Resource]
     services = context.services
     if not records:
         return
+    differing = _differing(context, records)
     services.store.append(records)
-    _tell(context, records)
+    for (kind, name), settings in differing.items():
+        context.changed("settings changed", kind=kind, name=name, settings=",".join(settings))
     if any(kind == NAMES[CLIENT_METRICS] for kind, _ in changed):
         services.telemetry.subscriptions_changed()
     if any(kind == "broker" for kind, _ in changed):
@@ -344,13 +346,13 @@ def take_effect(context: Context, records: list[Record], changed: list[Resource]
         publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])
 
 
-def _tell(context: Context, records: Iterable[Record]) -> None:
-    """One line for each resource, with the names of settings alone: a value may be a secret."""
-    names: dict[tuple[int, str], list[str]] = {}
+def _differing(context: Context, records: Iterable[Record]) -> dict[Resource, list[str]]:
+    """By resource the names of settings that get another value, before they do. Names alone: a
+    value may be a secret."""
+    found: dict[Resource, list[str]] = {}
     for record in records:
         if isinstance(record, ConfigRecord):
-            names.setdefault((record.resource_type, record.resource_name), []).append(record.name)
-    for (kind, name), settings in names.items():
-        context.changed(
-            "settings changed", kind=NAMES[kind], name=name, settings=",".join(settings)
-        )
+            resource = NAMES[record.resource_type], record.resource_name
+            if context.image.configs(resource).get(record.name) != record.value:
+                found.setdefault(resource, []).append(record.name)
+    return found

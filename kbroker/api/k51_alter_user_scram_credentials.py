@@ -9,14 +9,17 @@ upsertions, then what failed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kbroker.api.context import ApiError, Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.metadata.records.access import RemoveUserScramCredentialRecord
+from kbroker.metadata.records.access import (
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
 from kbroker.metadata.records.schema import Record
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
@@ -55,11 +58,23 @@ def alter_user_scram_credentials(request: Any, context: Context) -> Response:
                 errors[one.name] = ApiError.of(error)
     if records:
         context.services.store.append(records)
-    for name in dict.fromkeys(done):
-        context.changed("credentials of a user changed", user=name)
+        _tell(context, records)
     results = [_result(name, ErrorCode.NONE, None) for name in done]
     results += [_result(name, error.code, error.message) for name, error in errors.items()]
     return {"results": results}
+
+
+def _tell(context: Context, records: Iterable[Record]) -> None:
+    from kbroker.security.credentials import mechanism_of  # noqa: PLC0415  not every start
+
+    for one in records:
+        assert isinstance(one, UserScramCredentialRecord | RemoveUserScramCredentialRecord)
+        mechanism = mechanism_of(one.mechanism)
+        assert mechanism is not None
+        context.changed(
+            "credentials of a user changed", user=one.name, mechanism=mechanism.name,
+            done="set" if isinstance(one, UserScramCredentialRecord) else "deleted",
+        )  # fmt: skip
 
 
 def _check(name: str, number: int) -> None:

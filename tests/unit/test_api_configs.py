@@ -342,6 +342,29 @@ def test_min_insync_replicas_of_the_cluster_cannot_be_removed(control):
     assert change(control, BROKER, "", ("min.insync.replicas", SET, "2")) == 0
 
 
+def test_the_audit_names_the_settings_that_got_another_value(control, caplog):
+    """Of brokers all are written anew."""
+    password = "listener.name.x.ssl.keystore.password"
+    change(control, BROKER, "1", (password, SET, "secret"), ("log.retention.ms", SET, "5"))
+    control.create("t")
+    with caplog.at_level(logging.INFO, logger="kbroker.audit"):
+        change(control, BROKER, "1", ("log.retention.ms", SET, "7"))
+        change(control, BROKER, "1", (password, SET, "another"), ("log.retention.ms", SET, "7"))
+        change(control, BROKER, "1", (password, SET, "another"))
+        change(control, BROKER, "1", (password, DELETE, None))
+        change(control, BROKER, "", ("log.retention.ms", SET, "8"))
+        replace(control, TOPIC, "t", {"retention.ms": "9"})
+    told = [
+        tuple(record.fields[key] for key in ("kind", "name", "settings"))
+        for record in caplog.records if record.getMessage() == "settings changed"
+    ]  # fmt: skip
+    assert told == [
+        ("broker", "1", "log.retention.ms"), ("broker", "1", password),
+        ("broker", "1", password), ("broker", "", "log.retention.ms"),
+        ("topic", "t", "retention.ms"),
+    ]  # fmt: skip
+
+
 def test_loggers_are_changed_at_run_time(control):
     logger = logging.getLogger("kbroker.test.config")
     name = logger.name

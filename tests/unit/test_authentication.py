@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -308,6 +309,20 @@ def test_users_are_altered_each_by_itself(stand: Stand) -> None:
         ("a", 0), ("new", 0), ("b", 91), ("nobody", 91), ("twice", 92),
     ]  # fmt: skip
     assert set(stand.control.store.image.scram) == {("b", 2), ("new", 1)}
+
+
+def test_the_audit_tells_what_was_done_to_a_user(
+    stand: Stand, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="kbroker.audit"):
+        alter(stand, [], [upsertion("a"), upsertion("b", 2)])
+        alter(stand, [{"name": "a", "mechanism": 1}, {"name": "c", "mechanism": 1}], [])
+    told = [vars(record)["fields"] for record in caplog.records]
+    assert [(one["user"], one["mechanism"], one["done"]) for one in told] == [
+        ("a", "SCRAM-SHA-256", "set"), ("b", "SCRAM-SHA-512", "set"),
+        ("a", "SCRAM-SHA-256", "deleted"),
+    ]  # fmt: skip
+    assert {record.getMessage() for record in caplog.records} == {"credentials of a user changed"}
 
 
 def test_users_are_described(stand: Stand) -> None:
