@@ -30,6 +30,8 @@ class Hosts:
         """`post` has something done on the control thread, soon."""
         self._post = post
         self._busy = False
+        self._unknown: set[str] = set()
+        """Hosts without an address of which was told; the look-up's."""
 
     def look_up(self, hosts: Iterable[str], later: Callable[[Found], None]) -> Found:
         """What is soon found. Where a name is among the hosts, `later` gets all of it; while an
@@ -47,7 +49,7 @@ class Hosts:
         named: Found = {}
 
         def run() -> None:
-            _look_up(names, named)
+            self._look_up(names, named)
             self._post(done)
 
         def done() -> None:
@@ -59,15 +61,17 @@ class Hosts:
         thread.join(_WAIT_S)
         return found if thread.is_alive() else found | named
 
-
-def _look_up(names: Iterable[str], found: Found) -> None:
-    name_thread("kbroker-hosts")
-    for name in names:
-        try:
-            found[name] = _addresses(name)
-        except (OSError, UnicodeError) as error:
-            found[name] = []
-            _LOG.error("no address of %s: %s", name, error)
+    def _look_up(self, names: Iterable[str], found: Found) -> None:
+        name_thread("kbroker-hosts")
+        for name in names:
+            try:
+                found[name] = _addresses(name)
+                self._unknown.discard(name)
+            except (OSError, UnicodeError) as error:
+                found[name] = []
+                if name not in self._unknown:  # they are all looked up with every change
+                    self._unknown.add(name)
+                    _LOG.warning("no address of %s, so its limits hold for nobody: %s", name, error)
 
 
 def _addresses(host: str, flags: int = 0) -> list[bytes]:

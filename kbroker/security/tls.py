@@ -155,6 +155,13 @@ def _set_trust(context: TlsContext, settings: _Settings) -> None:
         context.trust_system()
 
 
+def takes_public_clients(config: BrokerConfig, listener: Listener) -> bool:
+    """Whether certificates are asked for and those count that the system trusts."""
+    settings = _Settings(config, listener)
+    stores = map(settings.text, ("ssl.truststore.location", "ssl.truststore.certificates"))
+    return settings.client_auth() != "none" and not any(stores)
+
+
 def _is_true(config: BrokerConfig, listener: str, name: str) -> bool:
     return (config.text_of(listener, name) or "").lower() == "true"
 

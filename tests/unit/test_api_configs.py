@@ -310,6 +310,36 @@ def test_names_that_nobody_answers_for_hold_up_nothing(control, monkeypatch):
     assert control.data_plane.limits[2] == [(two, 7), (one, 7)]
 
 
+def test_a_host_without_an_address_is_told_of_once(control, monkeypatch, caplog):
+    """As a warning, though all are looked up with every change, of a quota too."""
+    look_up, unknown = socket.getaddrinfo, {"none"}
+
+    def answer(host, *arguments, flags=0):
+        numeric = bool(flags & socket.AI_NUMERICHOST)
+        if host in unknown and not numeric:
+            raise socket.gaierror("nobody knows")
+        return look_up(host if numeric else "10.0.0.2", *arguments, flags=flags)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+
+    def alter(name, value):
+        assert change(control, BROKER, "1", (name, SET, value)) == 0
+        wait_for("the look-up", lambda: control.posted, 10)
+        control.run_posted()
+
+    def told():
+        return [one.levelname for one in caplog.records if "no address of none" in one.getMessage()]
+
+    alter("max.connections.per.ip.overrides", "none:7")
+    alter("log.retention.ms", "7")
+    assert told() == ["WARNING"]
+    unknown.clear()
+    alter("log.retention.ms", "8")
+    unknown.add("none")
+    alter("log.retention.ms", "9")
+    assert told() == ["WARNING"] * 2
+
+
 def test_the_last_cleaner_thread_stays(control):
     threads = "log.cleaner.threads"
     configs = [{"name": threads, "config_operation": SET, "value": "0"}]
