@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import ssl
 import subprocess
@@ -96,6 +97,41 @@ def test_what_is_wrong_is_told_in_one_line(
     lines = str(raised.value).splitlines()
     assert len([line for line in lines if line.startswith("kbroker: ")]) == 1, lines
     assert not list(broker.data_dir.glob("*"))
+
+
+@pytest.fixture
+def without_openssl(tmp_path: Path) -> dict[str, str]:
+    """An environment in which no libssl can be opened: the first that the loader finds are empty,
+    and it looks no farther."""
+    folder = tmp_path / "nothing"
+    folder.mkdir()
+    for name in ("libssl.so.3", "libssl.so.1.1"):
+        (folder / name).touch()
+    environ = {"LD_LIBRARY_PATH": str(folder)}
+    tried = "import ctypes; ctypes.CDLL('libssl.so.3')"
+    done = subprocess.run([sys.executable, "-c", tried], env=os.environ | environ, check=False,
+                          capture_output=True, timeout=60)  # fmt: skip
+    if b"OSError" not in done.stderr:
+        pytest.skip("this loader finds libssl whatever LD_LIBRARY_PATH says")
+    return environ
+
+
+def test_a_machine_without_openssl(
+    tmp_path: Path, authority: Authority, without_openssl: dict[str, str]
+) -> None:
+    """Is told so where TLS is asked for, and needs none elsewhere."""
+    settings = {"ssl.keystore.location": str(authority.issue("server").pem)}
+    broker = KbrokerProcess(tmp_path, settings, environ=without_openssl, listeners=("SSL",))
+    told = "kbroker: listener SSL: TLS needs OpenSSL: neither libssl.so.3 nor libssl.so.1.1 is here"
+    with pytest.raises(AssertionError, match=told):
+        broker.start()
+    assert not list(broker.data_dir.glob("*"))
+    broker.ports = {}
+    broker.start()
+    try:
+        assert wire.call_once(broker.port, METADATA, 9, {"topics": None})["cluster_id"]
+    finally:
+        broker.kill()
 
 
 def test_inline_stores(start_kbroker: StartBroker, authority: Authority) -> None:
