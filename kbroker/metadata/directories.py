@@ -56,10 +56,7 @@ def check_first(directories: Sequence[LogDirectory]) -> None:
 
 def is_formatted(path: Path) -> bool:
     """Whether a broker has been started on it, or Apache Kafka's format tool was there."""
-    try:
-        return (path / META_PROPERTIES).exists()
-    except OSError:
-        return False
+    return holds(path, META_PROPERTIES)
 
 
 def _check_begun(first: Path, *, alone: bool) -> None:
