@@ -131,6 +131,13 @@ class ReadOptions:
         """Whether what transactions left open or aborted is left out."""
         return self.kafka.get("isolation.level", "read_committed") == "read_committed"
 
+    @property
+    def starts_at_an_end(self) -> bool:
+        """Whether it may begin at the end of a partition as it is when that is asked for."""
+        if self.starting.edge is not None or self.starting.offsets is not None:
+            return LATEST in (self.starting.edge, *(self.starting.offsets or {}).values())
+        return self.time_or_latest
+
 
 @dataclass(frozen=True)
 class WriteOptions:

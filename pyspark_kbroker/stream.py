@@ -5,10 +5,16 @@ micro-batches and for tasks; tasks read on executors. Admission control (a start
 the question for the latest offset) and Trigger.AvailableNow came with PySpark 4.2. PySpark 4.1
 tells no start: there the reader goes by what it was asked last, so that the first micro-batch
 after a restart is not held to maxOffsetsPerTrigger, and wraps AvailableNow itself.
+
+Spark does not keep where a stream begins: for its first micro-batch it asks twice, and again after
+a restart before that one is committed. A reader answers twice the same. For another one, which
+finds other ends, a stream that begins at ends has nothing in its first micro-batch: its end, which
+the checkpoint has, is the beginning.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamReader"]
 
 Json = Mapping[str, Mapping[str, int]]
+_log = logging.getLogger("pyspark_kbroker")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -52,6 +59,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._brokers = Brokers(options)
+        self._initial: Offsets | None = None  # where a new stream begins, once it was asked for
+        self._begun = False  # whether the end of its first micro-batch is known
+        self._older: Offsets | None = None  # that end, if it is older than what is in _initial
         self._asked: Offsets = {}  # where the next micro-batch begins, as far as is known
         self._last: Offsets | None = None  # the ends found last
         self._target: Offsets | None = None  # of Trigger.AvailableNow
@@ -60,21 +70,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- ends of micro-batches
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a new stream begins."""
-        begin = self._brokers.resolve(self._options.starting, self._brokers.partitions())
-        self._asked = begin
-        if self._target is not None:  # which was found a moment before
-            ends = self._target
-            self._target |= {w: max(offset, ends.get(w, offset)) for w, offset in begin.items()}
-        return to_json(begin)
+        """Where a new stream begins, as it was when this was asked first."""
+        if self._initial is None:
+            begin = self._brokers.resolve(self._options.starting, self._brokers.partitions())
+            self._initial = self._asked = begin
+            if self._target is not None:  # which was found a moment before
+                ends = self._target
+                self._target |= {w: max(offset, ends.get(w, offset)) for w, offset in begin.items()}
+        return to_json(self._initial)
 
     def latestOffset(  # noqa: N802
         self, start: Json | None = None, limit: Any = None
     ) -> dict[str, Any]:
         """The end of the micro-batch that begins at `start`: `start` itself where there is nothing
-        to read, or not enough yet."""
+        to read, or not enough yet, and for the first of a stream that begins at an end."""
         begin = self._asked if start is None else from_json(start)
         self._last = ends = self._brokers.latest(begin) if self._target is None else self._target
+        if begin == self._initial and not self._begun:
+            self._begun = True
+            if self._options.starts_at_an_end:
+                ends = begin
         if not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(begin, ends)
         self._asked = ends
@@ -118,6 +133,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, ends = from_json(start), from_json(end)
         self._asked = ends
         fail = self._options.fail_on_data_loss
+        if begin == self._initial:
+            begin = self._begin_of_first(begin, ends)
         begin |= self._begin_of_new(ends.keys() - begin.keys())
         for where in sorted(begin.keys() - ends.keys()):
             report_loss(fail, f"{where} is gone, and was read up to {begin[where]}")
@@ -128,6 +145,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges.append(OffsetRange(*where, begin[where], ends[where]))
         most = self._options.max_records_per_partition
         return [*split(ranges, self._options.min_partitions, most)]
+
+    def _begin_of_first(self, begin: Offsets, ends: Offsets) -> Offsets:
+        """Where the stream began when these ends were found: in a run before this one, or by
+        PySpark 4.1, which asks for ends first. Partitions came, and ends moved on since."""
+        if not self._begun:
+            self._begun, self._older = True, ends
+        if ends != self._older:
+            return begin
+        found = {where: offset for where, offset in begin.items() if where in ends}
+        if self._options.starts_at_an_end:
+            for where, offset in found.items():
+                if offset > ends[where]:
+                    _log.warning("%s begins at %d, not at %d", where, ends[where], offset)
+                    found[where] = ends[where]
+        return found
 
     def _begin_of_new(self, new: set[TopicPartition]) -> Offsets:
         """New partitions are read from their beginning, which is 0 unless something was lost."""
