@@ -35,7 +35,8 @@ def read_range(
 
     Offsets without a record (compaction, transactions' markers, aborted transactions) are passed
     over. Raises DataLossError for those that are gone from the log, or goes on behind them
-    (failOnDataLoss), and FetchTimeoutError when nothing comes for kafkaConsumer.pollTimeoutMs.
+    (failOnDataLoss), and FetchTimeoutError when nothing of the log comes for
+    kafkaConsumer.pollTimeoutMs.
     """
     if not len(wanted):
         return
@@ -85,7 +86,8 @@ class _Range:
         while self._position < end:
             left_s = due - time.monotonic()
             if left_s <= 0:
-                raise self._timeout()
+                self._nothing_came()
+                return
             try:
                 columns = self._consumer.poll_batch(timeout_s=min(left_s, _WAIT_S))
             except (NoOffsetError, LogTruncationError):
@@ -120,12 +122,22 @@ class _Range:
         if self._position < end:
             self._consumer.seek(where, self._position)
 
-    def _timeout(self) -> FetchTimeoutError:
+    def _nothing_came(self) -> None:
+        """For so long: the rest is lost where the log ends before it, and late elsewhere."""
         where, limit_ms = self._wanted.where, self._options.poll_timeout_s * 1000
         text = f"nothing of {where} came within {limit_ms:g} ms, from offset {self._position} on"
+        text += " (kafkaConsumer.pollTimeoutMs)"
         try:
-            last = self._consumer.end_offsets([where], _PROBE_S)[where]
-            why = f"the log ends at {last}"
+            last = self._log_end(_PROBE_S)
         except KafkaError as error:
-            why = str(error)
-        return FetchTimeoutError(f"{text} (kafkaConsumer.pollTimeoutMs): {why}")
+            raise FetchTimeoutError(f"{text}: {error}") from error
+        if last > self._position:
+            raise FetchTimeoutError(f"{text}: the log ends at {last}")
+        told = f"{where}: {self._rest()} was to be read, and the log ends at {last} now"
+        report_loss(self._fail, told)
+
+    def _log_end(self, timeout_s: float | None = None) -> int:
+        """Also of what a transaction that is still open holds back, which is not lost."""
+        settings = client_settings(self._options.kafka, "consumer")
+        with Consumer(settings | {"isolation.level": "read_uncommitted"}) as other:
+            return other.end_offsets([self._wanted.where], timeout_s)[self._wanted.where]

@@ -126,15 +126,34 @@ def test_records_deleted_before_the_range(target: BrokerProcess, topic: str) -> 
     assert read(target, topic, 150, 160, **kept)["offset"].to_pylist() == []
 
 
-def test_nothing_comes(target: BrokerProcess, topic: str) -> None:
-    """No task waits longer than it was told to, and it says for what."""
+def test_the_log_ends_within_the_range(target: BrokerProcess, topic: str) -> None:
+    """As that of a topic that was made anew; no task waits longer than it was told to."""
     make(target.bootstrap, topic)
     fill(target.bootstrap, topic, numbered(5))
     soon = {"kafkaConsumer.pollTimeoutMs": "1500"}
     begun = time.monotonic()
-    with pytest.raises(FetchTimeoutError, match=r"from offset 5 on.*the log ends at 5"):
+    lost = rf"{topic}-0: \[5, 9\) was to be read, and the log ends at 5 now; failOnDataLoss=false"
+    with pytest.raises(DataLossError, match=lost):
         read(target, topic, 0, 9, **soon)
     assert time.monotonic() - begun >= 1.5
+    assert read(target, topic, 3, 9, failOnDataLoss="false", **soon)["offset"].to_pylist() == [3, 4]
+
+
+def test_nothing_comes(target: BrokerProcess, topic: str) -> None:
+    """What is late is not lost: of a transaction that is open, of a broker that is not there."""
+    make(target.bootstrap, topic)
+    fill(target.bootstrap, topic, numbered(5))
+    soon = {"kafkaConsumer.pollTimeoutMs": "1500", "failOnDataLoss": "false"}
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": target.bootstrap, "transactional.id": f"of-{topic}"}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"held back", partition=0)
+    producer.flush()
+    with pytest.raises(FetchTimeoutError, match=r"from offset 5 on.*the log ends at 6"):
+        read(target, topic, 0, 6, **soon)
+    producer.abort_transaction()
     gone = options(target, **soon, **{"kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(FetchTimeoutError, match=r"127\.0\.0\.1:1"):
         [*read_range(gone, OffsetRange(topic, 0, 0, 9))]
