@@ -90,6 +90,8 @@ class _Range:
                 return
             try:
                 columns = self._consumer.poll_batch(timeout_s=min(left_s, _WAIT_S))
+                rows = bisect_left(columns.offsets, end)
+                position = end if rows < len(columns) else self._consumer.position(where)
             except (NoOffsetError, LogTruncationError):
                 self._lost()
                 continue
@@ -98,10 +100,8 @@ class _Range:
                     raise
                 report_loss(self._fail, f"{where} is gone; {self._rest()} cannot be read")
                 return
-            rows = bisect_left(columns.offsets, end)
             if rows:
                 yield make.make(columns, rows)
-            position = end if rows < len(columns) else self._consumer.position(where)
             if position > self._position:
                 self._position = position
                 due = time.monotonic() + self._options.poll_timeout_s
@@ -110,15 +110,16 @@ class _Range:
         return f"[{self._position}, {self._wanted.end})"
 
     def _lost(self) -> None:
-        """The log does not have the position any more, or ends before it."""
+        """The log does not have the position any more, ends before it, or is another one than that
+        which was read so far; what it has from there on is read."""
         where, end = self._wanted.where, self._wanted.end
         first = self._consumer.beginning_offsets([where])[where]
-        last = self._consumer.end_offsets([where])[where]
+        last = self._log_end()
         report_loss(
             self._fail,
             f"{where}: {self._rest()} was to be read, and the log has [{first}, {last}) now",
         )
-        self._position = min(first, end) if first > self._position else end
+        self._position = end if self._position >= last else min(max(first, self._position), end)
         if self._position < end:
             self._consumer.seek(where, self._position)
 

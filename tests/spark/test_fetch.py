@@ -126,6 +126,19 @@ def test_records_deleted_before_the_range(target: BrokerProcess, topic: str) -> 
     assert read(target, topic, 150, 160, **kept)["offset"].to_pylist() == []
 
 
+def test_a_log_that_is_another_one(target: BrokerProcess, topic: str) -> None:
+    """Made anew or truncated while it is read: what it has from the position on is there."""
+    make(target.bootstrap, topic)
+    fill(target.bootstrap, topic, numbered(5))
+    found = read_range(options(target, failOnDataLoss="false"), OffsetRange(topic, 0, 0, 20))
+    assert [*next(found)["offset"].to_pylist()] == [*range(5)]
+    with Admin(bootstrap_servers=target.bootstrap) as admin:
+        admin.delete_topics([topic]).checked()
+    make(target.bootstrap, topic)
+    fill(target.bootstrap, topic, numbered(30))
+    assert pa.Table.from_batches(found)["offset"].to_pylist() == [*range(5, 20)]
+
+
 def test_the_log_ends_within_the_range(target: BrokerProcess, topic: str) -> None:
     """As that of a topic that was made anew; no task waits longer than it was told to."""
     make(target.bootstrap, topic)
