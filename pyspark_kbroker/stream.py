@@ -4,7 +4,7 @@ Spark holds one reader on the driver for as long as the stream runs and asks it 
 micro-batches and for tasks; tasks read on executors. Admission control (a start and a limit with
 the question for the latest offset) and Trigger.AvailableNow came with PySpark 4.2. PySpark 4.1
 tells no start: there the reader goes by what it was asked last, so that the first micro-batch
-after a restart is not held to maxOffsetsPerTrigger, and wraps AvailableNow itself.
+of a run is not held to maxOffsetsPerTrigger, and wraps AvailableNow itself.
 
 Spark does not keep where a stream begins: for its first micro-batch it asks twice, and again after
 a restart before that one is committed. A reader answers twice the same. For another one, which
@@ -62,7 +62,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offsets | None = None  # where a new stream begins, once it was asked for
         self._begun = False  # whether the end of its first micro-batch is known
         self._older: Offsets | None = None  # that end, if it is older than what is in _initial
-        self._asked: Offsets = {}  # where the next micro-batch begins, as far as is known
+        self._asked: Offsets | None = None  # where the next micro-batch begins, if that is known
         self._last: Offsets | None = None  # the ends found last
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._taken_s = float("-inf")  # when a micro-batch was made last, monotonic
@@ -85,8 +85,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the micro-batch that begins at `start`: `start` itself where there is nothing
         to read, or not enough yet, and for the first of a stream that begins at an end."""
         begin = self._asked if start is None else from_json(start)
-        self._last = ends = self._brokers.latest(begin) if self._target is None else self._target
-        if begin == self._initial and not self._begun:
+        if self._target is None:
+            self._last = ends = self._brokers.latest(begin or {})
+        else:
+            self._last = ends = self._target
+        if begin is not None and begin == self._initial and not self._begun:
             self._begun = True
             if self._options.starts_at_an_end:
                 ends = begin
@@ -95,13 +98,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked = ends
         return to_json(ends)
 
-    def _admitted(self, begin: Offsets, ends: Offsets) -> Offsets:
-        """What minOffsetsPerTrigger and maxOffsetsPerTrigger leave."""
+    def _admitted(self, begin: Offsets | None, ends: Offsets) -> Offsets:
+        """What minOffsetsPerTrigger and maxOffsetsPerTrigger leave: all of a micro-batch that
+        begins nobody knows where, as an end by their count might lie before that."""
         least, most = self._options.min_offsets, self._options.max_offsets
         if least is None and most is None:
             return ends
-        begins = begin | self._brokers.edges(ends.keys() - begin.keys(), EARLIEST)
         now = time.monotonic()
+        if begin is None:
+            self._taken_s = now
+            return ends
+        begins = begin | self._brokers.edges(ends.keys() - begin.keys(), EARLIEST)
         if least is not None and self._target is None:
             new = sum(max(end - begins.get(where, end), 0) for where, end in ends.items())
             if new < least and now - self._taken_s < self._options.max_trigger_delay_s:

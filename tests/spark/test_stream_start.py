@@ -158,6 +158,18 @@ def test_pyspark_41_asks_for_the_end_first(way: str) -> None:
     assert read(made, end, made.latestOffset()) == [OffsetRange("t", 0, 100, 103)]
 
 
+def test_pyspark_41_tells_no_start_to_count_from() -> None:
+    """Trigger.AvailableNow after a restart: what it asks first is all that it reads."""
+    made, logs = reader({T0: 1000}, startingOffsets="earliest", maxOffsetsPerTrigger="50")
+    end = made.latestOffset()
+    assert end == {"t": {"0": 1000}}
+    assert read(made, {"t": {"0": 700}}, end) == [OffsetRange("t", 0, 700, 1000)]
+    logs.ends[T0] = 2000
+    assert made.latestOffset() == {"t": {"0": 1050}}
+    made, _ = reader({T0: 1000}, startingOffsets="earliest", maxOffsetsPerTrigger="50")
+    assert made.latestOffset({}) == {"t": {"0": 50}}  # PySpark 4.2, of a topic that is new
+
+
 @contextmanager
 def written_to(bootstrap: str, topic: str) -> Iterator[None]:
     """Values are the offsets, a record a millisecond."""
