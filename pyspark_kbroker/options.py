@@ -7,6 +7,7 @@ a broker; `kafka.*` are the clients' own settings (see client_settings).
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -218,10 +219,20 @@ def _subscription(told: _Told) -> Subscription:
     if not pattern:
         raise OptionError(f"{by}: the pattern is empty")
     try:
-        re.compile(pattern)
-    except re.error as error:
-        raise OptionError(f"{by}: {pattern!r} is no pattern: {error}") from None
+        _compiled(pattern)
+    except (re.error, FutureWarning) as error:
+        raise OptionError(
+            f"{by}: {pattern!r} is no pattern of Python's, which is not in all the same as Java's:"
+            f" {error}"
+        ) from None
     return Subscription(by, pattern=pattern)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Raises FutureWarning as well, for [a&&b] and the like: sets in Java, and not in Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        return re.compile(pattern)
 
 
 def _bound(told: _Told, names: tuple[str, str, str], edge: int) -> Bound:
