@@ -73,18 +73,23 @@ _IDLE = (
     "asyncProgressTrackingCheckpointIntervalMs",
     "_asyncProgressTrackingOverrideSinkSupportCheck",
 )
-# Settings of clients that are not the user's to make, and what to do instead.
-_OURS = {
+# Settings of clients that are not the user's to make, and what to do instead; those of a write are
+# let pass by a read, and the other way round.
+_READ_BY_US = {
     "auto.offset.reset": "use the option startingOffsets",
     "key.deserializer": "keys are bytes; cast the column instead",
     "value.deserializer": "values are bytes; cast the column instead",
-    "key.serializer": "make the column a string or bytes instead",
-    "value.serializer": "make the column a string or bytes instead",
     "enable.auto.commit": "Spark keeps offsets in its checkpoint",
     "interceptor.classes": "they could change what is read",
     "group.instance.id": "a read is no member of a group",
+}
+_WRITTEN_BY_US = {
+    "key.serializer": "make the column a string or bytes instead",
+    "value.serializer": "make the column a string or bytes instead",
+    "interceptor.classes": "no class of Java's can be asked; change the rows instead",
     "transactional.id": "set kbroker.exactlyOnce=true, which makes ids of its own",
 }
+_OF_JAVA_ALONE = ("auto.include.jmx.reporter",)  # what they ask for is not done, and not missed
 _ONE_ID = {"transactional.id": "any"}
 # The longest that a broker grants unless told otherwise: an epoch may take long.
 _TRANSACTION_TIMEOUT_MS = "900000"
@@ -152,7 +157,7 @@ class WriteOptions:
 class _Told:
     """The options by their proper names, each read once."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], ours: Mapping[str, str]) -> None:
         proper = {name.lower(): name for name in (*_KNOWN, *_IDLE)}
         self.given: dict[str, str] = {}
         self.kafka: dict[str, str] = {}
@@ -164,10 +169,12 @@ class _Told:
                 self.given[proper[lower]] = value
             else:
                 raise OptionError(f"there is no option {name}{nearest(name, _suggested())}")
-        self._check_kafka()
+        for name in _OF_JAVA_ALONE:
+            self.kafka.pop(name, None)
+        self._check_kafka(ours)
 
-    def _check_kafka(self) -> None:
-        for name, instead in _OURS.items():
+    def _check_kafka(self, ours: Mapping[str, str]) -> None:
+        for name, instead in ours.items():
             if name in self.kafka:
                 raise OptionError(f"kafka.{name} cannot be set: {instead}")
         if not self.kafka.get("bootstrap.servers", "").strip():
@@ -290,7 +297,7 @@ def _duration_s(name: str, text: str) -> float:
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """Raises OptionError for what is wrong, with what would be right."""
-    told = _Told(options)
+    told = _Told(options, _READ_BY_US)
     subscription = _subscription(told)
     starting = _bound(told, _STARTING, LATEST if streaming else EARLIEST)
     ending = None if streaming else _bound(told, _ENDING, LATEST)
@@ -334,7 +341,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
     """As read_options."""
-    told = _Told(options)
+    told = _Told(options, _WRITTEN_BY_US)
     topic = told.given.get("topic")
     if topic is not None:
         topic = topic.strip()

@@ -125,6 +125,27 @@ def test_wrong_options_of_a_write() -> None:
     assert write_options({**HERE, "topic": " t ", **more}).topic == "t"
 
 
+READ_ONLY = ("auto.offset.reset", "enable.auto.commit", "key.deserializer", "value.deserializer")
+WRITTEN_ONLY = ("key.serializer", "value.serializer", "transactional.id")
+NEVER = ("interceptor.classes",)
+
+
+def test_settings_of_the_other_way_are_let_pass() -> None:
+    """As the official connector does, so that a job has one set of them."""
+    every = {"kafka.auto.include.jmx.reporter": "false"}
+    for_reads = {f"kafka.{name}": "x" for name in READ_ONLY}
+    for_writes = {f"kafka.{name}": "x" for name in WRITTEN_ONLY}
+    assert write_options({**HERE, **every, **for_reads}).topic is None
+    read = read_options({**HERE, **every, **for_writes, "subscribe": "a"}, streaming=True)
+    assert "auto.include.jmx.reporter" not in read.kafka
+    for name in (*READ_ONLY, *NEVER):
+        with pytest.raises(OptionError, match=f"kafka.{name} cannot be set"):
+            read_options({**HERE, "subscribe": "a", f"kafka.{name}": "x"}, streaming=True)
+    for name in (*WRITTEN_ONLY, *NEVER):
+        with pytest.raises(OptionError, match=f"kafka.{name} cannot be set"):
+            write_options({**HERE, f"kafka.{name}": "x"})
+
+
 def test_passwords_are_not_shown() -> None:
     secret = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN",
               "kafka.sasl.jaas.config": 'M required username="u" password="hush";'}  # fmt: skip
