@@ -1,4 +1,5 @@
-"""Spark's own connector, streams: kbroker gives what Apache Kafka gives."""
+"""Spark's own connector, streams: kbroker gives what Apache Kafka gives. And format("kbroker")
+what the connector gives, where the tests ask for both."""
 
 from __future__ import annotations
 
@@ -62,11 +63,21 @@ def sink(tmp_path: Path) -> Sink:
 
 
 @pytest.fixture
-def load(spark: SparkSession, target: BrokerProcess) -> Load:
-    """A stream of the connector; options by their names."""
+def source(request: pytest.FixtureRequest) -> str:
+    """The format that is read: the connector's, unless the test asks for both."""
+    name: str = getattr(request, "param", "kafka")
+    return name
+
+
+both = pytest.mark.parametrize("source", ["kafka", "kbroker"], indirect=True)
+
+
+@pytest.fixture
+def load(spark: SparkSession, target: BrokerProcess, source: str) -> Load:
+    """A stream of that format; options by their names."""
 
     def load(**options: Any) -> DataFrame:
-        reader = spark.readStream.format("kafka")
+        reader = spark.readStream.format(source)
         reader = reader.option("kafka.bootstrap.servers", target.bootstrap)
         told = {"includeHeaders": "true", "startingOffsets": "earliest"} | options
         for name, value in told.items():
@@ -84,6 +95,7 @@ def made(target: BrokerProcess, topic: str) -> Callable[[range], list[Row]]:
     return lambda numbers: write(target.bootstrap, topic, PARTITIONS, numbers)
 
 
+@both
 def test_available_now(load: Load, made: Any, topic: str, sink: Sink) -> None:
     written = made(range(300))
     stream = load(subscribe=topic, maxOffsetsPerTrigger="50")
@@ -97,6 +109,7 @@ def test_available_now(load: Load, made: Any, topic: str, sink: Sink) -> None:
     assert sink.rows == sorted(written)
 
 
+@both
 def test_available_now_ends_where_it_stood(load: Load, made: Any, topic: str, sink: Sink) -> None:
     """What comes while it runs is left to the next run."""
     written = made(range(90))
@@ -137,6 +150,7 @@ def test_going_on_from_a_checkpoint(load: Load, made: Any, topic: str, sink: Sin
     assert sink.rows == sorted(written)
 
 
+@both
 @pytest.mark.parametrize("start", ["latest", "offsets", "timestamp", "timestamps"])
 def test_starts(load: Load, made: Any, topic: str, sink: Sink, start: str) -> None:
     written = made(range(90))
@@ -164,6 +178,7 @@ def test_starts(load: Load, made: Any, topic: str, sink: Sink, start: str) -> No
     assert sink.rows == sorted(expected)
 
 
+@both
 def test_min_offsets(load: Load, made: Any, topic: str, sink: Sink) -> None:
     written = made(range(30))
     stream = load(subscribe=topic, minOffsetsPerTrigger="60", maxTriggerDelay="10m")
@@ -201,12 +216,14 @@ def test_topics_and_partitions_that_come_later(
     assert sink.rows == sorted(written)
 
 
+@both
 def test_assign(load: Load, made: Any, topic: str, sink: Sink) -> None:
     written = made(range(60))
     sink.available(load(assign={topic: [0, 2]}))
     assert sink.rows == [row for row in written if row.partition != 1]
 
 
+@both
 @pytest.mark.parametrize("option", [{"minPartitions": "9"}, {"maxRecordsPerPartition": "7"}])
 def test_slices(load: Load, made: Any, topic: str, sink: Sink, option: dict[str, str]) -> None:
     written = made(range(60))
@@ -223,6 +240,7 @@ def test_slices(load: Load, made: Any, topic: str, sink: Sink, option: dict[str,
     assert sink.rows == written
 
 
+@both
 def test_lost_records(load: Load, target: BrokerProcess, made: Any, topic: str, sink: Sink) -> None:
     written = made(range(60))
     stream = load(subscribe=topic)
