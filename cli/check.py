@@ -71,18 +71,23 @@ def check(
     except ConfigError as error:
         findings = [Finding("settings", FAILED, line) for line in str(error).splitlines()]
     place = data_dir or _data_dir(config) or default_data_dir()
-    findings += _findings(place, config)
+    findings += _findings(place, config, config_file)
     print_rows(_COLUMNS, [finding._asdict() for finding in findings], output)
     return 1 if any(finding.verdict == FAILED for finding in findings) else 0
 
 
-def _findings(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
+def _findings(
+    place: Path, config: BrokerConfig | None, config_file: Path | None
+) -> Iterator[Finding]:
     yield _directory(place)
     ground = _ground(place)
     yield _file_system(ground)
     yield from _space(ground, config)
     if config is not None and "listeners" in config.static:
         yield from _exposure(config)
+    from kbroker.cli.check_permissions import permissions
+
+    yield from permissions(place, config, config_file)
     if os.access(ground, os.W_OK | os.X_OK):
         yield from _writes(ground)
     info = runfile.running(place)

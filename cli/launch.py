@@ -161,7 +161,7 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
     for one in places:
         refuse_foreign(one)  # before anything is written, a log too
     environment = _users(wish) if secured else {}
-    _make_directory(place, mode=0o700 if throwaway else 0o777)
+    _make_directory(place)
     arguments = ["--config", str(config_file)] if config_file else []
     for name, value in chosen.items():
         arguments += ["--set", f"{name}={value}"]
@@ -359,9 +359,10 @@ def _refuse_second(place: Path) -> None:
         )
 
 
-def _make_directory(place: Path, mode: int) -> None:
+def _make_directory(place: Path) -> None:
+    """Its user's alone: passwords and keys are in what the metadata log has."""
     try:
-        place.mkdir(mode, parents=True, exist_ok=True)
+        place.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise OperatorError(
             f"cannot create {place}: {error.strerror}; choose a data directory with --data-dir"

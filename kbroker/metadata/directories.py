@@ -184,7 +184,7 @@ def _format(one: LogDirectory, meta: MetaProperties, missing: set[bytes]) -> Non
         )
         return
     try:
-        one.path.mkdir(parents=True, exist_ok=True)
+        one.path.mkdir(0o700, parents=True, exist_ok=True)
         held = [path for path in one.path.iterdir() if holds(path, PARTITION_METADATA)]
         if held:
             one.failure = f"it has no {META_PROPERTIES}, but holds {held[0].name}"

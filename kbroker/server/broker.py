@@ -465,8 +465,9 @@ def _cannot_listen(host: str, port: int, error: OSError) -> OperatorError:
 
 
 def _make_directory(directory: Path) -> None:
+    """Its user's alone: passwords and keys are in what the metadata log has."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise OperatorError(
             f"cannot make the data directory {directory}: {error.strerror}; set log.dirs"

@@ -8,7 +8,8 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,57 @@ def test_settings_with_tls_and_logins_that_are_valid(
     assert "2 settings, all valid" in capsys.readouterr().out
     status, found = run("--config", str(file), "-D", str(tmp_path))
     assert status == 0 and not {"TLS", "logins"} & found.keys()
+
+
+@pytest.fixture
+def seen() -> Iterator[Path]:
+    """A folder that every user of the machine gets to, as those of pytest are not."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_what_other_users_read(run: Run, seen: Path, tmp_path: Path) -> None:
+    def told(*words: str) -> tuple[str, str]:
+        status, found = run(*words)
+        assert status == 0, found
+        return found["permissions"]
+
+    place, file = seen / "d", seen / "server.properties"
+    place.mkdir(0o700)
+    file.write_text(f"log.dirs={place}\n")
+    file.chmod(0o644)
+    assert told("--config", str(file))[0] == check.OK
+    assert told("-D", str(seen / "new"))[0] == check.OK
+    file.write_text(f"log.dirs={place}\nssl.keystore.password=x\n")
+    verdict, text = told("--config", str(file))
+    assert verdict == check.WARNING
+    assert "ssl.keystore.password in" in text and f"`chmod o-rwx {file}`" in text
+    file.chmod(0o640)
+    place.chmod(0o755)
+    verdict, text = told("--config", str(file))
+    assert verdict == check.WARNING and f"`chmod o-rwx {place}`" in text
+    seen.chmod(0o700)  # nobody gets there
+    assert told("-D", str(place))[0] == check.OK
+
+
+def test_a_new_data_directory_is_its_users_alone(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    old.chmod(0o755)
+    here = KbrokerProcess(tmp_path, data_dir=tmp_path / "far" / "new", more_dirs=(tmp_path / "2",))
+    there = KbrokerProcess(tmp_path, data_dir=old)
+    bare = KbrokerProcess(tmp_path, data_dir=tmp_path / "bare")
+    bare.command = lambda: [  # type: ignore[method-assign]  # who starts it without `start`
+        sys.executable, "-m", "kbroker.server", "--set", f"log.dirs={bare.data_dir}",
+        "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "kbroker.http.listeners=",
+    ]  # fmt: skip
+    for broker in (here, there, bare):
+        broker.start()
+        broker.stop()
+    made = (here.data_dir, *here.more_dirs, bare.data_dir)
+    assert [one.stat().st_mode & 0o777 for one in made] == [0o700] * 3
+    assert old.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_data_directory_that_is_none(run: Run, tmp_path: Path) -> None:
