@@ -10,6 +10,7 @@ import click
 from kbroker.cli.brokers import known_broker
 from kbroker.cli.nearest import did_you_mean
 from kbroker.cli.options import bootstrap_option, key_values, open_cluster, output_option
+from kbroker.cli.passwords import secret_value
 from kbroker.cli.render import Column, print_rows
 
 if TYPE_CHECKING:
@@ -70,15 +71,21 @@ def get_values(
 
 
 @click.command("set")
-@click.argument("pairs", metavar="[KEY=VALUE...]", nargs=-1)
+@click.argument("pairs", metavar="[KEY[=VALUE]...]", nargs=-1)
 @bootstrap_option
 @click.option("--delete", "-d", "deleted", multiple=True, metavar="KEY", help="Back to default.")
 @click.option("--broker", type=click.IntRange(0), help="For this broker. Default: for all.")
 @click.option("--group", metavar="GROUP", help="For this group instead.")
+@click.option(
+    "--password-file",
+    metavar="FILE",
+    help="With KEY alone: all of it is the value; - for standard input.",
+)
 @click.option("--dry-run", is_flag=True, help="Only let the broker check.")
 def set_values(
     pairs: tuple[str, ...],
     bootstrap: str | None,
+    password_file: str | None,
     deleted: tuple[str, ...],
     broker: int | None,
     group: str | None,
@@ -87,10 +94,11 @@ def set_values(
     """Change settings of running brokers, or of a group, at once and for good.
 
     `kbroker config explain KEY` says whether a broker's can be changed so: update is per-broker
-    (give --broker), cluster-wide, or read-only (set it in the file, and start anew).
+    (give --broker), cluster-wide, or read-only (set it in the file, and start anew). A password is
+    asked for where its KEY stands alone: what is typed here others may see.
     """
     _refuse_both(broker, group)
-    values = key_values(pairs, "KEY=VALUE")
+    values = key_values(_whole(pairs, password_file), "KEY=VALUE")
     if not values and not deleted:
         raise click.UsageError("nothing to change; give KEY=VALUE or --delete KEY")
     with open_cluster(bootstrap) as cluster:
@@ -122,6 +130,23 @@ def set_values(
                 f" {entry.value!r}; --broker {first} --delete {entry.name} takes it away",
                 err=True,
             )
+
+
+def _whole(pairs: Sequence[str], password_file: str | None) -> list[str]:
+    """KEY=VALUE also of the settings whose values are secret and not told on the command line."""
+    alone = [pair for pair in pairs if "=" not in pair and _is_password(pair)]
+    if password_file is not None and len(alone) != 1:
+        raise click.UsageError("--password-file goes with one KEY of a password, without =VALUE")
+    return [
+        f"{pair}={secret_value(pair, password_file)}" if pair in alone else pair for pair in pairs
+    ]
+
+
+def _is_password(name: str) -> bool:
+    from kbroker.config.definitions import find_broker_key
+
+    key = find_broker_key(name)
+    return key is not None and key.sensitive
 
 
 def _is_secret(name: str, entries: Sequence[ConfigEntry]) -> bool:

@@ -6,6 +6,7 @@ that need no explaining, and what it cannot read goes through `kbroker.cli.start
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from kbroker import runfile
 from kbroker.cli.places import data_dirs, default_data_dir, stop_command
-from kbroker.environment import setting_variables
+from kbroker.environment import PASSWORD, START_SETTINGS, setting_variables
 from kbroker.errors import OperatorError
 from kbroker.owner import refuse_foreign
 
@@ -75,8 +76,10 @@ class Ready(NamedTuple):
     arguments: list[str]
     throwaway: bool
     """The directory goes when the broker ends."""
-    environment: dict[str, str]
-    """What the broker is to have beyond this process's environment."""
+    handed: dict[str, str]
+    """Variables for the broker that nobody else is to see, see kbroker.security.handed."""
+    spoken: dict[str, str]
+    """Words of the command line that end in a secret, and the secret."""
 
 
 _OPTIONS = {
@@ -160,12 +163,15 @@ def prepare(wish: Wish, *, foreground: bool = True) -> Ready:
     _refuse_second(place)
     for one in places:
         refuse_foreign(one)  # before anything is written, a log too
-    environment = _users(wish) if secured else {}
+    handed = _users(wish) if secured else {}
+    secret = _secret_settings(wish)
+    if secret:
+        handed[START_SETTINGS] = json.dumps([f"{name}={chosen.pop(name)}" for name in secret])
     _make_directory(place)
     arguments = ["--config", str(config_file)] if config_file else []
     for name, value in chosen.items():
         arguments += ["--set", f"{name}={value}"]
-    return Ready(place, arguments, throwaway, environment)
+    return Ready(place, arguments, throwaway, handed, _spoken(wish, secret))
 
 
 def serve(ready: Ready) -> int:
@@ -173,7 +179,8 @@ def serve(ready: Ready) -> int:
     try:
         from kbroker.server.__main__ import main
 
-        os.environ.update(ready.environment)
+        _conceal(ready)
+        os.environ.update(ready.handed)
         return main(ready.arguments)
     except KeyboardInterrupt:  # before the broker takes its signals
         return 130
@@ -182,6 +189,35 @@ def serve(ready: Ready) -> int:
             import shutil
 
             shutil.rmtree(ready.place, ignore_errors=True)
+
+
+def _conceal(ready: Ready) -> None:
+    """What this process becomes lives for long, and `ps` shows how it was started."""
+    if ready.spoken or PASSWORD in os.environ:
+        from kbroker.cli.concealing import conceal
+
+        os.environ.pop(PASSWORD, None)
+        conceal(ready.spoken, PASSWORD)
+
+
+def _secret_settings(wish: Wish) -> list[str]:
+    """The names of --set whose values are never shown."""
+    names = dict.fromkeys(pair.partition("=")[0].strip() for pair in wish.set)
+    if not names:
+        return []
+    from kbroker.config.definitions import find_broker_key
+
+    keys = {name: find_broker_key(name) for name in names}
+    return [name for name, key in keys.items() if key is not None and key.sensitive]
+
+
+def _spoken(wish: Wish, secret: list[str]) -> dict[str, str]:
+    """See Ready."""
+    users = {word: word.partition(":")[2] for word in wish.user}
+    pairs = (pair for pair in wish.set if pair.partition("=")[0].strip() in secret)
+    return {word: told for word, told in users.items() if told} | {
+        pair: pair.partition("=")[2] for pair in pairs
+    }
 
 
 def _named(directory: str) -> str:

@@ -7,13 +7,11 @@ import getpass
 import os
 import sys
 from pathlib import Path
-from typing import Final
 
+from kbroker.environment import PASSWORD as VARIABLE
 from kbroker.errors import OperatorError
 
-__all__ = ["VARIABLE", "password_of", "split_user"]
-
-VARIABLE: Final = "KBROKER_PASSWORD"
+__all__ = ["password_of", "secret_value", "split_user"]
 
 
 def split_user(text: str) -> tuple[str, str | None]:
@@ -40,6 +38,19 @@ def password_of(user: str, file: str | Path | None = None, *, twice: bool = True
     if twice and getpass.getpass("Once more: ") != password:
         raise OperatorError("the two passwords differ; nothing was done")
     return password
+
+
+def secret_value(setting: str, file: str | Path | None = None) -> str:
+    """All of `file` (-: standard input), as a key is of several lines, else what is typed. Raises
+    OperatorError."""
+    if file is not None:
+        text = sys.stdin.read() if str(file) == "-" else Path(file).read_text()
+        return _checked(text.strip(), str(file))
+    if not sys.stdin.isatty():
+        raise OperatorError(
+            f"no value for {setting}: there is no terminal to ask; give --password-file"
+        )
+    return _checked(getpass.getpass(f"{setting}: "), "what was typed")
 
 
 def _first_line(file: str | Path) -> str:

@@ -14,7 +14,7 @@ from kbroker import runfile
 from kbroker.cli.launch import FIRST_PORT, Ready, UsageError, Wish, prepare, serve, server_command
 from kbroker.cli.options import DATA_DIR_DEFAULT, SECONDS, Folder, broker_options
 from kbroker.cli.places import stop_command
-from kbroker.environment import LOG_FILE
+from kbroker.environment import LOG_FILE, PASSWORD, START_FILE
 
 _LOG_NAME = "kbroker.log"
 _POLL_S = 0.02
@@ -133,6 +133,14 @@ def start(
 def _detached(ready: Ready, timeout_s: float) -> int:
     command, place = server_command(ready.arguments), ready.place
     log_file = (place / _LOG_NAME).absolute()
+    environment = {**os.environ, LOG_FILE: str(log_file)}
+    environment.pop(PASSWORD, None)
+    inherited = []
+    if ready.handed:
+        from kbroker.security.handed import file_of
+
+        inherited = [file_of(ready.handed)]
+        environment[START_FILE] = str(inherited[0])
     with log_file.open("ab") as log:
         before = log.tell()
         process = subprocess.Popen(
@@ -141,7 +149,8 @@ def _detached(ready: Ready, timeout_s: float) -> int:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **ready.environment, LOG_FILE: str(log_file)},
+            env=environment,
+            pass_fds=inherited,
         )
     deadline = time.monotonic() + timeout_s
     while True:

@@ -12,13 +12,17 @@ from typing import Final
 
 PREFIX: Final = "KBROKER_"
 LOG_FILE: Final = f"{PREFIX}LOG_FILE"  # where `kbroker start --detach` has the log go
-START_USERS: Final = f"{PREFIX}START_USERS"  # see kbroker.security.handed
+PASSWORD: Final = f"{PREFIX}PASSWORD"  # see kbroker.cli.passwords
+# What `kbroker start` hands to the broker, see kbroker.security.handed.
+START_FILE: Final = f"{PREFIX}START_FILE"
+START_SETTINGS: Final = f"{PREFIX}START_SETTINGS"
+START_USERS: Final = f"{PREFIX}START_USERS"
 # Those that mean something to the command line, the service or the build, and are no settings.
 _OTHERS: Final = frozenset(
     PREFIX + name
     for name in (
         "BOOTSTRAP_SERVER", "BUILD_JOBS", "DATA_DIR", "DEBUG", "KAFKA_LIBS", "LOG_FILE", "OPTS",
-        "PASSWORD", "PROFILE", "START_USERS",
+        "PASSWORD", "PROFILE", "START_FILE", "START_SETTINGS", "START_USERS",
     )
 )  # fmt: skip
 _OF_TESTS: Final = f"{PREFIX}TEST"

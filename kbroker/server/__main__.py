@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kbroker.config import BrokerConfig, ConfigError, load_config
-from kbroker.environment import START_USERS
+from kbroker.environment import START_FILE, START_SETTINGS, START_USERS
 from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
 from kbroker.owner import refuse_foreign
@@ -57,6 +57,7 @@ def main(arguments: list[str]) -> int:
     taken = stopping | hooks | {signal.SIGHUP}
     signal.pthread_sigmask(signal.SIG_BLOCK, taken)
     try:
+        options[1].extend(_handed_settings())
         config = load_config(*options)
         configure_log(config)
         for place in config.log_dirs:
@@ -102,6 +103,16 @@ def _made(config: BrokerConfig, started: Started) -> Broker:
 
         users = taken(os.environ)
     return Broker(config, started.notifier, started.sockets, users)
+
+
+def _handed_settings() -> list[str]:
+    """Those that are no arguments, since they are secret."""
+    if START_FILE not in os.environ and START_SETTINGS not in os.environ:
+        return []
+    from kbroker.security.handed import take_file, taken_settings  # noqa: PLC0415  as above
+
+    take_file(os.environ)
+    return taken_settings(os.environ)
 
 
 def _parse(arguments: list[str]) -> tuple[Path | None, list[str]] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,6 +111,29 @@ def test_a_secret_is_not_shown(run: Run) -> None:
     name = "listener.name.x.ssl.keystore.password"
     told = run("config", "set", f"{name}=hush", "--broker", "1", "--dry-run")
     assert told == f"{name} could be hidden for broker 1\n"
+
+
+def test_a_secret_is_asked_for(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sent: list[dict[str, str]] = []
+    monkeypatch.setattr(
+        "kbroker.client.admin_configs.alter_configs",
+        lambda *_, set_values, **__: sent.append(set_values),
+    )
+    name = "listener.name.x.ssl.keystore.key"
+    file = tmp_path / "key"
+    file.write_text("two\nlines\n")
+    words = ("config", "set", name, "--broker", "1")
+    assert run(*words, "--password-file", str(file)) == f"{name} is hidden for broker 1\n"
+    assert "there is no terminal to ask; give --password-file" in run(*words, status=1)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: f"typed at {prompt}")
+    assert "typed" not in run(*words)
+    assert [told[name] for told in sent] == ["two\nlines", f"typed at {name}:"]
+    assert "write KEY=VALUE" in run("config", "set", "log.retention.ms", status=2)
+    only = "goes with one KEY of a password"
+    assert only in run(*words[:2], "a=b", "--password-file", str(file), status=2)
 
 
 def test_settings_of_a_running_broker(run: Run) -> None:
