@@ -94,7 +94,8 @@ def _findings(
     if info is not None:
         from kbroker.cli.check_running import running_findings
 
-        yield from running_findings(info)
+        looked = config is not None and "listeners" in config.static
+        yield from running_findings(info, exposure=not looked)
         return
     from kbroker.cli.check_contents import contents
 

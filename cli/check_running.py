@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbroker import runfile
 from kbroker.cli.cluster_health import look, troubles, unseen_text
@@ -13,16 +14,22 @@ from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_t
 from kbroker.cli.options import asked
 from kbroker.cli.scrape import lives, state_troubles
 
+if TYPE_CHECKING:
+    from kbroker.client.cluster import Cluster
+
 __all__ = ["running_findings"]
 
 _ANSWER_S = 10.0
+_PROTOCOL_MAP = "listener.security.protocol.map"
+_AUTHORIZER = "authorizer.class.name"
 _NEAR = 0.8  # of a limit
 _LOOK_INSIDE = "`kbroker cluster health` with -X or --profile looks inside"
 
 
-def running_findings(info: runfile.RunInfo) -> Iterator[Finding]:
-    """In the order in which they matter."""
-    yield from _answers(info)
+def running_findings(info: runfile.RunInfo, *, exposure: bool) -> Iterator[Finding]:
+    """In the order in which they matter. exposure: also who gets in unasked, as no settings that
+    tell of listeners were given."""
+    yield from _answers(info, exposure)
     if info.produce_refused:
         yield Finding("produce", FAILED, f"refused: {info.produce_refused} is reached")
     for name, trouble in state_troubles(info).items():
@@ -36,7 +43,7 @@ def running_findings(info: runfile.RunInfo) -> Iterator[Finding]:
     yield from _maps(process)
 
 
-def _answers(info: runfile.RunInfo) -> Iterator[Finding]:
+def _answers(info: runfile.RunInfo, exposure: bool) -> Iterator[Finding]:
     from kbroker.client.cluster import Cluster
     from kbroker.client.errors import KafkaError
 
@@ -47,6 +54,7 @@ def _answers(info: runfile.RunInfo) -> Iterator[Finding]:
     try:
         with Cluster(address, timeout_s=_ANSWER_S) as cluster:
             told = look(cluster)
+            open_ = _exposed(cluster, info.listeners) if exposure else None
     except (KafkaError, ValueError) as error:
         if not plain and lives(info):
             yield Finding("answers", OK, f"it lives; {address} asks who one is: {_LOOK_INSIDE}")
@@ -60,6 +68,34 @@ def _answers(info: runfile.RunInfo) -> Iterator[Finding]:
     yield Finding("partitions", OK if told["healthy"] else FAILED, text)
     if told["log_dirs_unseen"]:
         yield Finding("log directories", WARNING, unseen_text(told))
+    if open_:
+        yield Finding("exposure", WARNING, open_)
+
+
+def _exposed(cluster: Cluster, listeners: Sequence[str]) -> str | None:
+    """What is to be told of the listeners in plain text, to whose settings nobody was refused."""
+    from kbroker.cli.brokers import known_broker
+    from kbroker.client.admin_configs import BROKER, describe_configs
+    from kbroker.client.errors import AuthorizationError
+    from kbroker.config import BrokerConfig
+    from kbroker.config.listeners import parse_protocol_map
+    from kbroker.server.exposure import open_line
+
+    try:
+        entries = describe_configs(cluster, BROKER, str(known_broker(cluster, None)))
+    except AuthorizationError:
+        return None
+    told = {entry.name: entry.value or "" for entry in entries}
+    speaks = parse_protocol_map(told[_PROTOCOL_MAP])
+    plain = [one for one in listeners if speaks.get(one.partition("://")[0]) == "PLAINTEXT"]
+    if not plain:
+        return None
+    static = {name: told[name] for name in (_PROTOCOL_MAP, "kbroker.insecure", _AUTHORIZER)}
+    static["listeners"] = ",".join(plain)
+    # What is advertised does not matter here, but that it is no 0.0.0.0.
+    names = [one.partition("://")[0] for one in plain]
+    static["advertised.listeners"] = ",".join(f"{name}://localhost:1" for name in names)
+    return open_line(BrokerConfig(static))
 
 
 def _open_files(process: Path) -> Iterator[Finding]:

@@ -81,6 +81,29 @@ def test_directories_that_the_user_may_not_see(
         broker.kill()
 
 
+def test_who_may_come_in_where_a_broker_runs(run: Run, tmp_path: Path) -> None:
+    for name, settings, told in (
+        ("open", {}, "whoever can connect to INSIDE://0.0.0.0:"),
+        ("meant", {"kbroker.insecure": "true"}, ""),
+        ("guarded", {"authorizer.class.name": guarded.STANDARD}, ""),
+    ):
+        broker = KbrokerProcess(
+            tmp_path, settings, data_dir=tmp_path / name, listeners=("INSIDE",)
+        )
+        broker.start()
+        try:
+            info = runfile.running(broker.data_dir)
+            assert info is not None
+            everywhere = info._replace(listeners=[f"INSIDE://0.0.0.0:{broker.ports['INSIDE']}"])
+            runfile._put(broker.data_dir, everywhere)
+            status, found = run("-D", str(broker.data_dir))
+        finally:
+            broker.kill()
+        assert status == 0, found
+        assert ("exposure" in found) == bool(told), found
+        assert found.get("exposure", ("", ""))[1].startswith(told)
+
+
 def test_what_a_data_directory_holds(run: Run, tmp_path: Path) -> None:
     broker = KbrokerProcess(tmp_path)
     broker.start()
