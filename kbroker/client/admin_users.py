@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.errors import ConfigError, KafkaError, check
 from kbroker.client.results import Results, ask_each, listed
 from kbroker.protocol import ApiKey
+from kbroker.salts import new_salt
 
 __all__ = [
     "DelegationToken",
@@ -130,7 +130,7 @@ def alter_scram_users(
             "mechanism": _number_of(change.mechanism),
         }
         if isinstance(change, ScramUpsertion):
-            salt = secrets.token_bytes(32)
+            salt = new_salt()
             hash_name = _MECHANISMS[change.mechanism][1]
             count = max(change.iterations, 1)  # brokers refuse too few and too many
             entry |= {

@@ -98,6 +98,8 @@ class Image:
         """First id of the next block; -1 until one has been given out."""
         self.acls: dict[bytes, access.AccessControlEntryRecord] = {}
         self.scram: dict[tuple[str, int], access.UserScramCredentialRecord] = {}
+        self.scram_changes = 0
+        """How often it was changed."""
         self.quotas: dict[QuotaEntity, dict[str, access.ClientQuotaRecord]] = {}
         """By entity and key, such as `producer_byte_rate`."""
         self.tokens: dict[str, access.DelegationTokenRecord] = {}
@@ -302,9 +304,11 @@ class Image:
 
     def _scram(self, record: access.UserScramCredentialRecord) -> None:
         self.scram[record.name, record.mechanism] = record
+        self.scram_changes += 1
 
     def _remove_scram(self, record: access.RemoveUserScramCredentialRecord) -> None:
         self.scram.pop((record.name, record.mechanism), None)
+        self.scram_changes += 1
 
     def _quota(self, record: access.ClientQuotaRecord) -> None:
         entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)

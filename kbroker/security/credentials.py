@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import functools
 import hmac
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from kbroker.clock import Clock
@@ -17,7 +18,14 @@ from kbroker.metadata.image import Image
 from kbroker.metadata.records.access import DelegationTokenRecord, UserScramCredentialRecord
 from kbroker.security.mechanism import AuthenticationError
 from kbroker.security.principals import Principal
-from kbroker.security.scram import MECHANISMS, Credential, Mechanism, credential_of
+from kbroker.security.scram import (
+    MECHANISMS,
+    Credential,
+    Mechanism,
+    Shape,
+    credential_of,
+    shape_of,
+)
 
 _BY_NUMBER: Final = {one.number: one for one in MECHANISMS.values()}
 
@@ -54,16 +62,24 @@ class ImageCredentials:
         self._image = image
         self._clock = clock
         self._token_secret = token_secret
+        self._counted: tuple[Image | None, int] = None, 0
+        self._shapes: dict[int, Counter[Shape]] = {}
 
     def of_user(self, mechanism: Mechanism, name: str) -> Credential | None:
         """The credential of a user."""
         return _credential(self._image().scram.get((name, mechanism.number)))
 
-    def like_user(self, mechanism: Mechanism) -> Credential | None:
-        """The credential of some user, always the same while there is that one."""
-        users = self._image().scram
-        first = next((one for key, one in users.items() if key[1] == mechanism.number), None)
-        return _credential(first)
+    def shapes_of_users(self, mechanism: Mechanism) -> Mapping[Shape, int]:
+        """How many users have a credential of each shape; counted when some have changed."""
+        image = self._image()
+        counted, changes = self._counted
+        if counted is not image or changes != image.scram_changes:
+            self._counted = image, image.scram_changes
+            self._shapes = {one.number: Counter() for one in MECHANISMS.values()}
+            for (_, number), record in image.scram.items():
+                shape = shape_of(record.salt, record.iterations)
+                self._shapes.setdefault(number, Counter())[shape] += 1
+        return self._shapes[mechanism.number]
 
     def of_token(self, mechanism: Mechanism, token_id: str) -> Credential | None:
         """The credential of a delegation token that is valid."""
@@ -71,9 +87,9 @@ class ImageCredentials:
             return None
         return _token_credential(mechanism, token_hmac(self._token_secret(), token_id))
 
-    def like_token(self, mechanism: Mechanism) -> Credential | None:
+    def shapes_of_tokens(self, mechanism: Mechanism) -> Mapping[Shape, int]:
         """What credentials of tokens look like."""
-        return Credential(bytes(_TOKEN_SALT_BYTES), b"", b"", mechanism.iterations_min)
+        return {Shape(_TOKEN_SALT_BYTES, False, mechanism.iterations_min): 1}
 
     def owner_of_token(self, token_id: str) -> tuple[Principal, int]:
         """Whose token it is, and when it ends. Raises AuthenticationError."""

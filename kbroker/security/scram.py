@@ -6,8 +6,9 @@
     S: v=SIGNATURE
 
 A user that is not there gets a challenge as well, the same at every try, and fails with its proof:
-neither error nor timing nor salt tells who has a credential. Apache Kafka refuses such a user at
-once. One `ScramServer` is one exchange; it is not thread-safe. `Scram` is the mechanism, whose
+neither error nor timing nor salt tells who has a credential. The shape of its challenge is that of
+some user who has one, by chance, but for a name always the same. Apache Kafka refuses such a user
+at once. One `ScramServer` is one exchange; it is not thread-safe. `Scram` is the mechanism, whose
 exchanges are put away between the two messages.
 """
 
@@ -17,19 +18,20 @@ import base64
 import binascii
 import hashlib
 import hmac
+import math
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from kbroker.salts import is_number, new_salt, number_of
 from kbroker.security.mechanism import AuthenticationError, Step
 from kbroker.security.principals import USER, Principal
 
 ITERATIONS_MAX: Final = 16_384
 _NONCE_BYTES: Final = 24
-_SALT_BYTES: Final = 24
+_SALT_BYTES: Final = 25  # most that Kafka's tools make
 _MESSAGE_MAX_BYTES: Final = 32_768
-_DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Mechanism(NamedTuple):
@@ -55,6 +57,20 @@ class Credential(NamedTuple):
     iterations: int
 
 
+class Shape(NamedTuple):
+    """What everybody is told of a credential: how long its salt is, whether that is a number as
+    Kafka's tools make them, and the iterations."""
+
+    salt_bytes: int
+    number: bool
+    iterations: int
+
+
+def shape_of(salt: bytes, iterations: int) -> Shape:
+    """The shape of a credential with this salt."""
+    return Shape(len(salt), is_number(salt), iterations)
+
+
 def keys_of(mechanism: Mechanism, salted_password: bytes) -> tuple[bytes, bytes]:
     """StoredKey and ServerKey of a salted password, which is what clients send (KIP-554)."""
     client_key = _hmac(mechanism, salted_password, b"Client Key")
@@ -66,7 +82,7 @@ def credential_of(
     mechanism: Mechanism, password: str, iterations: int = 8192, salt: bytes | None = None
 ) -> Credential:
     """The credential of a new password."""
-    salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
+    salt = new_salt() if salt is None else salt
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
     return Credential(salt, *keys_of(mechanism, salted), iterations)
 
@@ -96,10 +112,11 @@ class ScramServer:
         secret: bytes,
         *,
         nonce: Callable[[], str] = lambda: secrets.token_urlsafe(_NONCE_BYTES),
-        like: Credential | None = None,
+        shapes: Mapping[Shape, int] | None = None,
     ) -> None:
         """`find` gives a user's credential for this mechanism; `secret` makes the challenges of
-        users that have none, which look `like` those of one who has, and stays the same for good.
+        users that have none, whose `shapes` are those of users who have, with how many have each;
+        it stays the same for good.
         """
         self.user: str | None = None
         """Who it claims to be after `first`, and is after `final`."""
@@ -110,7 +127,7 @@ class ScramServer:
         self._find = find
         self._secret = secret
         self._nonce = nonce
-        self._like = like or Credential(bytes(_SALT_BYTES), b"", b"", mechanism.iterations_min)
+        self._shapes = shapes or {Shape(_SALT_BYTES, True, mechanism.iterations_min): 1}
         self._credential: Credential | None = None
         self._transcript = ""
         self._gs2 = b""
@@ -185,13 +202,23 @@ class ScramServer:
         salt, stored, server = (
             _hmac(self._mechanism, self._secret, what + mark) for what in (b"salt", b"s", b"k")
         )
-        like = self._like.salt
-        while len(salt) < len(like):
+        shape = self._shape(mark)
+        while len(salt) < shape.salt_bytes:
             salt += _hmac(self._mechanism, self._secret, salt)
-        salt = salt[: len(like)]
-        if like and not like.strip(_DIGITS):  # Kafka's own salts are of such characters only
-            salt = bytes(_DIGITS[byte % len(_DIGITS)] for byte in salt)
-        return Credential(salt, stored, server, self._like.iterations)
+        if shape.number:
+            salt = number_of(shape.salt_bytes, int.from_bytes(salt, "big"))
+        return Credential(salt[: shape.salt_bytes], stored, server, shape.iterations)
+
+    def _shape(self, mark: bytes) -> Shape:
+        """One of the shapes, as often as users have it. Rendezvous hashing with weights: where
+        users come and go, few names get another shape than before, which would tell of them."""
+
+        def distance(shape: Shape) -> float:
+            drawn = _hmac(self._mechanism, self._secret, b"shape" + repr(shape).encode() + mark)
+            chance = (int.from_bytes(drawn[:6], "big") + 1) / ((1 << 48) + 1)
+            return -math.log(chance) / self._shapes[shape]
+
+        return min(self._shapes, key=distance)
 
 
 class Scram:
@@ -238,11 +265,11 @@ class Scram:
         if by_token:
             return ScramServer(
                 mechanism, lambda name: credentials.of_token(mechanism, name), self._secret(),
-                like=credentials.like_token(mechanism),
+                shapes=credentials.shapes_of_tokens(mechanism),
             )  # fmt: skip
         return ScramServer(
             mechanism, lambda name: credentials.of_user(mechanism, name), self._secret(),
-            like=credentials.like_user(mechanism),
+            shapes=credentials.shapes_of_users(mechanism),
         )  # fmt: skip
 
 
@@ -251,8 +278,8 @@ class Credentials(Protocol):
 
     def of_user(self, mechanism: Mechanism, name: str) -> Credential | None: ...
     def of_token(self, mechanism: Mechanism, token_id: str) -> Credential | None: ...
-    def like_user(self, mechanism: Mechanism) -> Credential | None: ...
-    def like_token(self, mechanism: Mechanism) -> Credential | None: ...
+    def shapes_of_users(self, mechanism: Mechanism) -> Mapping[Shape, int]: ...
+    def shapes_of_tokens(self, mechanism: Mechanism) -> Mapping[Shape, int]: ...
     def owner_of_token(self, token_id: str) -> tuple[Principal, int]: ...
 
 

@@ -22,6 +22,7 @@ LAYERS = (
     "kbroker.log_dirs",
     "kbroker.owner",
     "kbroker.jaas",
+    "kbroker.salts",
     # 1: the data plane, in the order in which a byte meets it
     "kbroker.ext",
     "kbroker.ext.atomics",

@@ -12,6 +12,7 @@ import pytest
 
 from kbroker.client.scram import Scram
 from kbroker.config.types import ConfigError
+from kbroker.metadata.records.access import RemoveUserScramCredentialRecord
 from kbroker.protocol import ApiKey
 from kbroker.security import authentication, credentials, scram
 from kbroker.security.principals import NOBODY, Principal, Principals
@@ -83,6 +84,11 @@ def test_who_is_there_cannot_be_found_out(stand: Stand, tmp_path: Path) -> None:
 
     known, other = challenge("known"), challenge("nobody")
     assert known["i"] == other["i"] == "5000"
+    other_user = scram.credential_of(scram.SHA_256, "pw", 6000)
+    stand.control.store.append([credentials.record_of("later", scram.SHA_256, other_user)])
+    assert {challenge(f"nobody-{at}")["i"] for at in range(40)} == {"5000", "6000"}
+    gone = RemoveUserScramCredentialRecord("later", scram.SHA_256.number)
+    stand.control.store.append([gone])
     assert len(known["s"]) == len(other["s"]) and known["s"] != other["s"]
     assert challenge("nobody")["s"] == other["s"] != challenge("somebody")["s"]
     refused = [

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import secrets
+from collections import Counter
 
 import pytest
 
+from kbroker import salts
 from kbroker.security import scram
 from kbroker.security.scram import (
     MECHANISMS,
@@ -18,6 +21,7 @@ from kbroker.security.scram import (
     ScramServer,
     credential_of,
     keys_of,
+    shape_of,
 )
 
 SECRET = b"s" * 32
@@ -25,7 +29,8 @@ SECRET = b"s" * 32
 
 def server(mechanism=SHA_256, users=None, nonce="SERVER"):
     known = users if users is not None else {"alice": credential_of(mechanism, "wonder", 4096)}
-    return ScramServer(mechanism, known.get, SECRET, nonce=lambda: nonce)
+    shapes = Counter(shape_of(one.salt, one.iterations) for one in known.values())
+    return ScramServer(mechanism, known.get, SECRET, nonce=lambda: nonce, shapes=shapes)
 
 
 def client(mechanism, password, first_bare, challenge, *, gs2="n,,", nonce=None):
@@ -96,15 +101,59 @@ def test_a_wrong_password_is_refused_and_there_is_one_try():
 
 def test_who_is_not_there_looks_like_who_is():
     """Same shape, same salt at every try, same error; another broker's secret gives another."""
-    challenges = [server().first(b"n,,n=bob,r=abc") for _ in range(2)]
+    users = {"alice": credential_of(SHA_256, "wonder", 4096)}
+    challenges = [server(users=users).first(b"n,,n=bob,r=abc") for _ in range(2)]
     assert challenges[0] == challenges[1]
-    known = server().first(b"n,,n=alice,r=abc")
+    known = server(users=users).first(b"n,,n=alice,r=abc")
     assert len(known) == len(challenges[0]) and known.split(b",")[2] == b"i=4096"
     other = ScramServer(SHA_256, {}.get, b"t" * 32, nonce=lambda: "SERVER")
     assert other.first(b"n,,n=bob,r=abc") != challenges[0]
     assert server(SHA_512, {}).first(b"n,,n=bob,r=abc") != challenges[0]
     with pytest.raises(AuthenticationError, match="wrong password, or no such user"):
         attempt(server(), bare="n=bob,r=abc")
+
+
+def shape_told(name, users):
+    """The shape of the salt that a name is told, and its iterations."""
+    told = dict(
+        part.split("=", 1)
+        for part in server(users=users).first(f"n,,n={name},r=abc".encode()).decode().split(",")
+    )
+    return shape_of(base64.b64decode(told["s"]), int(told["i"]))
+
+
+def test_who_is_not_there_looks_like_one_or_the_other():
+    """As often as users have a shape, and for a name the same one when others come and go."""
+    users = {
+        f"u{at}": credential_of(SHA_256, "p", rounds, salt)
+        for at, (rounds, salt) in enumerate(
+            3 * [(8192, b"1" + b"z" * 24)] + [(8192, bytes(24)), (4096, bytes(32)),
+                                              (16384, b"1" + b"0" * 25)]
+        )
+    }  # fmt: skip
+    assert all(shape_told(name, users) == shape_of(one.salt, one.iterations)
+               for name, one in users.items())  # fmt: skip
+    strangers = [f"stranger-{at}" for at in range(600)]
+    told = {name: shape_told(name, users) for name in strangers}
+    counts = Counter(told.values())
+    assert set(counts) == {shape_of(one.salt, one.iterations) for one in users.values()}
+    assert 240 < counts[shape_of(b"1" + b"z" * 24, 8192)] < 360
+    assert min(counts.values()) > 60
+    users["new"] = credential_of(SHA_256, "p", 5000, bytes(16))
+    changed = [name for name in strangers if shape_told(name, users) != told[name]]
+    assert 0 < len(changed) < 180
+    assert {shape_told(name, users) for name in changed} == {shape_of(bytes(16), 5000)}
+
+
+def test_salts_are_those_of_kafkas_tools():
+    """A made up one could be one, to its first digit: of 26 digits 130 bits begin with 1."""
+    made = [credential_of(SHA_256, "p", 1).salt for _ in range(300)]
+    assert {len(salt) for salt in made} <= {22, 23, 24, 25, 26}
+    assert all(salts.is_number(salt) and salt[:1] != b"0" for salt in made)
+    for size in (24, 25, 26):
+        first = {salts.number_of(size, secrets.randbits(256))[:1] for _ in range(300)}
+        assert (first == {b"1"}) == (size == 26) and b"0" not in first
+    assert len(salts.number_of(40, secrets.randbits(400))) == 40
 
 
 def test_as_much_is_computed_for_who_is_not_there(monkeypatch):
