@@ -127,12 +127,19 @@ def is_ignored(name: str, key: ConfigKey | None) -> bool:
     return not key.effective or (key.name != name and key.name not in PER_LISTENER)
 
 
+def removed_key_text(name: str) -> str | None:
+    """One line about a name that was a broker key; None for one that was none, or still is."""
+    removed = "4.0" if name.startswith("zookeeper.") else _REMOVED.get(name)
+    if removed is None:
+        return None
+    then = f"write {_REPLACED[name]}" if name in _REPLACED else "take the line out"
+    return f"unknown key {name}: Apache Kafka {removed} removed it, {then}"
+
+
 def unknown_key_text(name: str) -> str:
     """One line about a name that is no broker key, with the nearest one that is."""
-    removed = "4.0" if name.startswith("zookeeper.") else _REMOVED.get(name)
-    if removed is not None:
-        then = f"write {_REPLACED[name]}" if name in _REPLACED else "take the line out"
-        return f"unknown key {name}: Apache Kafka {removed} removed it, {then}"
+    if removed := removed_key_text(name):
+        return removed
     if name in TOPIC:
         return f"unknown key {name}: it is a setting of topics, not of the broker"
     import difflib  # noqa: PLC0415  only for a mistake

@@ -279,17 +279,14 @@ CLIENT_METRICS_KEYS: Final = (
     ConfigKey(
         "interval.ms", INT, "300000", None, MEDIUM, CLUSTER_WIDE,
         "How often matching clients push their metrics.",
-        effective=False,
     ),
     ConfigKey(
         "match", LIST, "", None, MEDIUM, CLUSTER_WIDE,
         "Patterns of client attributes that pick the clients of this subscription, as "
         "name=regex pairs.",
-        effective=False,
     ),
     ConfigKey(
         "metrics", LIST, "", None, MEDIUM, CLUSTER_WIDE,
         "Prefixes of the metric names that matching clients push.",
-        effective=False,
     ),
 )

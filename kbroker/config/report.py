@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kbroker.config.broker import BrokerConfig, shown_value
-from kbroker.config.definitions import BROKER, GROUP, TOPIC, find_broker_key
+from kbroker.config.definitions import (
+    BROKER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    find_broker_key,
+    removed_key_text,
+)
 from kbroker.config.topic import BROKER_SYNONYM
 from kbroker.config.types import ConfigError, ConfigKey
+
+# What else than a broker has settings.
+_TABLES: Final = {"topic": TOPIC, "group": GROUP, "client metrics": CLIENT_METRICS}
 
 
 class Setting(NamedTuple):
@@ -42,7 +52,7 @@ class Useless(NamedTuple):
 
 def without_effect() -> list[Useless]:
     """What Apache Kafka has and means nothing here, by whom it can be set on, sorted by name."""
-    tables = {"broker": BROKER, "topic": TOPIC, "group": GROUP}
+    tables = {"broker": BROKER, **_TABLES}
     return [
         Useless(key.name, of, key.doc)
         for of, table in tables.items()
@@ -52,14 +62,18 @@ def without_effect() -> list[Useless]:
 
 
 def explain(name: str) -> list[str]:
-    """Lines about one key, of the broker, a topic or a group. Raises ConfigError."""
-    rooms = {"broker": find_broker_key(name), "topic": TOPIC.get(name), "group": GROUP.get(name)}
+    """Lines about one key, of whatever it can be set on. Raises ConfigError."""
+    rooms = {"broker": find_broker_key(name)}
+    rooms |= {of: table.get(name) for of, table in _TABLES.items()}
     lines = [line for kind, key in rooms.items() if key is not None for line in _explain(kind, key)]
     if lines:
         return lines
+    if removed := removed_key_text(name):
+        raise ConfigError(removed)
     import difflib  # noqa: PLC0415  only for a mistake
 
-    near = difflib.get_close_matches(name, [*BROKER, *TOPIC, *GROUP], n=1, cutoff=0.6)
+    known = [*BROKER, *(key for table in _TABLES.values() for key in table)]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f": did you mean {near[0]}?" if near else ""
     raise ConfigError(f"unknown key {name}{hint}")
 

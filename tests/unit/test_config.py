@@ -382,6 +382,12 @@ def test_explain_knows_broker_topic_and_near_names():
     assert "  effect: none in kbroker" in explain("replica.lag.time.max.ms")
     with pytest.raises(ConfigError, match=r"did you mean retention\.ms"):
         explain("retention.mss")
+    for key in ("interval.ms", "metrics", "match"):
+        lines = explain(key)
+        assert lines[0] == f"{key} (client metrics)" and "effect" not in " ".join(lines)
+    for key in ("zookeeper.connect", "delegation.token.master.key"):
+        with pytest.raises(ConfigError, match=f"{key}: Apache Kafka 4.0 removed it, "):
+            explain(key)
 
 
 @pytest.mark.parametrize(
