@@ -12,7 +12,7 @@ from kbroker import runfile
 from kbroker.cli.cluster_health import look, troubles, unseen_text
 from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_text
 from kbroker.cli.options import asked
-from kbroker.cli.scrape import lives, state_troubles
+from kbroker.cli.scrape import beyond_looking, lives, state_troubles
 
 if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
@@ -58,6 +58,8 @@ def _answers(info: runfile.RunInfo, exposure: bool) -> Iterator[Finding]:
     except (KafkaError, ValueError) as error:
         if not plain and lives(info):
             yield Finding("answers", OK, f"it lives; {address} asks who one is: {_LOOK_INSIDE}")
+        elif not plain and (unseen := beyond_looking(info, address)):
+            yield Finding("answers", WARNING, unseen)
         else:
             yield Finding("answers", FAILED, f"{address}: {error}")
         return

@@ -15,7 +15,7 @@ from kbroker.cli import space
 from kbroker.cli.options import SECONDS, asked, data_dir_option, output_option
 from kbroker.cli.places import default_data_dir
 from kbroker.cli.render import human_bytes, human_time, print_json
-from kbroker.cli.scrape import lives, state_troubles
+from kbroker.cli.scrape import beyond_looking, lives, state_troubles
 
 _POLL_S = 0.02
 _ANSWER_TIMEOUT_S = 5.0
@@ -65,14 +65,15 @@ def stop(data_dir: Path | None, timeout: float) -> int:
 @data_dir_option
 @output_option
 def status(data_dir: Path | None, output: str) -> int:
-    """Show the broker of a data directory. Exit status 0: it runs and answers."""
+    """Show the broker of a data directory. Exit status 0: it runs and answers, or at least takes
+    connections where nobody is told more."""
     from kbroker.metadata.directories import further
 
     place = data_dir or default_data_dir()
     info = runfile.running(place)
     if info is None:
         return _not_serving(place, output)
-    topics, offline, trouble = _asked(info)
+    topics, offline, trouble, unseen = _asked(info)
     told: dict[str, Any] = {
         "pid": info.pid,
         "uptime_s": round(time.time() - info.started_ms / 1000, 1),
@@ -89,7 +90,7 @@ def status(data_dir: Path | None, output: str) -> int:
         **state_troubles(info),
         "version": info.version,
         "log_file": info.log_file,
-        "answers": trouble is None,
+        "answers": None if unseen else trouble is None,
     }
     if output == "json":
         print_json(told)
@@ -98,6 +99,8 @@ def status(data_dir: Path | None, output: str) -> int:
     if trouble is not None:
         click.echo(f"kbroker: it runs but does not answer: {trouble}", err=True)
         return 1
+    if unseen is not None:
+        click.echo(f"kbroker: it {unseen}", err=True)
     return 0
 
 
@@ -166,11 +169,17 @@ def _pid_of(place: Path) -> int | None:
         return error.pid or None
 
 
-def _asked(info: runfile.RunInfo) -> tuple[int | None, int | None, str | None]:
-    """As `_topics`; of a broker that asks who one is, whether it lives."""
+def _asked(info: runfile.RunInfo) -> tuple[int | None, int | None, str | None, str | None]:
+    """As `_topics`; of a broker that asks who one is, whether it lives, and last why that cannot be
+    told."""
     address, plain = asked(info.listeners) if info.listeners else ("", True)
     told = _topics(address)
-    return (None, None, None) if told[2] and not plain and lives(info) else told
+    if told[2] is None or plain:
+        return *told, None
+    if lives(info):
+        return None, None, None, None
+    unseen = beyond_looking(info, address)
+    return (None, None, None, unseen) if unseen else (*told, None)
 
 
 def _topics(address: str) -> tuple[int | None, int | None, str | None]:

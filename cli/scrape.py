@@ -93,6 +93,31 @@ def lives(info: runfile.RunInfo) -> bool:
         return False
 
 
+def beyond_looking(info: runfile.RunInfo, address: str) -> str | None:
+    """Of a broker that asks who one is and takes connections: why nothing else can be told of it,
+    and what to do; None where it has an HTTP listener that could tell."""
+    if info.http or not _takes_connections(address):
+        return None
+    return (
+        f"cannot be looked into: {address} asks who one is, and it has no HTTP listener that says"
+        " whether it lives; `kbroker cluster health` with -X or --profile asks it, or"
+        " kbroker.http.listeners=HTTP://127.0.0.1:9308 gives it one"
+    )
+
+
+def _takes_connections(address: str) -> bool:
+    import socket
+
+    from kbroker.client.address import parse_address
+
+    try:
+        at = parse_address(address)
+        socket.create_connection((at.host, at.port), _TIMEOUT_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def _state_trouble(told: Mapping[str, int], kind: str, topic: str, holds: str) -> str | None:
     found = []
     if failed := told.get(f"{kind}_partitions_failed"):

@@ -113,6 +113,31 @@ def test_a_detached_broker_that_asks_who_one_is_lives_all_the_same(place: Path) 
     assert kbroker("stop", "--data-dir", str(place)).returncode == 0
 
 
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL"])
+def test_a_broker_that_tells_nobody_how_it_is(place: Path, protocol: str) -> None:
+    """A login is asked for everywhere, and there is no HTTP: it may be well."""
+    words = ["--user", "admin:secret"]
+    if protocol == "SSL":
+        assert kbroker("cert", "create", "--dir", f"{place}-tls").returncode == 0
+        words = ["--set", f"ssl.keystore.location={place}-tls/server.pem"]
+    started = kbroker("start", "--data-dir", str(place), "--listen", f"{protocol}://127.0.0.1:0",
+                      "--detach", "--set", "kbroker.http.listeners=", *words)  # fmt: skip
+    assert started.returncode == 0, started.stderr
+    shown = kbroker("status", "--data-dir", str(place))
+    assert shown.returncode == 0 and "kbroker: it cannot be looked into" in shown.stderr
+    assert json.loads(kbroker("status", "-D", str(place), "-o", "json").stdout)["answers"] is None
+    checked = kbroker("check", "--data-dir", str(place), "-o", "json")
+    assert checked.returncode == 0, checked.stdout
+    (row,) = (row for row in json.loads(checked.stdout) if row["check"] == "answers")
+    assert row["verdict"] == "warning" and "asks who one is" in row["text"]
+    info = runfile.running(place)
+    assert info is not None
+    runfile._put(place, info._replace(listeners=[f"{protocol}://127.0.0.1:1"]))
+    assert kbroker("check", "--data-dir", str(place)).returncode == 1  # nobody listens there
+    assert kbroker("status", "--data-dir", str(place)).returncode == 1
+    assert kbroker("stop", "--data-dir", str(place)).returncode == 0
+
+
 def test_after_a_crash_the_directory_is_free(place: Path) -> None:
     process, _ = foreground(place, "--listen", "127.0.0.1:0")
     process.kill()
