@@ -88,7 +88,7 @@ def create(
     if client is None:
         _tell_server(folder)
     else:
-        click.echo(f"{folder / client}.properties: what {client}'s clients need")
+        _tell_client(folder, client)
 
 
 def _is_host(text: str) -> bool:
@@ -149,6 +149,13 @@ def _tell_server(folder: Path) -> None:
     click.echo(f"{folder / 'client.properties'}: what clients need")
     click.echo(f"broker:  --listen SSL://HOST:9093 --set ssl.keystore.location={store}")
     click.echo(f"clients: -b HOST:9093 -X {folder / 'client.properties'}")
+
+
+def _tell_client(folder: Path, client: str) -> None:
+    click.echo(f"{folder / client}.properties: what {client}'s clients need")
+    trust = f"ssl.truststore.location={folder / 'ca.pem'}"
+    click.echo(f"broker:  --set ssl.client.auth=required --set {trust}, beside those of its own")
+    click.echo(f"clients: -b HOST:9093 -X {folder / client}.properties")
 
 
 def _write(path: Path, text: str, *, private: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -248,7 +249,10 @@ def test_certificates_made_by_the_command_line(
     folder = tmp_path / "tls"
     made = cert_create("--dir", str(folder), "--host", "broker.example", "--host", "10.0.0.7")
     assert made.returncode == 0, made.stderr
-    assert cert_create("--dir", str(folder), "--client", "alice").returncode == 0
+    alice = cert_create("--dir", str(folder), "--client", "alice")
+    assert alice.returncode == 0, alice.stderr
+    asked = re.findall(r"--set ([^=\s]+)=([^,\s]+)", alice.stdout)  # what it tells of the broker
+    assert [name for name, _ in asked] == ["ssl.client.auth", "ssl.truststore.location"]
     again = cert_create("--dir", str(folder))
     assert again.returncode == 1
     assert "--force" in again.stderr
@@ -261,8 +265,7 @@ def test_certificates_made_by_the_command_line(
             "-checkend", str(800 * 86400))  # fmt: skip
     settings = {
         "ssl.keystore.location": str(folder / "server.pem"),
-        "ssl.truststore.location": str(folder / "ca.pem"),
-        "ssl.client.auth": "required",
+        **dict(asked),
     }
     broker = start_kbroker(settings, listeners=("SSL",))
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
