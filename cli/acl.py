@@ -38,6 +38,17 @@ _OPERATIONS: Final = (
     "describe-configs", "alter-configs", "idempotent-write", "create-tokens", "describe-tokens",
     "two-phase-commit",
 )  # fmt: skip
+# Beside "all"; what else is allowed or denied of such a resource is asked for by nobody.
+_SUPPORTED: Final = {
+    "TOPIC": ("read", "write", "create", "describe", "delete", "alter", "describe-configs",
+              "alter-configs"),
+    "GROUP": ("read", "describe", "delete", "describe-configs", "alter-configs"),
+    "CLUSTER": ("create", "cluster-action", "describe-configs", "alter-configs", "alter",
+                "idempotent-write", "describe"),
+    "TRANSACTIONAL_ID": ("describe", "write", "two-phase-commit"),
+    "DELEGATION_TOKEN": ("describe",),
+    "USER": ("create-tokens", "describe-tokens"),
+}  # fmt: skip
 
 
 def _resources(command: Decorated) -> Decorated:
@@ -241,6 +252,13 @@ def _named(named: dict[str, Any]) -> list[tuple[str, str]]:
 def _wanted_operations(
     kind: str, operations: tuple[str, ...], producer: bool, consumer: bool
 ) -> list[str]:
+    for operation in operations:
+        if operation not in ("all", *_SUPPORTED[kind]):
+            supported = ", ".join(("all", *_SUPPORTED[kind]))
+            raise click.BadParameter(
+                f"{operation} means nothing of a {kind}, which has {supported}",
+                param_hint="--operation",
+            )
     wanted = [_name(operation) for operation in operations]
     if producer:
         wanted += {

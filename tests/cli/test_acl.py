@@ -78,16 +78,16 @@ def test_what_is_not_usual_is_told(acl: Run) -> None:
 def test_what_clients_need(acl: Run) -> None:
     acl("create", "p", "--topic", "t", "--transactional-id", "x", "--producer")
     acl("create", "c", "--topic", "t", "--group", "g", "--consumer")
-    acl("create", "a", "--cluster", "--user", "b", "--operation", "describe-configs",
-        "--operation", "create-tokens")  # fmt: skip
+    acl("create", "a", "--cluster", "--operation", "describe-configs", "--operation", "ALL")
+    acl("create", "a", "--user", "b", "--operation", "create-tokens")
     told = {(one["principal"], one["resource"], one["operation"]) for one in rows(acl)}
     assert told == {
         ("User:p", "TOPIC", "WRITE"), ("User:p", "TOPIC", "DESCRIBE"),
         ("User:p", "TOPIC", "CREATE"), ("User:p", "TRANSACTIONAL_ID", "WRITE"),
         ("User:p", "TRANSACTIONAL_ID", "DESCRIBE"), ("User:c", "TOPIC", "READ"),
         ("User:c", "TOPIC", "DESCRIBE"), ("User:c", "GROUP", "READ"),
-        ("User:a", "CLUSTER", "DESCRIBE_CONFIGS"), ("User:a", "CLUSTER", "CREATE_TOKENS"),
-        ("User:a", "USER", "DESCRIBE_CONFIGS"), ("User:a", "USER", "CREATE_TOKENS"),
+        ("User:a", "CLUSTER", "DESCRIBE_CONFIGS"), ("User:a", "CLUSTER", "ALL"),
+        ("User:a", "USER", "CREATE_TOKENS"),
     }  # fmt: skip
 
 
@@ -97,6 +97,10 @@ def test_what_makes_no_sense(acl: Run) -> None:
         ("delete", "alice", "--all"), ("list", "--prefix", "--matching"),
     ):  # fmt: skip
         assert acl(*words, status=2).err
+    for kind, operation in (("--cluster", "write"), ("--group=g", "create"), ("--token=t", "read")):
+        said = acl("create", "alice", kind, "--topic", "t", "--operation", operation, status=2).err
+        assert f"{operation} means nothing of a " in said
+    assert rows(acl) == []
     assert acl("create", "alice", "--topic", "", "--operation", "read", status=1).err
 
 
