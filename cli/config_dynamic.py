@@ -66,7 +66,12 @@ def get_values(
         for entry in entries
     ]
     print_rows(_COLUMNS, rows, output)
-    if not rows and output != "json":
+    if output == "json":
+        return
+    for name in names:
+        if all(entry.name != name for entry in entries):
+            click.echo(f"{name} is not set", err=True)
+    if not rows and not names:
         click.echo("Everything is at its default; --all shows it.", err=True)
 
 
@@ -103,6 +108,7 @@ def set_values(
         raise click.UsageError("nothing to change; give KEY=VALUE or --delete KEY")
     with open_cluster(bootstrap) as cluster:
         from kbroker.client.admin_configs import BROKER, GROUP, alter_configs
+        from kbroker.client.errors import BrokerError
 
         first = known_broker(cluster, broker)
         before = _entries(cluster, first, group)
@@ -110,10 +116,15 @@ def set_values(
         kind, whose = BROKER, "" if broker is None else str(broker)
         if group is not None:
             kind, whose = GROUP, group
-        alter_configs(
-            cluster, kind, whose, set_values=values, delete=deleted, validate_only=dry_run
-        )
         for_all = broker is None and group is None
+        try:
+            alter_configs(
+                cluster, kind, whose, set_values=values, delete=deleted, validate_only=dry_run
+            )
+        except BrokerError as error:
+            if not for_all or not any(map(_is_of_one_broker, (*values, *deleted))):
+                raise
+            raise click.ClickException(f"{error}; give --broker {first}") from error
         now = _entries(cluster, first) if for_all and not dry_run else []
     where = f"broker {broker}" if group is None else f"group {group}"
     where = "all brokers" if for_all else where
@@ -147,6 +158,14 @@ def _is_password(name: str) -> bool:
 
     key = find_broker_key(name)
     return key is not None and key.sensitive
+
+
+def _is_of_one_broker(name: str) -> bool:
+    from kbroker.config.definitions import find_broker_key
+    from kbroker.config.types import PER_BROKER
+
+    key = find_broker_key(name)
+    return key is not None and key.update_mode == PER_BROKER
 
 
 def _is_secret(name: str, entries: Sequence[ConfigEntry]) -> bool:

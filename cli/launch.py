@@ -264,7 +264,11 @@ def _users(wish: Wish) -> dict[str, str]:
     from kbroker.security.handed import handed
 
     file = wish.password_file[-1] if wish.password_file else None
-    users = dict(map(split_user, wish.user))
+    pairs = [split_user(word) for word in wish.user]
+    users = dict(pairs)
+    if len(users) < len(pairs):
+        twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
+        raise UsageError(f"{twice} is given twice; which password counts?", "--user")
     passwords = {name: word or password_of(name, file) for name, word in users.items()}
     return {START_USERS: handed(passwords)}
 

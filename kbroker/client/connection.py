@@ -225,8 +225,9 @@ class Connection:
                 self._socket.settimeout(limit_s)
                 self._socket.sendall(framed)
         except OSError as error:
+            broken = self._broken(error)
             self.close()
-            raise self._broken(error) from error
+            raise broken from error
 
     def _negotiate(self, timeout_s: float) -> None:
         """Asks for ApiVersions, newest first; a broker that knows it not answers in version 0."""
@@ -270,24 +271,29 @@ class Connection:
                 f"broker {self.address} did not answer {api.name} within {timeout_s:.3g} s"
             ) from error
         except OSError as error:
+            broken = self._broken(error)
             self.close()
-            raise self._broken(error) from error
+            raise broken from error
         except (CorruptDataError, ConnectError):
             self.close()
             raise
 
     def _advice(self) -> str:
         """What may be wrong where a broker closes instead of one of its first two answers."""
-        if self._channel is not None or self._correlation_id > _FIRST_REQUESTS:
+        if self._correlation_id > _FIRST_REQUESTS:
             return ""
         if any(one.api is ApiKey.SASL_HANDSHAKE for one in self._sent):
             return ""
+        if self._channel is not None:
+            return "; where it asks who clients are, security.protocol has to be SASL_SSL"
         return "; where it asks who clients are, or speaks TLS, security.protocol has to say so"
 
     def _broken(self, error: OSError) -> ConnectError:
         if self._channel is not None and isinstance(error, ConnectionAbortedError):
             return _refused(self.address, str(error))
-        return ConnectError(f"connection to {self.address} broke: {_why(error)}")
+        ended = isinstance(error, (ConnectionResetError, BrokenPipeError))
+        advice = self._advice() if ended else ""
+        return ConnectError(f"connection to {self.address} broke: {_why(error)}{advice}")
 
     def _read(self, size: int, deadline: float) -> bytes:
         into = bytearray(size)

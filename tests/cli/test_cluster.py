@@ -136,6 +136,14 @@ def test_a_secret_is_asked_for(
     assert only in run(*words[:2], "a=b", "--password-file", str(file), status=2)
 
 
+def test_a_setting_of_a_listener_that_is_not_set(
+    kbroker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "listener.name.x.ssl.keystore.type"
+    status, _, said = ran(capsys, ["config", "get", name, "-b", kbroker.bootstrap])
+    assert (status, said) == (0, f"{name} is not set\n")
+
+
 def test_settings_of_a_running_broker(run: Run) -> None:
     def told(*words: str) -> dict[str, Any]:
         rows = run("config", "get", *words, "-o", "json")
@@ -184,6 +192,7 @@ def test_settings_of_a_group(run: Run) -> None:
         (["set", "log.dirs=/x"], 1, "INVALID_REQUEST"),
         (["set", "log.retention.ms=x"], 1, "log.retention.ms"),
         (["set", "log.retention.ms"], 2, "write KEY=VALUE"),
+        (["set", "listener.name.x.ssl.keystore.type=PEM"], 1, "; give --broker "),
         (["set"], 2, "nothing to change"),
         (["set", "a=b", "--broker", "77"], 2, "there is no broker 77"),
     ],

@@ -253,6 +253,15 @@ def test_a_user_does_not_go_with_an_open_listener(tmp_path: Path) -> None:
     assert done.returncode == 2 and "asks for no password" in done.stderr
 
 
+def test_a_user_is_given_once(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kbroker.cli", "start", "-D", str(tmp_path / "d"), "--user", "a:b",
+         "--user", "a:c"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and "--user: a is given twice" in done.stderr
+
+
 def test_who_does_not_say_who_it_is_is_told_how(guarded: Guarded) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "kbroker.cli", "user", "list", "-b", f"127.0.0.1:{guarded.port}"],

@@ -122,6 +122,24 @@ def test_a_closed_connection_is_told() -> None:
         Connection(address, timeout_s=10)
 
 
+def test_a_reset_is_told_with_what_may_be_wrong() -> None:
+    """So ends what a broker that speaks TLS leaves unread."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def reset() -> None:
+        peer, _ = listener.accept()
+        peer.recv(1)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+
+    thread = threading.Thread(target=reset)
+    thread.start()
+    with pytest.raises(ConnectError, match=r"broke: .*; .* security\.protocol has to say so"):
+        Connection(Address("127.0.0.1", listener.getsockname()[1]), timeout_s=10)
+    thread.join(10)
+    listener.close()
+
+
 def test_another_protocol_is_told() -> None:
     with (
         broker(lambda *_: b"HTTP/1.1 400 Bad Request\r\n\r\n") as address,

@@ -232,6 +232,28 @@ def test_certificates_change_as_settings(start_kbroker: StartBroker, authority: 
     assert serial_shown(broker, authority) == second
 
 
+def test_a_client_that_speaks_less_than_is_asked_is_told(
+    start_kbroker: StartBroker, authority: Authority
+) -> None:
+    server = authority.issue("server", "DNS:localhost,IP:127.0.0.1")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    settings = {
+        "ssl.keystore.location": str(server.pem), "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{module} required user_a="b";',
+    }  # fmt: skip
+    broker = start_kbroker(settings, listeners=("SSL", "SASL_SSL"))
+    encrypted = ["-X", "security.protocol=SSL", "-X", f"ssl.ca.location={authority.certificate}"]
+    for port, told, how in (
+        (broker.ports["SSL"], "security.protocol has to say so", []),
+        (broker.ports["SASL_SSL"], "security.protocol has to be SASL_SSL", encrypted),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "kbroker.cli", "topic", "list", "-b", f"127.0.0.1:{port}", *how],
+            check=False, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 1 and told in done.stderr
+
+
 # --- kbroker cert create --------------------------------------------------------------------------
 
 
