@@ -85,9 +85,11 @@ def _findings(
     yield from _space(ground, config)
     if config is not None and "listeners" in config.static:
         yield from _exposure(config)
+    from kbroker.cli.check_clock import clock
     from kbroker.cli.check_permissions import permissions
 
     yield from permissions(place, config, config_file)
+    yield clock(place)
     if os.access(ground, os.W_OK | os.X_OK):
         yield from _writes(ground)
     info = runfile.running(place)

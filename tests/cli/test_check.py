@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import email.utils
 import json
 import os
 import resource
@@ -9,17 +11,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kbroker import runfile
-from kbroker.cli import check, check_disk, root
+from kbroker.cli import check, check_clock, check_disk, root
 from tests.support import guarded, wire
 from tests.support.certificates import Authority
 from tests.support.kbroker import KbrokerProcess
 
+ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, dict[str, tuple[str, str]]]]
 
 
@@ -223,6 +227,26 @@ def test_settings_with_tls_and_logins_that_are_valid(
     assert "2 settings, all valid" in capsys.readouterr().out
     status, found = run("--config", str(file), "-D", str(tmp_path))
     assert status == 0 and not {"TLS", "logins"} & found.keys()
+
+
+def test_a_clock_that_is_wrong(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.touch()
+    now = time.time()
+    for ahead_s, verdict in ((0, check.OK), (30, check.OK), (200, check.WARNING)):
+        os.utime(log, (now + ahead_s, now + ahead_s))
+        status, told = run("-D", str(tmp_path))
+        assert (status, told["clock"][0]) == (0, verdict), told["clock"]
+    assert f"before {log} was written" in told["clock"][1]
+    newest = (ROOT / "packaging" / "debian" / "changelog").read_text().partition("\n -- ")[2]
+    dated = newest.partition(">")[2].partition("\n")[0]
+    assert email.utils.parsedate_to_datetime(dated).date() == check_clock.RELEASED
+    monkeypatch.setattr(check_clock, "RELEASED", datetime.date(9999, 1, 1))
+    status, told = run("-D", str(tmp_path))
+    assert status == 0 and "is before this version was made" in told["clock"][1]
 
 
 @pytest.fixture
