@@ -309,6 +309,7 @@ def test_a_directory_at_its_limit_refuses_and_the_other_takes(
 
         wait_for("the limit is reached", is_reached, SLOW_S)
         producer.send(topic, b"here", key=b"k", partition=0).result(SLOW_S)
+        producer.close(0)  # what is refused still
         made.kill()
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from kbroker.ext import log_move
 from kbroker.ext.log import Log
 from tests.support.logs import batch, open_log
@@ -14,10 +12,8 @@ from tests.support.logs import batch, open_log
 SEGMENTS = 40
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Log:
-    """Of many segments, and none of their files open."""
-    folder = tmp_path / "topic-0"
+def open_many(folder: Path) -> Log:
+    """A log of many segments, and none of their files open."""
     folder.mkdir()
     made = open_log(folder, segment_bytes=1000)
     for _ in range(SEGMENTS):
@@ -30,9 +26,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.log"))}
 
 
-def test_one_file_of_a_log_is_open_at_a_time(log: Log, tmp_path: Path) -> None:
+def test_one_file_of_a_log_is_open_at_a_time(tmp_path: Path) -> None:
     """A log may have more segments than a process may have files."""
-    target = tmp_path / "copy"
+    log, target = open_many(tmp_path / "topic-0"), tmp_path / "copy"
     target.mkdir()
     before = len(os.listdir("/proc/self/fd"))
     seen: set[int] = set()
@@ -43,8 +39,8 @@ def test_one_file_of_a_log_is_open_at_a_time(log: Log, tmp_path: Path) -> None:
     assert seen == {2}  # the segment and its copy
 
 
-def test_what_retention_takes_meanwhile_is_left_out(log: Log, tmp_path: Path) -> None:
-    target = tmp_path / "copy"
+def test_what_retention_takes_meanwhile_is_left_out(tmp_path: Path) -> None:
+    log, target = open_many(tmp_path / "topic-0"), tmp_path / "copy"
     target.mkdir()
     kept = 10
 
