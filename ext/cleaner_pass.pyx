@@ -1,6 +1,5 @@
 """One cleaning of a log (see cleaner_pass.pxd)."""
 from libc.stdint cimport INT32_MAX, INT64_MAX
-from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
@@ -21,6 +20,7 @@ from kbroker.ext.cleaner_swap cimport swap_segments
 from kbroker.ext.cleaner_txns cimport last_records_free, last_records_load, txns_free, txns_load
 from kbroker.ext.cleaner_txns cimport txns_rewind
 from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.held cimport Held, held_release, held_take
 from kbroker.ext.log_flush cimport log_flush
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
@@ -51,8 +51,6 @@ from kbroker.ext.segment cimport (
     segment_load_first,
     segment_open,
     segment_path,
-    segment_ref,
-    segment_unref,
 )
 from kbroker.ext.walk cimport (
     WALK_BATCH,
@@ -68,12 +66,6 @@ from kbroker.ext.walk cimport (
 cdef enum:
     NAP_NS = 50 * 1000 * 1000           # how soon a throttled cleaning sees that it is to stop
     BURST_NS = 300 * 1000 * 1000        # what an idle throttle grants at once
-
-ctypedef struct Held:                   # segments of a cleaning, each with a reference
-    Segment** segments
-    int64_t* sizes
-    int32_t count
-    int32_t first_dirty                 # number of the one that holds the first dirty offset
 
 # What a pass does with a whole batch. *done: the pass is over.
 ctypedef int (*Visit)(Pass* c, const uint8_t* p, Walk* w, bint* done) noexcept nogil
@@ -177,38 +169,18 @@ cdef int pass_survey(Log* log, int64_t checkpoint, int64_t now_ms, Survey* out) 
 
 # ---- segments
 
-cdef void release(Held* held) noexcept nogil:
-    cdef int32_t i
-    for i in range(held.count):
-        segment_unref(held.segments[i])
-    free(held.segments)
-    free(held.sizes)
-    held.count = 0
-
-
-cdef int hold(Log* log, int64_t first_dirty, int64_t end, LogConfig* cfg,
-              Held* out) noexcept nogil:
+cdef int hold(Log* log, int64_t end, LogConfig* cfg, Held* out) noexcept nogil:
     """Take the settings, and the segments that begin below `end`, all but the active one."""
-    cdef int32_t i
+    cdef int32_t count = 0
     cdef int code
     memset(out, 0, sizeof(Held))
     pthread_mutex_lock(&log.lock)
     cfg[0] = log.cfg
     code = log_usable(log)
     if code == LOG_OK:
-        out.segments = <Segment**> malloc(log.count * sizeof(Segment*))
-        out.sizes = <int64_t*> malloc(log.count * sizeof(int64_t))
-        if out.segments == NULL or out.sizes == NULL:
-            code = LOG_NO_MEMORY
-    i = 0
-    while code == LOG_OK and i < log.count - 1 and log.segments[i].base_offset < end:
-        segment_ref(log.segments[i])
-        out.segments[i] = log.segments[i]
-        out.sizes[i] = log.segments[i].size
-        if log.segments[i].base_offset <= first_dirty:
-            out.first_dirty = i
-        out.count += 1
-        i += 1
+        while count < log.count - 1 and log.segments[count].base_offset < end:
+            count += 1
+        code = held_take(log, count, out)
     pthread_mutex_unlock(&log.lock)
     return code
 
@@ -284,11 +256,12 @@ cdef int build_map(Pass* c, const Held* held, int64_t first_dirty,
                    int64_t end) noexcept nogil:
     """Map [first_dirty, end), or as much of it as there is room for."""
     cdef int64_t position
-    cdef int32_t i
+    cdef int32_t i = 0
     cdef bint full = False
     cdef int code = LOG_OK
     c.end_offset = first_dirty          # where the visits begin to count
-    i = held.first_dirty
+    while i + 1 < held.count and held.segments[i + 1].base_offset <= first_dirty:
+        i += 1
     while i < held.count and code == LOG_OK and not full:
         code = open_at(c.log, held.segments[i], first_dirty, &position)
         if code == LOG_OK:
@@ -423,7 +396,7 @@ cdef int pass_clean(Pass* c, int64_t first_dirty, int64_t first_uncleanable) noe
     code = log_flush(c.log, c.filter.now_ms, &ignored)
     if code != LOG_OK:
         return code
-    code = hold(c.log, first_dirty, first_uncleanable, &c.cfg, &held)
+    code = hold(c.log, first_uncleanable, &c.cfg, &held)
     c.filter.delete_retention_ms = c.cfg.delete_retention_ms
     if code == LOG_OK and held.count > 0:
         if map_open(c.filter.map, c.map_slots, c.load_factor, first_uncleanable - first_dirty):
@@ -431,7 +404,7 @@ cdef int pass_clean(Pass* c, int64_t first_dirty, int64_t first_uncleanable) noe
         else:
             code = LOG_NO_MEMORY
         map_close(c.filter.map)
-    release(&held)
+    held_release(&held)
     txns_free(&c.filter.txns)
     return code
 

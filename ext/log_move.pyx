@@ -6,13 +6,13 @@ from kbroker.errors import CorruptFileError, DiskError
 from libc.errno cimport errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcpy, memset, strlen
 
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64, atomic_store_i32
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
 from kbroker.ext.clock cimport realtime_ms
 from kbroker.ext.epochs cimport EpochCache, EpochEntry
-from kbroker.ext.index cimport index_release
+from kbroker.ext.held cimport Held, held_release, held_take
 from kbroker.ext.journal cimport Journal, JournalOwner, journal_demand, journal_owner_init
 from kbroker.ext.journal_files cimport file_write
 from kbroker.ext.log cimport Log as PyLog
@@ -48,47 +48,26 @@ from kbroker.ext.posix cimport (
     snprintf,
     strdup,
 )
-from kbroker.ext.segment cimport Segment, segment_ref, segment_unref
+from kbroker.ext.segment cimport Segment, segment_give_up, segment_unref
 from kbroker.ext.snapshots cimport snapshot_write
 from kbroker.ext.walk cimport read_fully
 
 cdef enum:
     PIECE_BYTES = 1 << 20
 
-ctypedef struct Held:                   # the segments of a log at one moment, one reference each
-    Segment** segments
-    int64_t* sizes
-    int32_t count
-
 
 # ---- the copy
 
 cdef int hold(Log* log, Held* out) noexcept nogil:
-    """LOG_OK, or why not. No file is opened: a log may have more of them than a process may."""
-    cdef int32_t i
+    """All segments. No file is opened: a log may have more of them than a process may."""
     cdef int code
-    out.count = 0
+    memset(out, 0, sizeof(Held))
     pthread_mutex_lock(&log.lock)
     code = log_usable(log)
-    out.segments = <Segment**> malloc(log.count * sizeof(Segment*))
-    out.sizes = <int64_t*> malloc(log.count * sizeof(int64_t))
-    if code == LOG_OK and (out.segments == NULL or out.sizes == NULL):
-        code = LOG_NO_MEMORY
-    for i in range(log.count if code == LOG_OK else 0):
-        segment_ref(log.segments[i])
-        out.segments[i] = log.segments[i]
-        out.sizes[i] = log.segments[i].size
-        out.count += 1
+    if code == LOG_OK:
+        code = held_take(log, log.count, out)
     pthread_mutex_unlock(&log.lock)
     return code
-
-
-cdef void let_go(Held* held) noexcept nogil:
-    cdef int32_t i
-    for i in range(held.count):
-        segment_unref(held.segments[i])
-    free(held.segments)
-    free(held.sizes)
 
 
 cdef int copy_piece(int source, int target, uint8_t* room, int64_t position,
@@ -160,7 +139,7 @@ def copy_segments(log: PyLog, folder: str, pace) -> int:
             path = os.path.join(folder, f"{held.segments[i].base_offset:020d}.log")
             total += copy_one(held.segments[i], held.sizes[i], path, room, pace)
     finally:
-        let_go(&held)
+        held_release(&held)
     return total
 
 
@@ -325,17 +304,6 @@ cdef void name_anew(Log* log, const char* folder) noexcept nogil:
                  <long long> log.segments[i].base_offset)
 
 
-cdef void set_free(Log* log) noexcept nogil:
-    """Its segments are in no log any more: readers go on with their descriptors."""
-    cdef int32_t i
-    for i in range(log.count):
-        atomic_store_i32(&log.segments[i].deleted, 1)
-        index_release(&log.segments[i].offsets)
-        index_release(&log.segments[i].times)
-        log.segments[i].offsets.entries = 0
-        log.segments[i].times.entries = 0
-
-
 cdef void swap_folders(Log* log, Log* future) noexcept nogil:
     """What the two have of their folders; all else is the log's."""
     log.dir, future.dir = future.dir, log.dir
@@ -358,6 +326,7 @@ cdef int exchange_locked(Log* log, Log* future, const char* gone, const char* pl
                          Journal* journal, int32_t directory, int* kept) noexcept nogil:
     cdef JournalOwner* owner = <JournalOwner*> calloc(1, sizeof(JournalOwner))
     cdef char* name = strdup(place)
+    cdef int32_t i
     cdef int code = log_usable(log)
     if owner == NULL or name == NULL:
         code = LOG_NO_MEMORY
@@ -374,7 +343,8 @@ cdef int exchange_locked(Log* log, Log* future, const char* gone, const char* pl
     free(future.dir)
     future.dir = name
     swap_folders(log, future)
-    set_free(future)
+    for i in range(future.count):
+        segment_give_up(future.segments[i])
     journal_owner_init(owner, log, log.topic_id, log.partition)
     owner.before = log.journal_owner
     if log.journal_owner != NULL:

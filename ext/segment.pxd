@@ -105,9 +105,11 @@ cdef int segment_sync(Segment* s, bint indexes) noexcept nogil
 cdef int segment_cut(Segment* s, int64_t position) noexcept nogil
 # Let go of file descriptor and mappings; 1 when there was something and no reader used it.
 cdef int segment_idle(Segment* s) noexcept nogil
-# Rename its files to .deleted, and with `snapshot` the producer snapshot at its base offset.
-# Readers go on with their descriptor; its indexes are empty from now on: their names may be
-# another's.
+# It is in no log any more. Readers go on with their descriptor; its indexes are empty from now on:
+# their names may be another's.
+cdef void segment_give_up(Segment* s) noexcept nogil
+# Give it up, and rename its files to .deleted, with `snapshot` the producer snapshot at its base
+# offset as well.
 cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogil
 # A compacted segment, whose files are .swap, into its place: they lose the suffix, .log first.
 cdef int segment_place(Segment* s) noexcept nogil

@@ -431,16 +431,20 @@ cdef int set_aside(const char* path) noexcept nogil:
     return errno
 
 
+cdef void segment_give_up(Segment* s) noexcept nogil:
+    atomic_store_i32(&s.deleted, 1)
+    index_release(&s.offsets)
+    index_release(&s.times)
+    s.offsets.entries = 0
+    s.times.entries = 0
+
+
 cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogil:
     cdef char path[SEGMENT_PATH_BYTES]
     cdef int i
     cdef int failed
     cdef int error = 0
-    atomic_store_i32(&s.deleted, 1)     # before its name is gone: whoever misses it can tell why
-    index_release(&s.offsets)
-    index_release(&s.times)
-    s.offsets.entries = 0
-    s.times.entries = 0
+    segment_give_up(s)                  # before its name is gone: whoever misses it can tell why
     for i in range(SUFFIX_COUNT if snapshot else SEGMENT_FILES):
         segment_path(s, SUFFIXES[i], path)
         failed = set_aside(path)

@@ -85,6 +85,7 @@ LAYERS = (
     "kbroker.ext.cleaner_output",
     "kbroker.ext.cleaner_filter",
     "kbroker.ext.cleaner_swap",
+    "kbroker.ext.held",
     "kbroker.ext.cleaner_pass",
     "kbroker.ext.cleaner",
     "kbroker.ext.log_space",
