@@ -57,12 +57,10 @@ def _open_to_others(path: Path, bits: int) -> bool:
 def _secrets(config_file: Path) -> list[str]:
     """The settings of a file whose values are never shown."""
     from kbroker.config import ConfigError
-    from kbroker.config.definitions import find_broker_key
+    from kbroker.config.definitions import is_secret
     from kbroker.config.properties import property_values
 
     try:
-        told = property_values(config_file)
+        return sorted(filter(is_secret, property_values(config_file)))
     except ConfigError:
         return []
-    keys = {name: find_broker_key(name) for name in told}
-    return sorted(name for name, key in keys.items() if key is not None and key.sensitive)

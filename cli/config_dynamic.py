@@ -145,19 +145,14 @@ def set_values(
 
 def _whole(pairs: Sequence[str], password_file: str | None) -> list[str]:
     """KEY=VALUE also of the settings whose values are secret and not told on the command line."""
-    alone = [pair for pair in pairs if "=" not in pair and _is_password(pair)]
+    from kbroker.config.definitions import is_secret
+
+    alone = [pair for pair in pairs if "=" not in pair and is_secret(pair)]
     if password_file is not None and len(alone) != 1:
         raise click.UsageError("--password-file goes with one KEY of a password, without =VALUE")
     return [
         f"{pair}={secret_value(pair, password_file)}" if pair in alone else pair for pair in pairs
     ]
-
-
-def _is_password(name: str) -> bool:
-    from kbroker.config.definitions import find_broker_key
-
-    key = find_broker_key(name)
-    return key is not None and key.sensitive
 
 
 def _is_of_one_broker(name: str) -> bool:

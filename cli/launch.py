@@ -205,10 +205,9 @@ def _secret_settings(wish: Wish) -> list[str]:
     names = dict.fromkeys(pair.partition("=")[0].strip() for pair in wish.set)
     if not names:
         return []
-    from kbroker.config.definitions import find_broker_key
+    from kbroker.config.definitions import is_secret
 
-    keys = {name: find_broker_key(name) for name in names}
-    return [name for name, key in keys.items() if key is not None and key.sensitive]
+    return [*filter(is_secret, names)]
 
 
 def _spoken(wish: Wish, secret: list[str]) -> dict[str, str]:

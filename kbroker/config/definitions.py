@@ -127,6 +127,12 @@ def is_ignored(name: str, key: ConfigKey | None) -> bool:
     return not key.effective or (key.name != name and key.name not in PER_LISTENER)
 
 
+def is_secret(name: str) -> bool:
+    """Whether the value of a broker key, or of one for a listener, is never shown."""
+    key = find_broker_key(name)
+    return key is not None and key.sensitive
+
+
 def removed_key_text(name: str) -> str | None:
     """One line about a name that was a broker key; None for one that was none, or still is."""
     removed = "4.0" if name.startswith("zookeeper.") else _REMOVED.get(name)
