@@ -21,7 +21,6 @@ __all__ = ["running_findings"]
 
 _ANSWER_S = 10.0
 _PROTOCOL_MAP = "listener.security.protocol.map"
-_AUTHORIZER = "authorizer.class.name"
 _NEAR = 0.8  # of a limit
 _LOOK_INSIDE = "`kbroker cluster health` with -X or --profile looks inside"
 
@@ -81,7 +80,7 @@ def _exposed(cluster: Cluster, listeners: Sequence[str]) -> str | None:
     from kbroker.client.errors import AuthorizationError
     from kbroker.config import BrokerConfig
     from kbroker.config.listeners import parse_protocol_map
-    from kbroker.server.exposure import open_line
+    from kbroker.server.exposure import RIGHTS, open_line
 
     try:
         entries = describe_configs(cluster, BROKER, str(known_broker(cluster, None)))
@@ -92,7 +91,7 @@ def _exposed(cluster: Cluster, listeners: Sequence[str]) -> str | None:
     plain = [one for one in listeners if speaks.get(one.partition("://")[0]) == "PLAINTEXT"]
     if not plain:
         return None
-    static = {name: told[name] for name in (_PROTOCOL_MAP, "kbroker.insecure", _AUTHORIZER)}
+    static = {name: told[name] for name in (_PROTOCOL_MAP, *RIGHTS) if name in told}
     static["listeners"] = ",".join(plain)
     # What is advertised does not matter here, but that it is no 0.0.0.0.
     names = [one.partition("://")[0] for one in plain]

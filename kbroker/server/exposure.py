@@ -10,7 +10,11 @@ from kbroker.config import BrokerConfig, Listener
 from kbroker.config.definitions_kbroker import INSECURE
 from kbroker.security.principals import ANONYMOUS, parse_super_users
 
+_AUTHORIZER: Final = "authorizer.class.name"
+_SUPER_USERS: Final = "super.users"
 _IF_NONE: Final = "allow.everyone.if.no.acl.found"
+#: What open_line goes by, listeners apart.
+RIGHTS: Final = (INSECURE, _AUTHORIZER, _SUPER_USERS, _IF_NONE)
 
 
 def open_line(config: BrokerConfig, *, users: bool = False) -> str | None:
@@ -61,9 +65,9 @@ def closed_line(config: BrokerConfig) -> str | None:
 
 def _allowed_to_nobody(config: BrokerConfig) -> str:
     """What somebody may do who has not said who it is, in words."""
-    if not config.string("authorizer.class.name"):
+    if not config.string(_AUTHORIZER):
         return "everything"
-    if ANONYMOUS in parse_super_users(config.string("super.users")):
+    if ANONYMOUS in parse_super_users(config.string(_SUPER_USERS)):
         return f"everything (super.users has {ANONYMOUS})"
     if config.flag(_IF_NONE):
         return f"whatever no ACL is about ({_IF_NONE}=true)"

@@ -90,7 +90,10 @@ def test_who_may_come_in_where_a_broker_runs(run: Run, tmp_path: Path) -> None:
         ("open", {}, "whoever can connect to INSIDE://0.0.0.0:"),
         ("meant", {"kbroker.insecure": "true"}, ""),
         ("guarded", {"authorizer.class.name": guarded.STANDARD}, ""),
-    ):
+        ("lax", {"authorizer.class.name": guarded.STANDARD,
+                 "allow.everyone.if.no.acl.found": "true"},
+         "whoever can connect to INSIDE://0.0.0.0:"),
+    ):  # fmt: skip
         broker = KbrokerProcess(
             tmp_path, settings, data_dir=tmp_path / name, listeners=("INSIDE",)
         )
