@@ -4,7 +4,7 @@ Three threads meet here. The loop's asks and takes answers (client_fetch_drive).
 a time, assigns, seeks and takes records. The control thread looks at `attention` and says where a
 partition's leader is and where it is read from.
 """
-from libc.stdint cimport INT64_MAX, int32_t, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc
 from libc.string cimport memcpy, memset
 
@@ -15,6 +15,7 @@ from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_POSITION, ATTEND_REPLICA, TOPIC_ID_BYTES, Chunk, Fetch,
     FetchRules, Part, Topic, fetch_free, fetch_new, fetch_signal, first_part, next_part, part_add,
     part_attend, part_move, part_remove, part_reset, part_truncate, topic_find,
+    topic_identify,
 )
 from kbroker.ext.client_loop cimport LoopDriver
 from kbroker.ext.client_request cimport wait_a_while
@@ -257,8 +258,7 @@ cdef class FetchParts(LoopDriver):
         part = <Part*> <size_t> found
         pthread_mutex_lock(&self.fetch.lock)
         if topic_id is not None and len(topic_id) == TOPIC_ID_BYTES:
-            memcpy(part.topic.id, <const char*> topic_id, TOPIC_ID_BYTES)
-            part.topic.has_id = True
+            topic_identify(self.fetch, part, <const uint8_t*> <const char*> topic_id)
         part.link = to
         part.node = at
         part.epoch = of

@@ -93,7 +93,7 @@ cdef struct Session:
     Fetch* fetch
     int32_t link
     bint in_flight
-    bint renew                      # a partition of it was unassigned
+    bint renew                      # a partition of it was unassigned, or a topic has another id
     int16_t version
     int32_t session_id
     int32_t epoch
@@ -172,6 +172,10 @@ cdef void part_remove(Fetch* f, Part* part) noexcept nogil
 # What is queued of it goes; what is in flight counts no more.
 cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
 cdef void part_attend(Fetch* f, Part* part, int32_t why, int32_t node, int32_t epoch) noexcept nogil
+# As who leads `by` tells it. Another than before: the topic was deleted and made again. Brokers'
+# sessions have it by the old id, whose answers nobody takes, so each is begun anew; and positions
+# of its other partitions are of the old one, so the control thread is to look at them.
+cdef void topic_identify(Fetch* f, Part* by, const uint8_t* topic_id) noexcept nogil
 cdef bint part_readable(const Part* part) noexcept nogil
 cdef bint part_full(const Fetch* f, const Part* part) noexcept nogil
 # Bytes that the next request may ask for; -1: none is to be made before some were taken. What is

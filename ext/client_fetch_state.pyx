@@ -1,7 +1,7 @@
 """What a consumer fetches (see client_fetch_state.pxd)."""
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from kbroker.ext.client_stream cimport stream_close
 from kbroker.ext.debug cimport OBJECT_FETCH_CHUNK, object_born, object_died
@@ -129,6 +129,24 @@ cdef void part_attend(
     part.hint_epoch = epoch
     f.attention = True
     f.untold = True
+
+
+cdef void topic_identify(Fetch* f, Part* by, const uint8_t* topic_id) noexcept nogil:
+    cdef Topic* topic = by.topic
+    cdef Part* part = topic.parts
+    cdef bint another = topic.has_id and memcmp(topic.id, topic_id, TOPIC_ID_BYTES) != 0
+    cdef int i
+    memcpy(topic.id, topic_id, TOPIC_ID_BYTES)
+    topic.has_id = True
+    if not another:
+        return
+    for i in range(SESSIONS_MAX):
+        if f.sessions[i] != NULL:
+            f.sessions[i].renew = True
+    while part != NULL:
+        if part != by and part.attention == 0:
+            part_attend(f, part, ATTEND_LEADER, -1, -1)
+        part = part.next
 
 
 cdef bint part_readable(const Part* part) noexcept nogil:

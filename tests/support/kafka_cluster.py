@@ -46,6 +46,7 @@ class KafkaNode(KafkaProcess):
             "broker.heartbeat.interval.ms": "500",
             "controlled.shutdown.enable": "true",
             "unclean.leader.election.enable": "false",
+            "auto.create.topics.enable": "false",  # a deleted one that clients use stays deleted
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
         base = super().properties()

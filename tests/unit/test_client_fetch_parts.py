@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import LEADER, POSITION
 from kbroker.ext.client_loop import ClientLoop
+from kbroker.protocol import ApiKey
+from kbroker.protocol.decode import decode_request
+from kbroker.protocol.encode import struct_writer
+from kbroker.protocol.schemas import response_schema
 from tests.support.waits import wait_for
 
 NOBODY = 77  # a link that is not there
 LINK_DOWN = 1  # kind of an event
+FETCH_VERSION = 13  # topics by id
+UNKNOWN_TOPIC_ID = 100
+OLD, NEW = UUID(int=7), UUID(int=8)
 
 
 @pytest.fixture
@@ -99,3 +109,54 @@ def test_what_was_told_in_vain_is_told_again(fetcher: Fetcher) -> None:
     assert asked(fetcher) == []
     fetcher.tell_again()
     assert asked(fetcher) == [LEADER, LEADER]
+
+
+def next_fetch(peer: socket.socket) -> tuple[int, Any]:
+    """Correlation id and body of the request that comes next."""
+    (length,) = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))
+    frame = peer.recv(length, socket.MSG_WAITALL)
+    key, version, correlation, name = struct.unpack_from(">hhih", frame)
+    assert (key, version) == (ApiKey.FETCH, FETCH_VERSION)
+    return correlation, decode_request(ApiKey.FETCH, version, frame[10 + name + 1 :])
+
+
+def answer(peer: socket.socket, correlation: int, body: dict[str, Any]) -> None:
+    out = bytearray(struct.pack(">ib", correlation, 0))
+    struct_writer(response_schema(ApiKey.FETCH, FETCH_VERSION))(out, body)
+    peer.sendall(struct.pack(">i", len(out)) + out)
+
+
+def test_a_topic_made_again_is_asked_for_by_its_new_id(fetcher: Fetcher, loop: ClientLoop) -> None:
+    """Also where all else of the partition is as the broker's session has it, and the answer that
+    would tell of the old id's end came too late to be taken."""
+    ours, peer = socket.socketpair()
+    peer.settimeout(60)
+    for partition in range(2):
+        fetcher.add("t", partition)
+    asked(fetcher)
+    link = loop.add_link(ours.detach(), {1: (4, FETCH_VERSION)})
+    fetcher.seek("t", 0, 0)
+    asked(fetcher)
+    fetcher.lead("t", 0, link, 1, 0, OLD.bytes)
+    correlation, first = next_fetch(peer)
+    assert [topic.topic_id for topic in first.topics] == [OLD]
+    answer(peer, correlation, {"session_id": 5})
+    correlation, second = next_fetch(peer)
+    assert (second.session_id, list(second.topics)) == (5, [])
+    fetcher.lead("t", 1, link, 1, 0, NEW.bytes)
+    told = {partition: (why, generation)
+            for _, partition, why, generation, *_ in fetcher.attention()}  # fmt: skip
+    # What 0 has read of the old one means nothing now.
+    assert {partition: why for partition, (why, _) in told.items()} == {0: LEADER, 1: POSITION}
+    assert fetcher.move("t", 0, told[0][1], 0)
+    fetcher.lead("t", 0, link, 1, 0, NEW.bytes)
+    gone = {"partition_index": 0, "error_code": UNKNOWN_TOPIC_ID, "high_watermark": -1}
+    answer(
+        peer, correlation,
+        {"session_id": 5, "responses": [{"topic_id": OLD, "partitions": [gone]}]},
+    )  # fmt: skip
+    _, third = next_fetch(peer)
+    assert third.session_epoch == 0
+    assert [(topic.topic_id, [part.partition for part in topic.partitions])
+            for topic in third.topics] == [(NEW, [0])]  # fmt: skip
+    peer.close()
