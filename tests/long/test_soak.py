@@ -62,7 +62,7 @@ def test_a_soak(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
             late = middle([look.total(name) for look in warm[-third:]])
             assert late - early <= most, f"{name} went from {early} to {late}"
     finally:
-        process.kill()
+        process.terminate()  # it ends Locust
         process.wait()
         broker.kill()
 

@@ -154,6 +154,7 @@ def job(start_target: BrokerFactory, tmp_path: Path) -> Iterator[tuple[BrokerPro
     made.kill_driver()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_all_executors_are_killed(job: tuple[BrokerProcess, Job]) -> None:
     """In an epoch's transactions: others begin its tasks again, and write what comes after."""

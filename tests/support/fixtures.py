@@ -36,6 +36,7 @@ SESSION_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.session.timeout.ms": "6000",
     "group.consumer.session.timeout.ms": "6000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
 #: Both kinds of broker; Kafka's half of a test runs in `make test-kafka`.
