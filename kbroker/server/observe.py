@@ -206,7 +206,7 @@ def _directories(samples: Samples, parts: Parts) -> None:
     logs = parts.services.logs
     homes = Counter(logs.homes.copy().values())
     for one in logs.directories:
-        labels = labels_text(logDirectory=str(one))
+        labels = labels_text(logdirectory=str(one))
         samples.add("kafka_log_logmanager_logdirectoryoffline", int(not one.online), labels)
         samples.add("kafka_log_logmanager_logdirectorycordoned", int(one.cordoned), labels)
         samples.add("kbroker_log_directory_partitions", homes[one], labels)

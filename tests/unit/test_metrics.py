@@ -74,6 +74,12 @@ def test_both_forms_are_read_by_their_own_parsers() -> None:
     assert sum(map(len, own.values())) == len(found[PROMETHEUS])
 
 
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_names_are_as_prometheus_has_them(family: Family) -> None:
+    for name in (family.name, *family.labels):
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
+
+
 def test_a_sample_that_is_not_in_the_list_cannot_be_made() -> None:
     with pytest.raises(KeyError):
         Samples(FAMILIES).add("kbroker_surprise_total", 1)
