@@ -65,7 +65,7 @@ def check(moving: Moving, place: Path) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", [6, pytest.param(0, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [2, pytest.param(0, marks=pytest.mark.long)])
 def test_killed_at_each_step(tmp_path: Path, kills: int) -> None:
     moving = Moving(tmp_path)
     begin = moving.begin()
