@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from tests.support.frames import read_frame
+
 CUT = b"cut"
 Change = Callable[[int, bytes], bytes | None]
 Ask = Callable[[int, bytes], bytes]
@@ -64,7 +66,7 @@ class Middle:
     def _forth(self, client: socket.socket, broker: socket.socket, asked: deque[int]) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
-                frame = _read_frame(client)
+                frame = read_frame(client)
                 asked.append(struct.unpack_from(">h", frame)[0])
                 if self._ask is not None and asked[-1] == self._api:
                     with self._lock:
@@ -78,7 +80,7 @@ class Middle:
     def _back(self, client: socket.socket, broker: socket.socket, asked: deque[int]) -> None:
         with contextlib.suppress(OSError, EOFError):
             while True:
-                frame: bytes | None = _read_frame(broker)
+                frame: bytes | None = read_frame(broker)
                 if asked.popleft() == self._api:
                     with self._lock:
                         self.seen += 1
@@ -98,18 +100,3 @@ def _end(each: socket.socket) -> None:
     with contextlib.suppress(OSError):
         each.shutdown(socket.SHUT_RDWR)
     each.close()
-
-
-def _read_frame(link: socket.socket) -> bytes:
-    (length,) = struct.unpack(">i", _read(link, 4))
-    return _read(link, length)
-
-
-def _read(link: socket.socket, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        part = link.recv(size - len(found))
-        if not part:
-            raise EOFError
-        found += part
-    return bytes(found)

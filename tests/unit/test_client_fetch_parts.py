@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from kbroker.errors import ErrorCode
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import LEADER, POSITION
 from kbroker.ext.client_loop import ClientLoop
@@ -17,12 +18,12 @@ from kbroker.protocol import ApiKey
 from kbroker.protocol.decode import decode_request
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import response_schema
+from tests.support.frames import answer, read_frame
 from tests.support.waits import wait_for
 
 NOBODY = 77  # a link that is not there
 LINK_DOWN = 1  # kind of an event
 FETCH_VERSION = 13  # topics by id
-UNKNOWN_TOPIC_ID = 100
 OLD, NEW = UUID(int=7), UUID(int=8)
 
 
@@ -113,17 +114,16 @@ def test_what_was_told_in_vain_is_told_again(fetcher: Fetcher) -> None:
 
 def next_fetch(peer: socket.socket) -> tuple[int, Any]:
     """Correlation id and body of the request that comes next."""
-    (length,) = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))
-    frame = peer.recv(length, socket.MSG_WAITALL)
+    frame = read_frame(peer)
     key, version, correlation, name = struct.unpack_from(">hhih", frame)
     assert (key, version) == (ApiKey.FETCH, FETCH_VERSION)
     return correlation, decode_request(ApiKey.FETCH, version, frame[10 + name + 1 :])
 
 
-def answer(peer: socket.socket, correlation: int, body: dict[str, Any]) -> None:
-    out = bytearray(struct.pack(">ib", correlation, 0))
+def fetch_answer(correlation: int, body: dict[str, Any]) -> bytes:
+    out = bytearray()
     struct_writer(response_schema(ApiKey.FETCH, FETCH_VERSION))(out, body)
-    peer.sendall(struct.pack(">i", len(out)) + out)
+    return answer(correlation, bytes(out))
 
 
 def test_a_topic_made_again_is_asked_for_by_its_new_id(fetcher: Fetcher, loop: ClientLoop) -> None:
@@ -140,7 +140,7 @@ def test_a_topic_made_again_is_asked_for_by_its_new_id(fetcher: Fetcher, loop: C
     fetcher.lead("t", 0, link, 1, 0, OLD.bytes)
     correlation, first = next_fetch(peer)
     assert [topic.topic_id for topic in first.topics] == [OLD]
-    answer(peer, correlation, {"session_id": 5})
+    peer.sendall(fetch_answer(correlation, {"session_id": 5}))
     correlation, second = next_fetch(peer)
     assert (second.session_id, list(second.topics)) == (5, [])
     fetcher.lead("t", 1, link, 1, 0, NEW.bytes)
@@ -150,11 +150,9 @@ def test_a_topic_made_again_is_asked_for_by_its_new_id(fetcher: Fetcher, loop: C
     assert {partition: why for partition, (why, _) in told.items()} == {0: LEADER, 1: POSITION}
     assert fetcher.move("t", 0, told[0][1], 0)
     fetcher.lead("t", 0, link, 1, 0, NEW.bytes)
-    gone = {"partition_index": 0, "error_code": UNKNOWN_TOPIC_ID, "high_watermark": -1}
-    answer(
-        peer, correlation,
-        {"session_id": 5, "responses": [{"topic_id": OLD, "partitions": [gone]}]},
-    )  # fmt: skip
+    gone = {"partition_index": 0, "error_code": ErrorCode.UNKNOWN_TOPIC_ID, "high_watermark": -1}
+    late = {"session_id": 5, "responses": [{"topic_id": OLD, "partitions": [gone]}]}
+    peer.sendall(fetch_answer(correlation, late))
     _, third = next_fetch(peer)
     assert third.session_epoch == 0
     assert [(topic.topic_id, [part.partition for part in topic.partitions])

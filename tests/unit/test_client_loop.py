@@ -19,6 +19,7 @@ from kbroker.client.connection import Connection
 from kbroker.client.errors import ConnectError
 from kbroker.ext.client_loop import ClientLoop, LoopDriver
 from kbroker.protocol import ApiKey
+from tests.support.frames import answer, read_frame
 from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
 
@@ -55,19 +56,6 @@ def loop() -> Iterator[ClientLoop]:
     made.start()
     yield made
     made.close()
-
-
-def read_frame(peer: socket.socket) -> bytes:
-    head = peer.recv(4, socket.MSG_WAITALL)
-    if len(head) < 4:
-        raise EOFError
-    (size,) = struct.unpack(">i", head)
-    return peer.recv(size, socket.MSG_WAITALL)
-
-
-def answer(correlation_id: int, body: bytes, tags: bytes = b"\x00") -> bytes:
-    frame = struct.pack(">i", correlation_id) + tags + body
-    return struct.pack(">i", len(frame)) + frame
 
 
 def echo(peer: socket.socket) -> None:
