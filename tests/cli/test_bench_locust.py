@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.kbroker import KbrokerProcess
 
+LONG = pytest.mark.long
+
 
 def locust(broker: KbrokerProcess, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kbroker.cli", "bench", "locust", "-b", broker.bootstrap]
@@ -42,8 +44,17 @@ def test_transactions(kbroker: KbrokerProcess, tmp_path: Path) -> None:
         assert name in table, table
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize(
+    ("number", "processes"),
+    [
+        (signal.SIGINT, "2"),
+        (signal.SIGTERM, "1"),
+        pytest.param(signal.SIGINT, "1", marks=LONG),
+        pytest.param(signal.SIGTERM, "2", marks=LONG),
+        pytest.param(signal.SIGHUP, "1", marks=LONG),
+        pytest.param(signal.SIGHUP, "2", marks=LONG),
+    ],
+)
 def test_a_signal_ends_locust_too(
     kbroker: KbrokerProcess, number: signal.Signals, processes: str
 ) -> None:

@@ -84,21 +84,26 @@ def scene(
     made.end()
 
 
+FULL = (
+    (["confluent/range"], 12),
+    (["confluent/cooperative-sticky"], 12),
+    (["confluent/consumer"], 12),
+    (["java/consumer", "confluent/consumer"], 8),
+    (["java/cooperative-sticky"], 8),
+)
+
+
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("commit", COMMITS)
 @pytest.mark.parametrize(
-    ("kinds", "cycles"),
+    ("kinds", "cycles", "commit"),
     [
-        (["confluent/range"], 2),
-        pytest.param(["confluent/range"], 12, marks=LONG),
-        pytest.param(["confluent/cooperative-sticky"], 12, marks=LONG),
-        pytest.param(["confluent/consumer"], 12, marks=LONG),
-        pytest.param(["java/consumer", "confluent/consumer"], 8, marks=LONG),
-        pytest.param(["java/cooperative-sticky"], 8, marks=LONG),
+        (["confluent/range"], 2, "auto"),
+        (["confluent/range"], 2, "async"),
+        *(pytest.param(*run, commit, marks=LONG) for run in FULL for commit in COMMITS),
     ],
 )
 def test_the_broker_is_killed_in_rebalances(
-    scene: Scene, kinds: list[str], commit: str, cycles: int
+    scene: Scene, kinds: list[str], cycles: int, commit: str
 ) -> None:
     """Each cycle a member comes, leaves or dies, and the broker with it, a moment later or two."""
     team, pick = scene.team, scene.moments
