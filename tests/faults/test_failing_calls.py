@@ -83,6 +83,8 @@ def settings() -> dict[str, str]:
     return {"log.segment.bytes": "1048576", "offsets.topic.num.partitions": "1",
             "kbroker.journal.bytes.max": "16777216",
             "kbroker.journal.buffer.bytes": "1048576",
+            # Else each of a thousand starts walks the whole log: no run is as long as this.
+            "log.initial.task.delay.ms": "200", "log.flush.offset.checkpoint.interval.ms": "200",
             "replica.high.watermark.checkpoint.interval.ms": "20"}  # fmt: skip
 
 
