@@ -103,7 +103,7 @@ FULL = (
     ],
 )
 def test_the_broker_is_killed_in_rebalances(
-    scene: Scene, kinds: list[str], cycles: int, commit: str
+    scene: Scene, kinds: list[str], commit: str, cycles: int
 ) -> None:
     """Each cycle a member comes, leaves or dies, and the broker with it, a moment later or two."""
     team, pick = scene.team, scene.moments
