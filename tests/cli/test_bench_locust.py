@@ -47,9 +47,9 @@ def test_transactions(kbroker: KbrokerProcess, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "processes"),
     [
-        (signal.SIGINT, "2"),
         (signal.SIGTERM, "1"),
         pytest.param(signal.SIGINT, "1", marks=LONG),
+        pytest.param(signal.SIGINT, "2", marks=LONG),
         pytest.param(signal.SIGTERM, "2", marks=LONG),
         pytest.param(signal.SIGHUP, "1", marks=LONG),
         pytest.param(signal.SIGHUP, "2", marks=LONG),
@@ -88,6 +88,7 @@ def test_a_threshold_fails_the_run(kbroker: KbrokerProcess) -> None:
     assert "FAILED: p99 of kbroker produce" in done.stdout
 
 
+@LONG
 def test_processes(kbroker: KbrokerProcess, tmp_path: Path) -> None:
     """Two that load and one that counts: just the users that were asked for, and all told."""
     done = locust(kbroker, "--for", "4s", "--users", "4", "--processes", "2", "--kinds",

@@ -31,7 +31,10 @@ def test_members_come_and_go(team: Team, kind: str) -> None:
     come_and_go(team, kind)
 
 
-@pytest.mark.parametrize("kind", ["kbroker/cooperative-sticky", "kbroker/consumer"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param("kbroker/cooperative-sticky", marks=pytest.mark.long), "kbroker/consumer"],
+)
 def test_a_member_is_killed(team: Team, kind: str) -> None:
     one_is_killed(team, kind)
 

@@ -137,6 +137,7 @@ def test_brokers(pytester: pytest.Pytester, temporary: Temporary):
     assert temporary.is_empty()
 
 
+@pytest.mark.long
 def test_the_page(pytester: pytest.Pytester, temporary: Temporary):
     (ini,) = pages.blocks(PAGE, "ini")
     assert "auto.create.topics.enable=false" in ini.code

@@ -66,6 +66,7 @@ def test_a_group_shares_a_topic_and_the_reader_ahead_is_killed(
     assert readers.committed(admin) == dict.fromkeys(sums, RECORDS)
 
 
+@pytest.mark.long
 def test_a_record_that_is_missing_is_lost(
     kbroker: KbrokerProcess,
     topic: str,
@@ -95,6 +96,7 @@ def test_a_record_that_is_missing_is_lost(
         sharing.end()
 
 
+@pytest.mark.long
 def test_a_record_that_is_another_is_told(
     kbroker: KbrokerProcess, topic: str, sums: Sums, admin: AdminClient
 ) -> None:

@@ -13,15 +13,17 @@ from tests.clients.sharing import (
 )
 from tests.support.members.team import Team
 
+LONG = pytest.mark.long
+
 KINDS = (
     "confluent/range",
     "confluent/cooperative-sticky",
     "kafka-python/range",
-    "kafka-python/cooperative-sticky",
+    pytest.param("kafka-python/cooperative-sticky", marks=LONG),
     "aiokafka/range",
-    "aiokafka/sticky",
+    pytest.param("aiokafka/sticky", marks=LONG),
     "java/cooperative-sticky",
-    pytest.param("java/range", marks=pytest.mark.long),
+    pytest.param("java/range", marks=LONG),
 )
 
 
@@ -34,7 +36,9 @@ def test_a_member_is_killed(team: Team) -> None:
     one_is_killed(team, "confluent/range")
 
 
-@pytest.mark.parametrize("commit", ["auto", "sync", pytest.param("async", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "commit", ["auto", pytest.param("sync", marks=LONG), pytest.param("async", marks=LONG)]
+)
 def test_libraries_in_one_group(team: Team, commit: str) -> None:
     """The range assignor is common to all; the leader's choice is everyone's."""
     kinds = ["confluent/range", "kafka-python/range", "aiokafka/range", "kcat/range"]
@@ -58,7 +62,7 @@ def test_libraries_in_one_group(team: Team, commit: str) -> None:
         "confluent/range",
         "kafka-python/range",
         "aiokafka/range",
-        pytest.param("java/range", marks=pytest.mark.long),
+        pytest.param("java/range", marks=LONG),
     ],
 )
 def test_a_static_member_returns_to_its_partitions(team: Team, kind: str) -> None:

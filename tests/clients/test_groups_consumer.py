@@ -42,6 +42,7 @@ def test_libraries_in_one_group(team: Team, commit: str) -> None:
     finish(team)
 
 
+@pytest.mark.long
 def test_two_protocols_in_one_group(team: Team) -> None:
     """A classic group goes over to the new protocol and back, under way."""
     classic = [team.add("confluent/range") for _ in range(2)]

@@ -178,6 +178,7 @@ def reading(consumer: Consumer) -> Callable[[], bool]:
     return on
 
 
+@pytest.mark.long
 def test_every_mode(target: BrokerProcess, topic: str, classes: Path, tmp_path: Path) -> None:
     with scenario(target, f"tool-{topic}", tmp_path) as names:
         told = run_all(target, names, classes)

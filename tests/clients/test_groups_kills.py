@@ -97,7 +97,6 @@ FULL = (
 @pytest.mark.parametrize(
     ("kinds", "cycles", "commit"),
     [
-        (["confluent/range"], 2, "auto"),
         (["confluent/range"], 2, "async"),
         *(pytest.param(*run, commit, marks=LONG) for run in FULL for commit in COMMITS),
     ],

@@ -100,7 +100,7 @@ def test_log_dirs_and_versions(target: BrokerProcess, topic: str) -> None:
     assert "Fetch(1): 4 to 18" in versions
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.long), "lz4"])
 def test_dump_log(target: BrokerProcess, topic: str, codec: str) -> None:
     """DumpLogSegments with its index checks passes over what the broker wrote.
 
@@ -121,6 +121,7 @@ def test_dump_log(target: BrokerProcess, topic: str, codec: str) -> None:
     assert "producerId" in dump_log(sorted(folder.glob("*.snapshot")))
 
 
+@pytest.mark.long
 def test_features(target: BrokerProcess) -> None:
     """FeatureCommand: describe, downgrade, upgrade, what cannot be."""
     server = ("--bootstrap-server", target.bootstrap)

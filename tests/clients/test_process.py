@@ -113,7 +113,9 @@ def test_a_detached_broker_that_asks_who_one_is_lives_all_the_same(place: Path) 
     assert kbroker("stop", "--data-dir", str(place)).returncode == 0
 
 
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL"])
+@pytest.mark.parametrize(
+    "protocol", ["SSL", pytest.param("SASL_PLAINTEXT", marks=pytest.mark.long)]
+)
 def test_a_broker_that_tells_nobody_how_it_is(place: Path, protocol: str) -> None:
     """A login is asked for everywhere, and there is no HTTP: it may be well."""
     words = ["--user", "admin:secret"]

@@ -264,6 +264,7 @@ def is_complete(broker: BrokerProcess) -> bool:
     return "\nkbroker_scrape_complete 1\n" in page(broker, "metrics")
 
 
+@LONG
 def test_a_broker_on_a_frozen_disk_tells_of_itself(
     start_kbroker: StartBroker, topic: str, tmp_path: Path
 ) -> None:

@@ -139,7 +139,7 @@ TOPICS = {
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     ("mib", "at_once"),
-    [(192, 4), pytest.param(1024, 16, marks=LONG)],
+    [(128, 4), pytest.param(1024, 16, marks=LONG)],
 )
 def test_bombs(
     start_kbroker: StartBroker, codec: str, mib: int, at_once: int, tally: Tally

@@ -255,7 +255,7 @@ def lost_in(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("batches", "states", "seed"),
-    [(70, 400, 1), *(pytest.param(250, 5000, seed, marks=LONG) for seed in range(2, 10))],
+    [(40, 400, 1), *(pytest.param(250, 5000, seed, marks=LONG) for seed in range(2, 10))],
 )
 def test_what_was_acknowledged_is_in_every_state(
     start_kbroker: StartBroker, tmp_path: Path, folder: Path, *, batches: int,

@@ -177,6 +177,7 @@ def test_free_space_is_kept_and_given_back(
         assert broker.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_free_space_is_kept_with_all_other_settings_left_alone(
     start_kbroker: StartBroker, topic: str, tmp_path: Path

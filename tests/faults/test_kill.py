@@ -62,7 +62,7 @@ def reading(broker: BrokerProcess, topic: str, folder: Path) -> Iterator[list[Te
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("cycles", [4, pytest.param(200, marks=LONG)])
+@pytest.mark.parametrize("cycles", [2, pytest.param(200, marks=LONG)])
 def test_kill_under_load(
     start_target: StartBroker, topic: str, tmp_path: Path, cycles: int, tally: Tally
 ) -> None:

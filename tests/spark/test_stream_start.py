@@ -215,6 +215,7 @@ def test_latest_of_a_topic_that_is_written_to(
     assert last > first > 0
 
 
+@pytest.mark.long
 def test_the_first_micro_batch_fails_in_its_sink(
     spark: SparkSession, target: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:

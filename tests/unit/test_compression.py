@@ -155,6 +155,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", sys.argv[1], "-k", "gzip a
 """
 
 
+@pytest.mark.long
 def test_gzip_where_the_machine_lacks_libdeflate(tmp_path: Path) -> None:
     """An empty file of that name on LD_LIBRARY_PATH is found first and is no library."""
     (tmp_path / "libdeflate.so.0").touch()

@@ -213,6 +213,7 @@ def test_many_requests_in_flight_while_a_right_comes_and_goes(
     assert codes <= {0, NO_TOPIC}
 
 
+@pytest.mark.long
 def test_more_names_than_are_remembered(broker: KbrokerProcess, other: WireConnection) -> None:
     """Twice, as what was too much is asked for again; and what is small is remembered then."""
     names = [f"{number:05}{'x' * 240}" for number in range(12_000)]

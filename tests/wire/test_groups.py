@@ -91,6 +91,7 @@ def rss_kib(broker: KbrokerProcess) -> int:
     return int(status.split("VmRSS:")[1].split()[0])
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_topics_in_one_commit(start) -> None:
     """Each is answered, and nothing of it stays."""
     broker = start()
