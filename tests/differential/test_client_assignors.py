@@ -30,7 +30,7 @@ from kbroker.client.group.embedded import (
 from kbroker.client.partitions import TopicPartition
 from tests.support.kafka import java, kafka_libs
 
-HISTORIES = 75
+HISTORIES = 150
 Given = Mapping[str, Sequence[TopicPartition]]
 
 

@@ -48,7 +48,7 @@ def broker(start_kbroker: StartBroker, tmp_path: Path, clock: Words) -> BrokerPr
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("jumps_s", [JUMPS_S[:1], pytest.param(JUMPS_S * 5, marks=LONG)])
+@pytest.mark.parametrize("jumps_s", [JUMPS_S[:2], pytest.param(JUMPS_S * 5, marks=LONG)])
 def test_the_clock_jumps(
     broker: BrokerProcess, clock: Words, topic: str, tmp_path: Path, *,
     jumps_s: tuple[int, ...], tally: Tally,

@@ -31,7 +31,9 @@ set -e
 mount --make-rprivate /
 # What is mounted here, too, stays so for as long as this runs: tests take loop devices off theirs.
 grep ^/dev/loop /proc/mounts | while read -r _ place _; do
-    case "$ROOT/" in "$place"/*) ;; *) umount --lazy "$place" 2>/dev/null || : ;; esac
+    case "$ROOT/" in "${place%/}"/*) continue ;; esac
+    case "$BIND" in "${place%/}"/*) continue ;; esac
+    umount --lazy "$place" 2>/dev/null || :
 done
 mount -t proc proc "$ROOT/proc"
 mount -t tmpfs tmp "$ROOT/run"
