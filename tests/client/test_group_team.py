@@ -32,8 +32,7 @@ def test_members_come_and_go(team: Team, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param("kbroker/cooperative-sticky", marks=pytest.mark.long), "kbroker/consumer"],
+    "kind", [pytest.param("kbroker/cooperative-sticky", marks=LONG), "kbroker/consumer"]
 )
 def test_a_member_is_killed(team: Team, kind: str) -> None:
     one_is_killed(team, kind)
