@@ -7,10 +7,10 @@ most every 10 s. Until the first answer no token is valid.
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import threading
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -31,7 +31,10 @@ Key = Mapping[str, Any]
 
 def parse_keys(text: bytes) -> list[Key]:
     """The keys of a key set. Raises ValueError."""
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
     keys = found.get("keys") if isinstance(found, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise ValueError('no key set: {"keys": [...]}')
@@ -98,8 +101,8 @@ class KeySet:
             try:
                 with urllib.request.urlopen(self._url, timeout=_ANSWER_S) as answer:
                     self._keys = parse_keys(answer.read(_ANSWER_MAX_BYTES))
-            except (OSError, ValueError, urllib.error.URLError) as error:
-                _LOG.error("no keys from %s: %s", self._url, error)
+            except (OSError, ValueError, http.client.HTTPException) as error:
+                _LOG.error("no keys from %s: %r", self._url, error)
                 wait_s = min(_AGAIN_S, self._refresh_s)
             self._wanted.clear()
             if self._closed.wait(min(_UNKNOWN_S, wait_s)):

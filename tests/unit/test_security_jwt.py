@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -268,7 +269,8 @@ def test_keys_of_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
     assert len(keys.keys(None)) == 3, "those read before hold"
     file.unlink()
     assert len(keys.keys(None)) == 3
-    for wrong in (b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": [5]}', b"\xff"):
+    deep = b"[" * 200_000
+    for wrong in (b"", b"[]", b"{}", b'{"keys": {}}', b'{"keys": [5]}', b"\xff", deep):
         with pytest.raises(ValueError):
             parse_keys(wrong)
     for url in (file.as_uri(), "ftp://a/b", "nonsense", "http://", "https:///x"):
@@ -314,3 +316,29 @@ def test_keys_of_an_address(server: tuple[str, list[bytes]]) -> None:
         assert keys.keys("two"), "those read before hold"
     finally:
         keys.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"garbage\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+        b"HTTP/1.1 302 Found\r\nLocation: nowhere://x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 200_000,
+        b"",
+    ],
+)
+def test_an_address_that_answers_nonsense_is_asked_again(wrong: bytes) -> None:
+    right = b"HTTP/1.1 200 OK\r\n\r\n" + key_set("one")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
+        keys = KeySet(f"http://127.0.0.1:{listening.getsockname()[1]}/keys", 1000)
+        try:
+            for answer in (wrong, right):
+                with listening.accept()[0] as connection:
+                    connection.recv(65536)
+                    connection.sendall(answer)
+            wait_for("the keys", lambda: keys.keys("one"), 60)
+        finally:
+            keys.close()
