@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -24,6 +25,11 @@ from kbroker.cli.options import Real, address_option, client_settings, open_clus
 from kbroker.errors import OperatorError
 
 _PROFILES = ("flat", "step", "spike", "soak")
+_KINDS = (
+    "producer", "confluent-producer", "transactional", "confluent-transactional", "pipe",
+    "consumer", "confluent-consumer", "slow", "vanishing", "churn",
+)  # fmt: skip
+"""The names of `kbroker.locust.users`, which only Locust's process imports."""
 _COME_S = 120
 """Until all processes are there."""
 _END_S = 60.0
@@ -90,6 +96,24 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 
+def _kinds(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    for kind in value.split(",") if value is not None else ():
+        if kind not in _KINDS:
+            raise click.BadParameter(f"{kind!r} is none of {', '.join(_KINDS)}")
+    return value
+
+
+def _distribution(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    from kbroker.locust.draws import draw
+
+    if value is not None and (param.name, value) != ("keys", "none"):
+        try:
+            draw(value, random.Random(0))
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
 @click.command()
 @address_option
 @click.option("--profile", type=click.Choice(_PROFILES), default="flat", show_default=True,
@@ -101,14 +125,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
               help="At the peak.")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True,
               help="Of Locust; with more than one, one more that counts.")
-@click.option("--kinds", metavar="KIND[,...]",
-              help="Of users: producer, confluent-producer, transactional,"
-              " confluent-transactional, pipe, consumer, confluent-consumer, slow, vanishing,"
-              " churn. Default: all.")
-@click.option("--sizes", metavar="DISTRIBUTION", help="Bytes of a record: fixed:N, uniform:A-B,"
-              " lognormal:MEDIAN,SIGMA. Default: lognormal:200,1.0.")
-@click.option("--keys", metavar="DISTRIBUTION", help="zipf:COUNT,EXPONENT, uniform:A-B, fixed:N"
-              " or none. Default: zipf:1000,1.1.")
+@click.option("--kinds", metavar="KIND[,...]", callback=_kinds,
+              help=f"Of users: {', '.join(_KINDS)}. Default: all.")
+@click.option("--sizes", metavar="DISTRIBUTION", callback=_distribution,
+              help="Bytes of a record: fixed:N, uniform:A-B, lognormal:MEDIAN,SIGMA."
+              " Default: lognormal:200,1.0.")
+@click.option("--keys", metavar="DISTRIBUTION", callback=_distribution,
+              help="zipf:COUNT,EXPONENT, uniform:A-B, fixed:N or none. Default: zipf:1000,1.1.")
 @click.option("--bursts", type=Real(0, min_open=True), metavar="RATE",
               help="A second and producer. Default: 10.")
 @click.option("--burst", type=click.IntRange(1), metavar="RECORDS",

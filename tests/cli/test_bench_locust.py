@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kbroker.cli.bench_locust import _KINDS
+from kbroker.cli.bench_locust import locust as command
 from tests.support.kbroker import KbrokerProcess
 
 LONG = pytest.mark.long
@@ -101,3 +104,27 @@ def test_processes(kbroker: KbrokerProcess, tmp_path: Path) -> None:
     table = (tmp_path / "run_stats.csv").read_text()
     for name in ("kbroker,produce", "transaction", "topic", "slow", "vanishing"):
         assert name not in table, table
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--kinds", "producer,nobody"), "'nobody' is none of producer, "),
+        (("--kinds", ""), "'' is none of producer, "),
+        (("--sizes", "even:3"), "'even:3' is no distribution"),
+        (("--sizes", "none"), "'none' is no distribution"),
+        (("--keys", "zipf:0"), "'zipf:0' is no distribution"),
+    ],
+)
+def test_a_mistyped_value_is_told_in_one_line(words: tuple[str, str], told: str) -> None:
+    done = CliRunner().invoke(command, ["-b", "127.0.0.1:1", *words])
+    assert done.exit_code == 2 and told in done.output
+
+
+def test_kinds_are_those_of_the_users() -> None:
+    """In a process of its own: Locust brings gevent with it."""
+    code = "from kbroker.locust.users import USERS; print(*USERS)"
+    environment = dict(os.environ, LOCUST_SKIP_MONKEY_PATCH="1")
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True,
+                           text=True, check=True)  # fmt: skip
+    assert tuple(found.stdout.split()) == _KINDS
