@@ -19,6 +19,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kbroker.clock import Clock
@@ -33,7 +34,7 @@ from kbroker.security.scram import MECHANISMS, Scram
 
 if TYPE_CHECKING:
     from kbroker.security.jwks import KeySet
-    from kbroker.security.oauth import OAuthBearer
+    from kbroker.security.oauth import Demands, OAuthBearer
 
 _LOG: Final = logging.getLogger("kbroker.security")
 _ENABLED: Final = "sasl.enabled.mechanisms"
@@ -68,25 +69,30 @@ def check_listener(config: BrokerConfig, listener: str) -> None:
     """Whether a SASL listener could authenticate anybody. Raises ConfigError."""
     for name in enabled_mechanisms(config, listener):
         if name == PLAIN:
-            _check_jaas(config, listener, name)
-        elif (
-            name == OAUTHBEARER
-            and _takes_signed(config, listener)
-            and not config.text_of(listener, _JWKS, name)
-        ):
+            _check_jaas(config, listener, name, partial(users_of, _jaas_of(config, listener, name)))
+        elif name == OAUTHBEARER and not _takes_signed(config, listener):
+            _check_jaas(config, listener, name, partial(_of_unsigned, config, listener))
+        elif name == OAUTHBEARER and not config.text_of(listener, _JWKS, name):
             raise ConfigError(
                 f"{_JWKS} is not set, and {name} on listener {listener} needs it; unsigned tokens "
                 f"are taken where {_HANDLER} names {_UNSIGNED}"
             )
 
 
-def _check_jaas(config: BrokerConfig, listener: str, mechanism: str) -> None:
-    text = _jaas_of(config, listener, mechanism)
+def _check_jaas(
+    config: BrokerConfig, listener: str, mechanism: str, read: Callable[[], object]
+) -> None:
     try:
-        users_of(text)
+        read()
     except ConfigError as error:
         key = config.name_of(listener, _JAAS, mechanism)
         raise ConfigError(f"{key}{str(error).removeprefix(_JAAS)}") from None
+
+
+def _of_unsigned(config: BrokerConfig, listener: str) -> Demands:
+    from kbroker.security.unsecured import unsecured_demands  # noqa: PLC0415  not everybody's
+
+    return unsecured_demands(config.text_of(listener, _JAAS, OAUTHBEARER))
 
 
 def _takes_signed(config: BrokerConfig, listener: str) -> bool:
@@ -214,20 +220,21 @@ class Authentication:
     def _oauth(self, listener: str) -> OAuthBearer:
         from kbroker.security.oauth import Demands, OAuthBearer  # noqa: PLC0415  not everybody's
 
+        if not _takes_signed(self._config, listener):
+            demands = _of_unsigned(self._config, listener)
+            return OAuthBearer(demands, _no_keys, self._clock.wall_ms)
+
         def told(key: str) -> str:
             return self._config.text_of(listener, f"sasl.oauthbearer.{key}", OAUTHBEARER) or ""
 
-        signed = _takes_signed(self._config, listener)
         audiences = filter(None, map(str.strip, told("expected.audience").split(",")))
         demands = Demands(
             told("sub.claim.name"),
             told("expected.issuer"),
             frozenset(audiences),
             int(told("clock.skew.seconds")),
-            signed,
         )
-        keys = self._key_set(listener).keys if signed else _no_keys
-        return OAuthBearer(demands, keys, self._clock.wall_ms)
+        return OAuthBearer(demands, self._key_set(listener).keys, self._clock.wall_ms)
 
     def _key_set(self, listener: str) -> KeySet:
         found = self._key_sets.get(listener)

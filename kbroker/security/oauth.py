@@ -10,6 +10,8 @@ where the listener names Kafka's handler for them:
 
     listener.name.NAME.oauthbearer.sasl.server.callback.handler.class=
         org.apache.kafka...OAuthBearerUnsecuredValidatorCallbackHandler
+
+What it wants of them is in the JAAS settings (`kbroker.security.unsecured`).
 """
 
 from __future__ import annotations
@@ -32,13 +34,16 @@ _MS_PER_S: Final = 1000
 
 
 class Demands(NamedTuple):
-    """What a listener wants of a token's claims, and how far clocks may be apart."""
+    """What a listener wants of a token's claims, and how far clocks may be apart. Scopes are asked
+    of unsigned tokens alone, as by Kafka (`kbroker.security.unsecured`)."""
 
     subject: str = "sub"
     issuer: str = ""
     audiences: frozenset[str] = frozenset()
-    skew_s: int = 30
+    skew_s: float = 30
     signed: bool = True
+    scopes: frozenset[str] = frozenset()
+    scope_claim: str = "scope"
 
 
 Keys = Callable[[str | None], list[Mapping[str, Any]]]
@@ -94,7 +99,7 @@ class OAuthBearer:
     def _check_claims(self, claims: Mapping[str, Any]) -> tuple[str, int]:
         demands, now_s = self._demands, self._now_ms() / _MS_PER_S
         ends_s = _time(claims, "exp", needed=True)
-        _time(claims, "iat", needed=demands.signed)
+        made_s = _time(claims, "iat", needed=demands.signed)
         if now_s >= ends_s + demands.skew_s:
             raise jwt.TokenError("it has ended")
         if _time(claims, "nbf") > now_s + demands.skew_s:
@@ -107,10 +112,23 @@ class OAuthBearer:
         asked = demands.signed and bool(audiences or demands.audiences)
         if asked and demands.audiences.isdisjoint(audiences):
             raise jwt.TokenError("made out for others")
+        if not demands.signed:
+            self._check_unsigned(claims, made_s, ends_s)
         user = claims.get(demands.subject)
         if not isinstance(user, str) or not user.strip():
             raise jwt.TokenError(f"no {demands.subject} in it")
         return user, int(ends_s * _MS_PER_S)
+
+    def _check_unsigned(self, claims: Mapping[str, Any], made_s: float, ends_s: float) -> None:
+        """What Kafka asks of these alone."""
+        demands = self._demands
+        if made_s > self._now_ms() / _MS_PER_S + demands.skew_s or ends_s <= made_s:
+            raise jwt.TokenError("made later than now, or than its end")
+        told = claims.get(demands.scope_claim)
+        listed = told if isinstance(told, list) else [told]  # a text is one scope, as Kafka has it
+        scopes = {one.strip() for one in listed if isinstance(one, str)}
+        if not demands.scopes <= scopes:
+            raise jwt.TokenError(f"without the scope {' '.join(sorted(demands.scopes - scopes))}")
 
 
 def _time(claims: Mapping[str, Any], name: str, *, needed: bool = False) -> float:

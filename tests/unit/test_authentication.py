@@ -218,6 +218,19 @@ def test_settings_of_mechanisms(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"listener\.name\.sasl\.plain\.sasl\.jaas\.config"):
         authentication.check_listener(one.config, "SASL")
     one.close()
+    unsigned = "listener.name.sasl.oauthbearer.sasl."
+    settings |= {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{unsigned}server.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
+            "OAuthBearerUnsecuredValidatorCallbackHandler"
+        ),
+        f"{unsigned}jaas.config": "a.PlainLoginModule required;",
+    }
+    one = ControlPlane(tmp_path, settings)
+    with pytest.raises(ConfigError, match=f"^{unsigned}jaas.config: .* is not for OAUTHBEARER"):
+        authentication.check_listener(one.config, "SASL")
+    one.close()
     del settings["sasl.enabled.mechanisms"]
     one = ControlPlane(tmp_path, settings)
     authentication.check_listener(one.config, "SASL")

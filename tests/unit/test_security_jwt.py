@@ -19,6 +19,7 @@ from kbroker.config.types import ConfigError
 from kbroker.security import jwt, oauth
 from kbroker.security.jwks import KeySet, parse_keys
 from kbroker.security.mechanism import AuthenticationError
+from kbroker.security.unsecured import unsecured_demands
 from tests.support.needs import need_command
 from tests.support.waits import passes, wait_for
 
@@ -225,6 +226,59 @@ def test_tokens_of_other_keys_and_of_none(
     open_to_all = mechanism(lambda key_id: [], signed=False)
     assert str(open_to_all.step(None, message(unsigned)).who) == "User:alice"
     assert open_to_all.step(None, message(signer.token(good()))).who is None
+
+
+def login(options: str, claims: dict[str, Any]) -> str | None:
+    """Who an unsigned token is, by a listener's JAAS settings."""
+    demands = unsecured_demands(f"org.kafka.OAuthBearerLoginModule required {options};")
+    one = oauth.OAuthBearer(demands, lambda key_id: [], lambda: NOW_S * 1000)
+    head = url64(b'{"alg":"none"}')
+    who = one.step(None, message(f"{head}.{url64(json.dumps(claims).encode())}.")).who
+    return None if who is None else str(who)
+
+
+@pytest.mark.parametrize(
+    ("options", "claims", "who"),
+    [
+        ("", good(iat=None), "User:alice"),
+        ("", good(exp=NOW_S), None),
+        ("", good(iat=NOW_S + 1), None),
+        ("", good(iat=NOW_S - 5, exp=NOW_S - 5), None),
+        ('unsecuredValidatorAllowableClockSkewMs="1500"', good(exp=NOW_S - 1), "User:alice"),
+        ('unsecuredValidatorAllowableClockSkewMs="1500"', good(exp=NOW_S - 2), None),
+        ('unsecuredValidatorAllowableClockSkewMs="1500"', good(iat=NOW_S + 1), "User:alice"),
+        ('unsecuredValidatorPrincipalClaimName="email"', good(email="a@b"), "User:a@b"),
+        ('unsecuredValidatorPrincipalClaimName="email"', good(), None),
+        ('unsecuredValidatorRequiredScope="kafka"', good(), None),
+        ('unsecuredValidatorRequiredScope="kafka"', good(scope="kafka"), "User:alice"),
+        ('unsecuredValidatorRequiredScope="a b"', good(scope=["b", " a "]), "User:alice"),
+        ('unsecuredValidatorRequiredScope="a b"', good(scope="a b"), None),
+        ('unsecuredValidatorRequiredScope="a b"', good(scope=["a", 5]), None),
+        ('unsecuredValidatorRequiredScope="a" unsecuredValidatorScopeClaimName="s"',
+         good(scope=["a"]), None),
+        ('unsecuredValidatorRequiredScope="a" unsecuredValidatorScopeClaimName="s"',
+         good(s=["a"]), "User:alice"),
+        ('unsecuredLoginStringClaim_sub="broker"', good(), "User:alice"),
+    ],
+)  # fmt: skip
+def test_unsigned_tokens_by_the_settings_of_kafkas_handler(
+    options: str, claims: dict[str, Any], who: str | None
+) -> None:
+    assert login(options, claims) == who
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nonsense", "org.kafka.PlainLoginModule required;",
+        'OAuthBearerLoginModule required unsecuredValidatorAllowableClockSkewMs="-1";',
+        'OAuthBearerLoginModule required unsecuredValidatorAllowableClockSkewMs="soon";',
+        'OAuthBearerLoginModule required unsecuredValidatorRequiredScope="a\\\\b";',
+    ],
+)  # fmt: skip
+def test_settings_of_unsigned_tokens_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"sasl\.jaas\.config"):
+        unsecured_demands(text)
 
 
 @pytest.mark.parametrize(
