@@ -156,11 +156,11 @@ def _whole(pairs: Sequence[str], password_file: str | None) -> list[str]:
 
 
 def _is_of_one_broker(name: str) -> bool:
-    from kbroker.config.definitions import find_broker_key
+    from kbroker.config.definitions import FIXED_HERE, find_broker_key
     from kbroker.config.types import PER_BROKER
 
     key = find_broker_key(name)
-    return key is not None and key.update_mode == PER_BROKER
+    return key is not None and key.update_mode == PER_BROKER and name not in FIXED_HERE
 
 
 def _is_secret(name: str, entries: Sequence[ConfigEntry]) -> bool:
@@ -187,7 +187,9 @@ def _refuse_unknown(
 ) -> None:
     """A broker keeps settings that it does not know, as plugins may have some: a name that was
     mistyped would never be noticed."""
-    known = {entry.name for entry in entries}
+    from kbroker.config.definitions import THROTTLES
+
+    known = {entry.name for entry in entries} | (THROTTLES.keys() if group is None else set())
     for name in names:
         if name not in known and not name.startswith(_OF_A_LISTENER):
             hint = did_you_mean(name, known)

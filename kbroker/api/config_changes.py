@@ -27,21 +27,18 @@ from kbroker.config import BrokerConfig
 from kbroker.config.client_metrics import validate_subscription
 from kbroker.config.definitions import BROKER as BROKER_KEYS
 from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
+from kbroker.config.definitions import FIXED_HERE, THROTTLES, find_broker_key
 from kbroker.config.definitions import GROUP as GROUP_KEYS
 from kbroker.config.definitions import TOPIC as TOPIC_KEYS
-from kbroker.config.definitions import find_broker_key
 from kbroker.config.group import validate_group
 from kbroker.config.topic import validate_topic
 from kbroker.config.types import (
     CLASS,
     LIST,
-    LONG,
     PER_BROKER,
     READ_ONLY,
     ConfigError,
     ConfigKey,
-    at_least,
-    parse_type,
     parse_value,
 )
 from kbroker.errors import ClientError, ErrorCode
@@ -54,21 +51,11 @@ from kbroker.security.acls import ALTER_CONFIGS
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 _MIN_IN_SYNC: Final = "min.insync.replicas"
-# Dynamic settings of brokers that no file can hold: throttles of replication, which has no use.
-_THROTTLES: Final = frozenset(
-    {
-        "leader.replication.throttled.rate",
-        "follower.replication.throttled.rate",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-    }
-)
 # Settings of a listener that all brokers may share.
 _SHARED: Final = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
 _OF_LISTENER: Final = re.compile(r"listener\.name\.(?P<listener>[^.]*)\.(?P<base>.*)")
-# What Apache Kafka changes while it runs, and kbroker with the next start.
-_LISTENERS: Final = frozenset({"listeners", "listener.security.protocol.map"})
 _POSITIVE: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 _NETWORK_THREADS: Final = "num.network.threads"
 _CLEANER_THREADS: Final = "log.cleaner.threads"
@@ -201,13 +188,13 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
     fixed, local = [], []
     for name, value in settings.items():
         key, of_listener = find_broker_key(name), _OF_LISTENER.fullmatch(name)
-        if name in _THROTTLES:
-            at_least(0).ensure(name, parse_type(name, LONG, value))
+        if name in THROTTLES:
+            parse_value(THROTTLES[name], value)
             continue
         if of_listener is not None:
             if of_listener["base"] not in _SHARED:
                 local.append(name)
-        elif key is not None and (key.update_mode == READ_ONLY or name in _LISTENERS):
+        elif key is not None and (key.update_mode == READ_ONLY or name in FIXED_HERE):
             fixed.append(name)
         elif key is not None and key.update_mode == PER_BROKER:
             local.append(name)

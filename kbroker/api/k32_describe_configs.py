@@ -45,8 +45,8 @@ from kbroker.config import BrokerConfig
 from kbroker.config.definitions import BROKER as BROKER_KEYS
 from kbroker.config.definitions import CLIENT_METRICS as CLIENT_METRICS_KEYS
 from kbroker.config.definitions import GROUP as GROUP_KEYS
+from kbroker.config.definitions import THROTTLES, find_broker_key, group_broker_key
 from kbroker.config.definitions import TOPIC as TOPIC_KEYS
-from kbroker.config.definitions import find_broker_key, group_broker_key
 from kbroker.config.types import READ_ONLY, ConfigKey
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.protocol import ApiKey
@@ -165,9 +165,12 @@ def _broker(context: Context, name: str) -> Entries:
 
 
 def _broker_entry(name: str, value: str | None, synonyms: list[Synonym]) -> dict[str, Any]:
-    known = BROKER_KEYS.get(name)
+    known = BROKER_KEYS.get(name) or THROTTLES.get(name)
     fixed = known is None or known.update_mode == READ_ONLY
-    return described(find_broker_key(name), name, value, synonyms, read_only=fixed)
+    told = described(known or find_broker_key(name), name, value, synonyms, read_only=fixed)
+    if name in THROTTLES:
+        told["documentation"] = None  # nor has Kafka any for what its file cannot hold
+    return told
 
 
 def _broker_logger(context: Context, name: str) -> Entries:

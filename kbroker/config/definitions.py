@@ -34,9 +34,13 @@ BROKER: Final = _by_name(
     definitions_remote.KEYS,
     definitions_security.KEYS,
 )
+THROTTLES: Final = _by_name(definitions_network.THROTTLES)
 TOPIC: Final = _by_name(TOPIC_KEYS)
 GROUP: Final = _by_name(GROUP_KEYS)
 CLIENT_METRICS: Final = _by_name(CLIENT_METRICS_KEYS)
+
+# What Apache Kafka changes while it runs, and kbroker with the next start.
+FIXED_HERE: Final = frozenset({"listeners", "listener.security.protocol.map"})
 
 # Keys that a file for an older Apache Kafka may still hold, by the release that took them away.
 _REMOVED_IN: Final = {

@@ -12,6 +12,7 @@ from kbroker.config.types import (
     INT,
     LIST,
     LONG,
+    LONG_MAX,
     LOW,
     MEDIUM,
     PER_BROKER,
@@ -119,12 +120,13 @@ KEYS: Final = (
         "listener.security.protocol.map", STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW,
         PER_BROKER,
-        "Which security protocol each listener name speaks, as NAME:PROTOCOL pairs.",
+        "Which security protocol each listener name speaks, as NAME:PROTOCOL pairs. A change waits "
+        "for the next start.",
     ),
     ConfigKey(
         "listeners", LIST, "PLAINTEXT://127.0.0.1:9092", list_of(empty=False), HIGH, PER_BROKER,
         "Addresses to listen on, as NAME://host:port separated by commas. An empty host is "
-        "every interface; port 0 lets the kernel choose.",
+        "every interface; port 0 lets the kernel choose. A change waits for the next start.",
     ),
     ConfigKey(
         "max.connection.creation.rate", INT, "2147483647", at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -316,5 +318,27 @@ KEYS: Final = (
     ConfigKey(
         "telemetry.max.bytes", INT, "1048576", at_least(1), LOW, READ_ONLY,
         "Largest metrics push that is taken from a client.",
+    ),
+)
+
+# Throttles of replication, which no file can hold. Of one broker or of all, while it runs.
+THROTTLES: Final = (
+    ConfigKey(
+        "follower.replication.throttled.rate", LONG, str(LONG_MAX), at_least(0), MEDIUM,
+        CLUSTER_WIDE,
+        "Bytes a second that followers fetch of throttled replicas. There are no followers.",
+        effective=False,
+    ),
+    ConfigKey(
+        "leader.replication.throttled.rate", LONG, str(LONG_MAX), at_least(0), MEDIUM,
+        CLUSTER_WIDE,
+        "Bytes a second that leaders give followers of throttled replicas. There are no followers.",
+        effective=False,
+    ),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second", LONG, str(LONG_MAX), at_least(0), MEDIUM,
+        CLUSTER_WIDE,
+        "Bytes a second that are copied for moves between log directories. It can only be set "
+        "while the broker runs.",
     ),
 )

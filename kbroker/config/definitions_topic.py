@@ -267,6 +267,7 @@ GROUP_KEYS: Final = (
     ConfigKey(
         "streams.num.standby.replicas", INT, "0", at_least(0), MEDIUM, CLUSTER_WIDE,
         "Standby copies of each stateful task.",
+        effective=False,
     ),
     ConfigKey(
         "streams.session.timeout.ms", INT, "45000", at_least(1), MEDIUM, CLUSTER_WIDE,

@@ -8,13 +8,15 @@ from kbroker.config.broker import BrokerConfig, shown_value
 from kbroker.config.definitions import (
     BROKER,
     CLIENT_METRICS,
+    FIXED_HERE,
     GROUP,
+    THROTTLES,
     TOPIC,
     find_broker_key,
     removed_key_text,
 )
 from kbroker.config.topic import BROKER_SYNONYM
-from kbroker.config.types import ConfigError, ConfigKey
+from kbroker.config.types import READ_ONLY, ConfigError, ConfigKey
 
 # What else than a broker has settings.
 _TABLES: Final = {"topic": TOPIC, "group": GROUP, "client metrics": CLIENT_METRICS}
@@ -52,7 +54,7 @@ class Useless(NamedTuple):
 
 def without_effect() -> list[Useless]:
     """What Apache Kafka has and means nothing here, by whom it can be set on, sorted by name."""
-    tables = {"broker": BROKER, **_TABLES}
+    tables = {"broker": BROKER | THROTTLES, **_TABLES}
     return [
         Useless(key.name, of, key.doc)
         for of, table in tables.items()
@@ -63,7 +65,7 @@ def without_effect() -> list[Useless]:
 
 def explain(name: str) -> list[str]:
     """Lines about one key, of whatever it can be set on. Raises ConfigError."""
-    rooms = {"broker": find_broker_key(name)}
+    rooms = {"broker": find_broker_key(name) or THROTTLES.get(name)}
     rooms |= {of: table.get(name) for of, table in _TABLES.items()}
     lines = [line for kind, key in rooms.items() if key is not None for line in _explain(kind, key)]
     if lines:
@@ -72,7 +74,7 @@ def explain(name: str) -> list[str]:
         raise ConfigError(removed)
     import difflib  # noqa: PLC0415  only for a mistake
 
-    known = [*BROKER, *(key for table in _TABLES.values() for key in table)]
+    known = [*BROKER, *THROTTLES, *(key for table in _TABLES.values() for key in table)]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     hint = f": did you mean {near[0]}?" if near else ""
     raise ConfigError(f"unknown key {name}{hint}")
@@ -89,7 +91,8 @@ def _explain(kind: str, key: ConfigKey) -> list[str]:
         lines.append(f"  valid: {key.check.text}")
     lines.append(f"  importance: {key.importance}")
     if kind == "broker":
-        lines.append(f"  update: {key.update_mode}")
+        update = READ_ONLY if key.name in FIXED_HERE else key.update_mode
+        lines.append(f"  update: {update}")
         topic = [name for name, broker in BROKER_SYNONYM.items() if broker == key.name]
         lines += [f"  default of the topic setting {name}" for name in topic]
     elif key.name in BROKER_SYNONYM and kind == "topic":

@@ -232,6 +232,18 @@ def test_change_broker(s: Script, version: int) -> None:
 
 
 @same()
+def test_throttles(s: Script, version: int) -> None:
+    """Settings that no file holds are shown as what they are, once they are set."""
+    names = ["replica.alter.log.dirs.io.max.bytes.per.second", "leader.replication.throttled.rate"]
+    for name in ("1", ""):
+        change(s, 1, step(BROKER, name, *((key, SET, "1000000") for key in names)))
+        s.until_config(name, names[0], "1000000", BROKER)
+        describe(s, 4, resource(BROKER, name, names), include_synonyms=True,
+                 include_documentation=True)  # fmt: skip
+        change(s, 1, step(BROKER, name, *((key, DELETE, None) for key in names)))
+
+
+@same()
 def test_settings_of_listeners(s: Script, version: int) -> None:
     """By their prefix, for one broker or for all, told beside what they stand for."""
     prefix = "listener.name.plaintext."

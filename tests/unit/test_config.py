@@ -380,6 +380,10 @@ def test_explain_knows_broker_topic_and_near_names():
     assert "  default of the topic setting retention.ms" in lines
     assert "  broker key: log.retention.ms" in explain("retention.ms")
     assert "  effect: none in kbroker" in explain("replica.lag.time.max.ms")
+    assert "  update: read-only" in explain("listeners")  # not while it runs, as Kafka's
+    throttle = explain("replica.alter.log.dirs.io.max.bytes.per.second")
+    assert "  update: cluster-wide" in throttle and "  effect: none in kbroker" not in throttle
+    assert "  effect: none in kbroker" in explain("leader.replication.throttled.rate")
     with pytest.raises(ConfigError, match=r"did you mean retention\.ms"):
         explain("retention.mss")
     for key in ("interval.ms", "metrics", "match"):
@@ -441,6 +445,8 @@ def test_what_means_nothing_here_is_listed():
     assert ("broker", "zookeeper.connect") not in listed
     assert ("broker", "remote.log.manager.copier.thread.pool.size") in listed
     assert ("topic", "remote.storage.enable") in listed
+    assert ("broker", "follower.replication.throttled.rate") in listed
+    assert ("group", "streams.num.standby.replicas") in listed
     assert not any(name == "log.retention.ms" for _, name in listed)
 
 
