@@ -21,6 +21,7 @@ __all__ = ["running_findings"]
 
 _ANSWER_S = 10.0
 _PROTOCOL_MAP = "listener.security.protocol.map"
+_WHO_GETS_IN = ("ssl.client.auth", "sasl.enabled.mechanisms")
 _NEAR = 0.8  # of a limit
 _LOOK_INSIDE = "`kbroker cluster health` with -X or --profile looks inside"
 
@@ -74,29 +75,31 @@ def _answers(info: runfile.RunInfo, exposure: bool) -> Iterator[Finding]:
 
 
 def _exposed(cluster: Cluster, listeners: Sequence[str]) -> str | None:
-    """What is to be told of the listeners in plain text, to whose settings nobody was refused."""
+    """What a start would tell of open listeners, to who may see the settings and the users."""
     from kbroker.cli.brokers import known_broker
     from kbroker.client.admin_configs import BROKER, describe_configs
+    from kbroker.client.admin_users import describe_scram_users
     from kbroker.client.errors import AuthorizationError
     from kbroker.config import BrokerConfig
-    from kbroker.config.listeners import parse_protocol_map
     from kbroker.server.exposure import RIGHTS, open_line
 
     try:
         entries = describe_configs(cluster, BROKER, str(known_broker(cluster, None)))
+        users = bool(describe_scram_users(cluster))
     except AuthorizationError:
         return None
-    told = {entry.name: entry.value or "" for entry in entries}
-    speaks = parse_protocol_map(told[_PROTOCOL_MAP])
-    plain = [one for one in listeners if speaks.get(one.partition("://")[0]) == "PLAINTEXT"]
-    if not plain:
-        return None
-    static = {name: told[name] for name in (_PROTOCOL_MAP, *RIGHTS) if name in told}
-    static["listeners"] = ",".join(plain)
+    static = {
+        entry.name: entry.value or ""
+        for entry in entries
+        if not entry.is_default
+        and (entry.name in {_PROTOCOL_MAP, *RIGHTS} or entry.name.endswith(_WHO_GETS_IN))
+    }
+    static["listeners"] = ",".join(listeners)
     # What is advertised does not matter here, but that it is no 0.0.0.0.
-    names = [one.partition("://")[0] for one in plain]
+    names = [one.partition("://")[0] for one in listeners]
     static["advertised.listeners"] = ",".join(f"{name}://localhost:1" for name in names)
-    return open_line(BrokerConfig(static))
+    static["inter.broker.listener.name"] = names[0]
+    return open_line(BrokerConfig(static), users=users)
 
 
 def _open_files(process: Path) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ Lines of the broker's log, logger `kbroker.audit`, in whatever form the log has:
     msg="topic created" principal=User:alice host=10.0.0.1 api=CREATE_TOPICS topic=orders
 
 Both kinds are bounded, each for itself: a burst, then so many lines a second. How many were left
-out is told by the next line (`left_out`). Values are cut and escaped: clients choose most of them.
-No caller hands over a secret: settings are told by their names.
+out is told a second later (msg="denied, more", `left_out`). Values are cut and escaped: clients
+choose most of them. No caller hands over a secret: settings are told by their names.
 """
 
 from __future__ import annotations
@@ -55,14 +55,18 @@ class Audit:
         """An administrator has changed something."""
         _tell(self._changed, what, fields)
 
+    def tell_dropped(self) -> None:
+        """How many there were without a line; about once a second."""
+        for what, bound in (("denied", self._refused), ("changed", self._changed)):
+            left_out = bound.left_out()
+            if left_out:
+                _LOG.info(f"{what}, more", extra={"fields": {"left_out": str(left_out)}})
+
 
 def _tell(bound: LineBound, what: str, fields: dict[str, object]) -> None:
     if not _LOG.isEnabledFor(logging.INFO):
         return
     if not bound.take():
         return
-    left_out = bound.left_out()
     told = {name: one_line(str(value), _VALUE_MAX_CHARS) for name, value in fields.items()}
-    if left_out:
-        told["left_out"] = str(left_out)
     _LOG.info(what, extra={"fields": told})

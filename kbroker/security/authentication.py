@@ -22,6 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kbroker.bounded_log import LineBound
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.config.types import ConfigError
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("kbroker.security")
 _ENABLED: Final = "sasl.enabled.mechanisms"
 _JAAS: Final = "sasl.jaas.config"
-_LINES_A_SECOND: Final = 10
 _SHOWN_MAX_CHARS: Final = 200
 PLAIN: Final = "PLAIN"
 DEFAULT_MECHANISMS: Final = tuple(MECHANISMS)
@@ -260,27 +260,23 @@ class Authentication:
 
 
 class Refusals:
-    """Refused authentications in the log, some a second and then how many there were."""
+    """Refused authentications in the log: a burst, then so many a second. The control thread's."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._second = -1
-        self._told = 0
-        self._untold = 0
+        self._bound = LineBound(clock)
 
     def tell(self, listener: str, peer: tuple[str, int], error: AuthenticationError) -> None:
         """One line, with nothing of a secret."""
-        second = self._clock.monotonic_ms() // 1000
-        if second != self._second:
-            if self._untold:
-                _LOG.warning("%d more authentications were refused", self._untold)
-            self._second, self._told, self._untold = second, 0, 0
-        if self._told >= _LINES_A_SECOND:
-            self._untold += 1
-            return
-        self._told += 1
-        who = "" if error.user is None else f" of {_shown(error.user)}"
-        _LOG.warning("refused authentication%s from %s:%d on %s: %s", who, *peer, listener, error)
+        if self._bound.take():
+            who = "" if error.user is None else f" of {_shown(error.user)}"
+            what = "refused authentication%s from %s:%d on %s: %s"
+            _LOG.warning(what, who, *peer, listener, error)
+
+    def tell_dropped(self) -> None:
+        """How many there were without a line; about once a second."""
+        untold = self._bound.left_out()
+        if untold:
+            _LOG.warning("%d more authentications were refused", untold)
 
 
 def _shown(name: str) -> str:

@@ -216,9 +216,9 @@ class Broker:
         slow.tick()
         self._control = ControlThread(
             data_plane, dispatcher, self._clock, mailbox, (services.groups, services.transactions),
-            (slow.tick, dispatcher.tell_dropped, store.snapshot_when_due,
-             TokenSweep(services).tick, Denials(services).tick,
-             FlushesPutOff(logs, self._clock).tick),
+            (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
+             services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
+             Denials(services).tick, FlushesPutOff(logs, self._clock).tick),
             DiskWatch(store, logs, data_plane, self.config.node_id),
         )  # fmt: skip
         limits = services.disk_limits

@@ -18,11 +18,12 @@ RIGHTS: Final = (INSECURE, _AUTHORIZER, _SUPER_USERS, _IF_NONE)
 
 
 def open_line(config: BrokerConfig, *, users: bool = False) -> str | None:
-    """One line where there is something to tell. `users`: there are some who log in, so that an
-    open listener is a mistake on this machine too."""
+    """One line where there is something to tell. `users`: there are some of SCRAM. Where anybody
+    logs in, an open listener is a mistake on this machine too."""
     allowed = "" if config.flag(INSECURE) else _allowed_to_nobody(config)
     if not allowed:
         return None
+    users = users or any(_others_than_scram(config, one) for one in config.listeners)
     told = _told(
         one
         for one in config.listeners
@@ -44,14 +45,7 @@ def open_line(config: BrokerConfig, *, users: bool = False) -> str | None:
 def closed_line(config: BrokerConfig) -> str | None:
     """Where there are no users of SCRAM: one line on listeners that have nothing else."""
     asking = [one for one in config.listeners if one.protocol.startswith("SASL")]
-    if not asking:
-        return None
-    from kbroker.security.authentication import enabled_mechanisms  # noqa: PLC0415  not everybody's
-    from kbroker.security.scram import MECHANISMS  # noqa: PLC0415  as above
-
-    told = _told(
-        one for one in asking if MECHANISMS.keys() >= set(enabled_mechanisms(config, one.name))
-    )
+    told = _told(one for one in asking if not _others_than_scram(config, one))
     if not told:
         return None
     first = "kbroker start --user NAME:PASSWORD"
@@ -61,6 +55,16 @@ def closed_line(config: BrokerConfig) -> str | None:
         f"nobody can log in at {told}: it knows SCRAM alone, and there is no user; make the first: "
         f"{first}"
     )
+
+
+def _others_than_scram(config: BrokerConfig, listener: Listener) -> bool:
+    """Whether a listener has mechanisms whose users stand in its settings, or elsewhere."""
+    if not listener.protocol.startswith("SASL"):
+        return False
+    from kbroker.security.authentication import enabled_mechanisms  # noqa: PLC0415  not everybody's
+    from kbroker.security.scram import MECHANISMS  # noqa: PLC0415  as above
+
+    return not MECHANISMS.keys() >= set(enabled_mechanisms(config, listener.name))
 
 
 def _allowed_to_nobody(config: BrokerConfig) -> str:

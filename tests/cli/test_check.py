@@ -19,6 +19,8 @@ import pytest
 
 from kbroker import runfile
 from kbroker.cli import check, check_clock, check_disk, root
+from kbroker.client import Admin
+from kbroker.client.admin_users import ScramUpsertion
 from tests.support import guarded, wire
 from tests.support.certificates import Authority
 from tests.support.kbroker import KbrokerProcess
@@ -109,6 +111,31 @@ def test_who_may_come_in_where_a_broker_runs(run: Run, tmp_path: Path) -> None:
         assert status == 0, found
         assert ("exposure" in found) == bool(told), found
         assert found.get("exposure", ("", ""))[1].startswith(told)
+
+
+def test_an_open_listener_beside_logins_where_a_broker_runs(run: Run, tmp_path: Path) -> None:
+    """On this machine too, whether the users are of PLAIN, in the settings, or of SCRAM."""
+    plain = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.inside.plain.sasl.jaas.config":
+            'a.PlainLoginModule required user_admin="secret";',
+    }  # fmt: skip
+    for name, settings in (("plain", plain), ("scram", {}), ("none", {})):
+        protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:SASL_PLAINTEXT"}
+        (tmp_path / name).mkdir()
+        broker = KbrokerProcess(tmp_path / name, protocols | settings, listeners=("INSIDE",))
+        broker.start()
+        try:
+            if name == "scram":
+                with Admin(bootstrap_servers=broker.bootstrap) as admin:
+                    change = ScramUpsertion("alice", "SCRAM-SHA-256", "secret")
+                    admin.alter_scram_users([change]).checked()
+            found = run("-D", str(broker.data_dir))[1]
+        finally:
+            broker.kill()
+        warned = "there are users, but it asks nobody"
+        assert (warned in found.get("exposure", ("", ""))[1]) == (name != "none"), found
+        assert (warned in broker.log_text()) == (name == "plain")
 
 
 def test_what_a_data_directory_holds(run: Run, tmp_path: Path) -> None:
