@@ -181,12 +181,14 @@ def _hanging(where: TopicPartition, state: ProducerState, now_ms: int) -> dict[s
 @bootstrap_option
 @click.option("--start-offset", type=click.IntRange(0), help="The transaction that begins here.")
 @click.option("--producer", type=click.IntRange(0), help="The transaction of this producer id.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be aborted.")
 def abort(
     topic: str,
     partition: int,
     bootstrap: str | None,
     start_offset: int | None,
     producer: int | None,
+    dry_run: bool,
 ) -> None:
     """End a transaction in a partition by an abort marker, past its coordinator."""
     if (start_offset is None) == (producer is None):
@@ -203,10 +205,12 @@ def abort(
                 None,
                 state.producer_id,
             ):
-                abort_transaction(cluster, where, state)
+                if not dry_run:
+                    abort_transaction(cluster, where, state)
                 say(
                     f"transaction of producer {state.producer_id} from offset "
-                    f"{state.transaction_start_offset} on aborted in {topic}-{partition}"
+                    f"{state.transaction_start_offset} on {'would be ' if dry_run else ''}aborted"
+                    f" in {topic}-{partition}"
                 )
                 return
     raise click.ClickException(f"no such transaction is open in {topic}-{partition}")

@@ -79,7 +79,9 @@ def test_one_that_hangs_is_found_and_aborted(
     assert other["start_offset"] == second.start_offset
     assert topic in run("txn", "find-hanging").out.decode()
     assert last_stable(kbroker, topic) == (0, 1)
-    said = run("txn", "abort", topic, "0", "--start-offset", str(first.start_offset))
+    words = ("txn", "abort", topic, "0", "--start-offset", str(first.start_offset))
+    assert "would be aborted" in run(*words, "--dry-run").out.decode()
+    said = run(*words)
     assert f"aborted in {topic}-0" in said.out.decode()
     run("txn", "abort", topic, "1", "--producer", str(second.producer_id))
     assert rows(run, "find-hanging", topic) == []
