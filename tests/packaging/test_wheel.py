@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.needs import missing
+from tests.support.needs import missing, need_command
 from tests.support.tree import ROOT
 from tests.support.waits import free_ports
 
@@ -49,6 +49,28 @@ try:
     AvroSerializer(None, '"string"')
 except ImportError as error:
     print("hint:", error)
+try:
+    import pyspark_kbroker
+except ImportError as error:
+    print("hint:", error)
+"""
+
+# What a user of the extra `pytest` does first, and one of `spark`.
+TEST = """
+def test_orders(kbroker):
+    kbroker.produce("orders", "two apples", key="alice")
+    assert kbroker.records("orders")[0].value == b"two apples"
+"""
+SPARK = """
+import os
+import sys
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+read = spark.read.format("kbroker").option("kafka.bootstrap.servers", sys.argv[1])
+print("spark", read.option("subscribe", "t").load().count())
 """
 
 
@@ -77,18 +99,27 @@ def wheels() -> dict[int, Path]:
     }
 
 
+def apart() -> dict[str, str]:
+    """Nothing of the tree is found, whose path Spark's tests put into PYTHONPATH: pip would take
+    kbroker for installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def environment(folder: Path, python: str, *packages: str) -> Path:
-    """A virtual environment with packages; its commands. Nothing of the tree is found, whose path
-    Spark's tests put into PYTHONPATH: pip would take kbroker for installed."""
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run([python, "-m", "venv", str(folder)], check=True, env=own)
-    pip = [str(folder / "bin" / "pip"), "--quiet", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, *packages], check=True, timeout=1800, env=own)
+    """A virtual environment with packages; its commands."""
+    subprocess.run([python, "-m", "venv", str(folder)], check=True, env=apart())
+    add(folder / "bin", *packages)
     return folder / "bin"
 
 
-def work(commands: Path, home: Path) -> str:
-    """What WORK prints, beside a broker of the environment."""
+def add(commands: Path, *packages: str) -> None:
+    """Install them as well."""
+    pip = [str(commands / "pip"), "--quiet", "--disable-pip-version-check", "install"]
+    subprocess.run([*pip, *packages], check=True, timeout=1800, env=apart())
+
+
+def work(commands: Path, home: Path, *more: str) -> str:
+    """What WORK prints, and programs after it, beside a broker of the environment."""
     (port,) = free_ports(1)
     home.mkdir()
     kbroker, data = str(commands / "kbroker"), ["--data-dir", str(home / "data")]
@@ -104,7 +135,10 @@ def work(commands: Path, home: Path) -> str:
 
     call(kbroker, "start", "--detach", *data, "--listen", f"127.0.0.1:{port}")
     try:
-        told = call(str(commands / "python"), "-c", WORK, f"127.0.0.1:{port}")
+        told = "".join(
+            call(str(commands / "python"), "-c", program, f"127.0.0.1:{port}")
+            for program in (WORK, *more)
+        )
         assert "t" in call(kbroker, "topic", "list", "-b", f"127.0.0.1:{port}").split()
         return told
     finally:
@@ -122,10 +156,23 @@ def test_a_wheel_is_all_that_is_needed(minor: int, tmp_path: Path) -> None:
         "rows 1000",
         "hint: pyarrow is missing: pip install 'kbroker[columns]'",
         "hint: fastavro is missing: pip install 'kbroker[registry]'",
+        "hint: pyspark is missing: pip install 'kbroker[spark]'",
     ]
-    pip = [str(commands / "pip"), "--quiet", "install", f"{wheels()[minor]}[columns,registry]"]
-    subprocess.run(pip, check=True, timeout=1800)
-    assert work(commands, tmp_path / "full").splitlines() == ["rows 1000", "arrow True"]
+    add(commands, f"{wheels()[minor]}[columns,registry,pytest]")
+    assert work(commands, tmp_path / "full").splitlines() == [
+        "rows 1000", "arrow True", "hint: pyspark is missing: pip install 'kbroker[spark]'"
+    ]  # fmt: skip
+    (tmp_path / "test_it.py").write_text(TEST)
+    subprocess.run([str(commands / "pytest"), "-q", "test_it.py"], cwd=tmp_path, env=apart(),
+                   check=True, timeout=600)  # fmt: skip
+
+
+def test_the_data_source_of_a_wheel(tmp_path: Path) -> None:
+    """PySpark finds it by itself, with what the extra brings."""
+    need_command("java", "openjdk-17-jre-headless")
+    minor, python = next(iter(interpreters().items()))
+    commands = environment(tmp_path / "env", python, f"{wheels()[minor]}[spark,registry]")
+    assert "spark 1000" in work(commands, tmp_path / "home", SPARK).splitlines()
 
 
 def test_the_tag_is_what_the_code_needs(tmp_path: Path) -> None:
