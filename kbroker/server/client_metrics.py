@@ -109,8 +109,15 @@ def _attribute(data: bytes) -> str:
             key = _text(value)
         elif number == 2:
             for kind, inner in _fields(_piece(value)):
-                told = _text(inner) if kind == 1 else str(inner) if isinstance(inner, int) else ""
+                told = _told(kind, inner)
     return f"{key}={told}"
+
+
+def _told(kind: int, value: int | bytes) -> str:
+    """A string, an int64 (which stands as its two's complement) or a boolean, 0 or 1."""
+    if kind == 1:
+        return _text(value)
+    return str((value + 2**63) % 2**64 - 2**63) if isinstance(value, int) else ""
 
 
 # ---- protobuf

@@ -133,6 +133,17 @@ def test_numbers_are_read():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [(3, 2**64 - 1, "-1"), (3, 2**63, str(-(2**63))), (3, 2**63 - 1, str(2**63 - 1)), (3, 0, "0"),
+     (3, 2**70 - 1, "-1"), (2, 0, "0"), (2, 1, "1")],
+)  # fmt: skip
+def test_whole_numbers_and_booleans_as_attributes(kind, value, told):
+    attribute = field(7, field(1, b"node.id") + field(2, field(kind, value)))
+    (found,) = read(metrics(("a", 5, point(1) + attribute)))
+    assert found.attributes == f"node.id={told}"
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "zstd", "lz4", "snappy"])
 def test_the_page(codec):
     data = DATA if codec == "none" else compress(codec, DATA)
