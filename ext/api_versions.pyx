@@ -5,12 +5,11 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from kbroker.ext.atomics cimport atomic_exchange_ptr, atomic_load_ptr
-from kbroker.ext.connection cimport (
-    API_VERSIONS_KEY, API_VERSIONS_MAX, Api, ApiVersionsBody, H_CLOSE, H_DONE,
-)
+from kbroker.ext.connection cimport API_VERSIONS_KEY, API_VERSIONS_MAX, Api, H_CLOSE, H_DONE
 from kbroker.ext.endian cimport store_be16, store_be32
 from kbroker.ext.quotas cimport Hold, QUOTA_REQUEST, quota_answer
 from kbroker.ext.response cimport reply_begin, reply_end
+from kbroker.ext.software cimport Software, software_read
 
 cdef enum:
     UNSUPPORTED_VERSION = 35
@@ -18,6 +17,12 @@ cdef enum:
     THROTTLE_SINCE = 1
     SOFTWARE_SINCE = 3              # version that brought the client's software name
     API_BYTES = 7                   # key, two versions, no tags
+
+# The body of an answer, pushed by the control plane.
+cdef struct ApiVersionsBody:
+    uint8_t* bytes
+    uint32_t length
+    ApiVersionsBody* next_retired
 
 
 cdef uint32_t throttle_at(int32_t version, const uint8_t* body, uint32_t length) noexcept nogil:
@@ -89,37 +94,21 @@ cdef int answer_invalid(Request* request) noexcept nogil:
     return answer(request, body, sizeof(body))
 
 
-cdef bint is_word(uint8_t c) noexcept nogil:
-    return c'a' <= c <= c'z' or c'A' <= c <= c'Z' or c'0' <= c <= c'9'
-
-
-cdef uint8_t* skip_software(uint8_t* p, uint8_t* end) noexcept nogil:
-    """A name or version of client software (KIP-511): letters, digits, '-' and '.', neither of the
-    two first or last; NULL when it is something else. Compact string, here of at most 126 bytes."""
-    cdef uint32_t length
-    cdef uint32_t index
-    if p == NULL or p >= end or p[0] < 2 or p[0] > 127:
-        return NULL
-    length = p[0] - 1
-    p += 1
-    if length > <size_t> (end - p) or not is_word(p[0]) or not is_word(p[length - 1]):
-        return NULL
-    for index in range(length):
-        if not is_word(p[index]) and p[index] != c'-' and p[index] != c'.':
-            return NULL
-    return p + length
-
-
 cdef int api_versions_handle(Request* request) noexcept nogil:
+    """A request without a name and a version, an older one or one of the future, says as well that
+    they are not known."""
     cdef int32_t version = request.api_version
     cdef ApiVersionsBody* body = NULL
+    cdef Software* software = NULL
     if 0 <= version < API_VERSIONS_MAX:
         body = <ApiVersionsBody*> atomic_load_ptr(&request.net.api_versions[version])
+    if body != NULL and version >= SOFTWARE_SINCE \
+            and not software_read(request.p, request.end, &software):
+        return answer_invalid(request)
+    free(request.connection.software)
+    request.connection.software = software
     if body == NULL:
         return answer_unsupported(request)
-    if version >= SOFTWARE_SINCE \
-            and skip_software(skip_software(request.p, request.end), request.end) == NULL:
-        return answer_invalid(request)
     return answer_served(request, body)
 
 
@@ -138,7 +127,7 @@ cdef int api_versions_put(Net* net, int32_t version, const uint8_t* body,
     memcpy(entry.bytes, body, length)
     old = <ApiVersionsBody*> atomic_exchange_ptr(&net.api_versions[version], entry)
     if old != NULL:
-        old.next_retired = net.retired
+        old.next_retired = <ApiVersionsBody*> net.retired
         net.retired = old
     return 0
 
@@ -146,7 +135,7 @@ cdef int api_versions_put(Net* net, int32_t version, const uint8_t* body,
 cdef void api_versions_reclaim(Net* net) noexcept nogil:
     cdef ApiVersionsBody* old
     while net.retired != NULL:
-        old = net.retired
+        old = <ApiVersionsBody*> net.retired
         net.retired = old.next_retired
         free(old)
 

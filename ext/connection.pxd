@@ -19,6 +19,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from kbroker.ext.handshake_list cimport HandshakeList, Shake
 from kbroker.ext.memory cimport Pool
 from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t, pthread_t
+from kbroker.ext.software cimport Software
 from kbroker.ext.timer cimport Timer, Wheel
 from kbroker.ext.times cimport ApiTimes, Histogram, Mark, SLOW_KEPT, Slow, Times
 
@@ -254,6 +255,7 @@ cdef struct Job:
     int64_t refused_ms              # SETS_REFUSED: how long that takes
     uint8_t* state                  # owned: as the connection remembers it, then as it is to
     uint32_t state_bytes
+    Software* software              # owned copy, for APIs that ask for it; NULL: none
     void* quota                     # Hold*, owned; NULL: no limit
     int64_t throttle_ms             # as of Request
     const char* reason
@@ -309,6 +311,7 @@ cdef struct Connection:
     int64_t renewed_ns              # when it last began to
     uint8_t* state                  # of its SASL exchange: the control plane's, owned
     uint32_t state_bytes
+    Software* software              # of the last ApiVersions, owned; NULL: not known
     void* tls                       # Tls*; NULL: none
     void* quota                     # cached for principal and client id
     void* auth                      # Rights*; net.auth_free(auth) when it closes
@@ -405,12 +408,6 @@ cdef struct Api:
     int16_t first_flexible          # -1: none
     bint known
 
-# The body of an ApiVersions answer, pushed by the control plane.
-cdef struct ApiVersionsBody:
-    uint8_t* bytes
-    uint32_t length
-    ApiVersionsBody* next_retired
-
 cdef struct LogLine:
     uint64_t sequence               # atomic
     int32_t level                   # as Python's logging: 20 info, 30 warning, 40 error
@@ -467,7 +464,7 @@ cdef struct Net:
     int32_t listeners_count
     Api apis[API_KEYS_MAX]
     void* api_versions[API_VERSIONS_MAX]    # atomic ApiVersionsBody*, by version
-    ApiVersionsBody* retired        # replaced ones, until nobody can be copying one
+    void* retired                   # replaced ones, until nobody can be copying one
     Pool pool
     JobQueue control
     JobQueue io

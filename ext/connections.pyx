@@ -314,6 +314,8 @@ cdef void connection_close(Connection* connection, int32_t level,
     if connection.auth != NULL and net.auth_free != NULL:
         net.auth_free(connection.auth)
     free(connection.state)
+    free(connection.software)
+    connection.software = NULL
     handshake_leaves(connection)
     tls_free(<Tls*> connection.tls)
     connection.tls = NULL

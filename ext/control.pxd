@@ -16,6 +16,7 @@ cdef class Request:
     cdef readonly int principal
     cdef readonly bint open         # its connection was in STAGE_OPEN
     cdef readonly bytes state       # what `remember` was given last on this connection
+    cdef readonly tuple software    # name and version, of APIs that ask for it; "": not known
     cdef list places                # of partitions that open a transaction
     cdef list opened
     cdef Job* sets_of(self) except NULL

@@ -24,6 +24,7 @@ from kbroker.ext.response cimport reply_bare, reply_begin, reply_end
 from kbroker.ext.rights cimport (
     RULING_ALLOWED, RULING_DENIED, RULING_UNKNOWN, RightEntry, Rights, rights_unref,
 )
+from kbroker.ext.software cimport Software, software_text
 from kbroker.ext.stages cimport TOKEN_VERSION
 
 cdef enum:
@@ -272,6 +273,17 @@ cdef class Request:
         )
 
 
+cdef tuple software_of(const Software* software):
+    """Name and version."""
+    cdef const char* text
+    if software == NULL:
+        return "", ""
+    text = software_text(software)
+    name = text[:software.name_length]
+    version = text[software.name_length:software.name_length + software.version_length]
+    return name.decode("ascii"), version.decode("ascii")
+
+
 cdef Request request_from_job(Job* job, object owner):
     cdef Request request = Request.__new__(Request)
     cdef const char* frame = <const char*> job.frame
@@ -286,6 +298,7 @@ cdef Request request_from_job(Job* job, object owner):
     request.principal = job.principal
     request.open = job.stage == STAGE_OPEN
     request.state = b"" if job.state == NULL else (<const char*> job.state)[:job.state_bytes]
+    request.software = software_of(job.software)
     request.peer = ((<bytes> job.peer).decode("ascii"), job.peer_port)
     request.listener = (<bytes> job.net.listeners[job.listener].name).decode("utf-8")
     request.body = b"" if goes_to_the_pool(job) else frame[job.body:job.length]

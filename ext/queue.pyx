@@ -24,8 +24,13 @@ from kbroker.ext.rights cimport (
     RIGHTS_BYTES_MAX, Rights, rights_bytes, rights_ref, rights_unref,
 )
 from kbroker.ext.sockets cimport cond_init_monotonic
+from kbroker.ext.software cimport software_copy
 from kbroker.ext.stages cimport SASL_AUTHENTICATE, SASL_HANDSHAKE, stage_refuse, stage_settle
 from kbroker.ext.timer cimport timer_arm
+
+cdef enum:
+    GET_TELEMETRY_SUBSCRIPTIONS = 71
+    PUSH_TELEMETRY = 72
 
 
 cdef void queue_init(JobQueue* queue, int64_t length_max) noexcept nogil:
@@ -155,6 +160,15 @@ cdef bint copy_state(Job* job, const Connection* connection) noexcept nogil:
     return True
 
 
+cdef bint copy_software(Job* job, const Connection* connection) noexcept nogil:
+    """What subscriptions to clients' metrics may ask for."""
+    if connection.software == NULL \
+            or job.api_key not in (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY):
+        return True
+    job.software = software_copy(connection.software)
+    return job.software != NULL
+
+
 cdef Job* job_new(Request* request) noexcept nogil:
     """Called on the network thread; the connection waits until the job comes back."""
     cdef Net* net = request.net
@@ -164,9 +178,11 @@ cdef Job* job_new(Request* request) noexcept nogil:
         return NULL
     job.frame = buffer_alloc(&net.pool, length, &job.capacity)
     job.api_key = request.api_key
-    if job.frame == NULL or not copy_state(job, request.connection) or op_park(request) == NULL:
+    if job.frame == NULL or not copy_state(job, request.connection) \
+            or not copy_software(job, request.connection) or op_park(request) == NULL:
         buffer_free(&net.pool, job.frame, job.capacity)
         free(job.state)
+        free(job.software)
         free(job)
         return NULL
     pool_force(&net.pool, <int64_t> job.capacity)
@@ -297,5 +313,6 @@ cdef void job_finished(NetThread* thread, Post* post) noexcept nogil:
     rights_unref(<Rights*> job.asked)
     free(job.verdicts)
     free(job.state)
+    free(job.software)
     free(job)
     object_died(OBJECT_REQUEST)

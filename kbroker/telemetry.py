@@ -8,8 +8,6 @@ has it: also when it is told that it asks too early, or that what it pushes was 
 A push is kept as it came, the last of each instance, and looked into when somebody wants to see it
 (`kbroker.server.client_metrics`): clients are asked for sums since their start, so that nothing is
 lost with the ones before. Instances and bytes are bounded, who was quiet for longest goes first.
-The attributes client_software_name and client_software_version are not known here, and no pattern
-of theirs matches.
 
 No clock: who asks says how late it is (monotonic ms). Not thread-safe, but for `pushes`.
 """

@@ -269,6 +269,7 @@ class Context(NamedTuple):
     peer: tuple[str, int]
     answer: RequestAnswer
     principal_number: int = 0
+    software: tuple[str, str] = ("", "")  # what ApiVersions told of it (kbroker.ext.control)
 
     @property
     def principal(self) -> Principal:

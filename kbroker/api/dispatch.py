@@ -75,6 +75,7 @@ class Dispatcher:
             request.peer,
             answer,
             request.principal,
+            request.software,
         )
         self._handle(entry, entity, context, answer)
 

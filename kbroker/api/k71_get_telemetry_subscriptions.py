@@ -9,12 +9,14 @@ since the last push: here the last push is kept.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.protocol import ApiKey
 from kbroker.telemetry import ACCEPTED
+
+_UNKNOWN: Final = "unknown"  # what Apache Kafka takes for software that a client does not tell
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -41,8 +43,11 @@ def get_telemetry_subscriptions(request: Any, context: Context) -> Response:
 def attributes_of(context: Context) -> dict[str, str]:
     """What patterns of subscriptions may ask of a client, but for the id of its instance."""
     address, port = context.peer
+    name, version = context.software
     return {
         "client_id": context.client_id or "",
+        "client_software_name": name or _UNKNOWN,
+        "client_software_version": version or _UNKNOWN,
         "client_source_address": address,
         "client_source_port": str(port),
     }

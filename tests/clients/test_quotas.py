@@ -107,7 +107,8 @@ def test_metrics_that_the_java_client_pushes(start_kbroker: StartBroker, topic: 
                       "kbroker.http.listeners": "HTTP://127.0.0.1:0"}
     )  # fmt: skip
     wire.create_topic(broker.port, topic)
-    settings = "interval.ms=1000,metrics=[org.apache.kafka.producer.,*]"
+    settings = ("interval.ms=1000,metrics=[org.apache.kafka.producer.,*],"
+                "match=[client_software_name=apache-kafka-java]")  # fmt: skip
     tool_output("configs", "--bootstrap-server", broker.bootstrap, "--alter", "--entity-type",
                 "client-metrics", "--entity-name", "all", "--add-config", settings)  # fmt: skip
     done = run_tool(

@@ -36,6 +36,7 @@ class FakeRequest:
     principal: int = 0
     open: bool = True
     state: bytes = b""
+    software: tuple[str, str] = ("", "")
     session_ms: int | None = None
     refused_ms: int | None = None
     tokens: bool = False

@@ -100,6 +100,7 @@ LAYERS = (
     "kbroker.ext.timer",
     "kbroker.ext.memory",
     "kbroker.ext.handshake_list",
+    "kbroker.ext.software",
     "kbroker.ext.connection",
     "kbroker.ext.marks",
     "kbroker.ext.quota_bucket",

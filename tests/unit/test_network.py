@@ -1,16 +1,21 @@
 """The network half with handlers that only tests install: order, framing, parking, regions."""
 
+import ctypes
 import os
 import random
 import socket
 import struct
+from itertools import pairwise
+from statistics import median
 
 import pytest
 
 from kbroker.ext import testing_network as handlers
 from tests.support.engine import API_VERSIONS, Client, engine_port, frame, running_engine
+from tests.support.messages import write_uvarint
 from tests.support.waits import wait_for
 
+TELEMETRY = (71, 72)
 UNSUPPORTED_VERSION = struct.pack(">hihhh", 35, 1, API_VERSIONS, 0, 4)
 
 
@@ -79,6 +84,103 @@ def test_unknown_versions_of_api_versions_are_answered_in_version_0(client):
 def test_software_names_are_checked(client, software):
     invalid = struct.pack(">hBiB", 42, 1, 0, 0)
     assert client.call(API_VERSIONS, 1, software, version=3) == invalid
+
+
+def said(*words):
+    """The body of an ApiVersions request of version 3."""
+    parts = bytearray()
+    for word in words:
+        write_uvarint(parts, len(word) + 1)
+        parts += word.encode()
+    return bytes(parts) + b"\0"
+
+
+@pytest.fixture
+def told(engine):
+    """What the control plane gets to know of a client's software with a request of some API."""
+    engine.set_api_versions({}, [(key, 0, 0, -1) for key in (*TELEMETRY, 73)])
+
+    def ask(client, key=TELEMETRY[0]):
+        client.send(key, 9)
+        request = engine.next_request(5000)
+        assert request.api_key == key
+        request.respond(b"")
+        assert client.receive() == (9, b"")
+        return request.software
+
+    return ask
+
+
+def test_what_a_client_says_of_its_software_comes_with_what_asks_for_it(engine, client, told):
+    assert told(client) == ("", "")
+    client.call(API_VERSIONS, 1, said("java", "4.3.0"), version=3)
+    for key in TELEMETRY:
+        assert told(client, key) == ("java", "4.3.0")
+    assert told(client, 73) == ("", "")
+    with Client(engine_port(engine)) as other:
+        assert told(other) == ("", "")
+    for wrong in (said("-a", "1"), said("a", ""), said("a b", "1"), said("a"), b"\xff" * 9):
+        assert client.call(API_VERSIONS, 2, wrong, version=3)[:2] == b"\0\x2a"
+        assert told(client) == ("java", "4.3.0")
+    client.call(API_VERSIONS, 3, said("b", "1"), version=4)
+    assert told(client) == ("b", "1")
+    for version in (0, 99):  # nothing is said in these
+        client.call(API_VERSIONS, 4, said("b", "1"), version=4)
+        client.call(API_VERSIONS, 5, version=version)
+        assert told(client) == ("", "")
+
+
+def test_long_names_of_software_are_taken_and_not_known(client, told):
+    for length in (126, 127, 255, 256, 32767):
+        word = "a" * length
+        kept = word if length <= 255 else ""
+        assert client.call(API_VERSIONS, 1, said(word, "1"), version=3) == b"three"
+        assert told(client) == (kept, "1")
+        assert client.call(API_VERSIONS, 2, said("b", word), version=3) == b"three"
+        assert told(client) == ("b", kept)
+        assert client.call(API_VERSIONS, 3, said(word, word), version=3) == b"three"
+        assert told(client) == (kept, kept)
+    assert client.call(API_VERSIONS, 4, said("a" * 32768, "1"), version=3)[:2] == b"\0\x2a"
+
+
+def test_who_is_with_the_control_thread_tells_its_software_after_it_has_gone(engine, told):
+    for _ in range(2):
+        with Client(engine_port(engine)) as client:
+            client.call(API_VERSIONS, 1, said("a" * 255, "b" * 255), version=3)
+            client.send(TELEMETRY[0], 2)
+            wait_for("the request", lambda: engine.stats()["control_queue"] == 1, 10)
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        wait_for("the client's end", lambda: engine.connections() == 0, 10)
+        assert engine.next_request(0).software == ("a" * 255, "b" * 255)
+
+
+class Mallinfo(ctypes.Structure):
+    """The C library's numbers on malloc; `used` are bytes of blocks that are not given back."""
+
+    _fields_ = (("before", ctypes.c_int * 7), ("used", ctypes.c_int), ("behind", ctypes.c_int * 2))
+
+
+def allocated_bytes():
+    mallinfo = ctypes.CDLL(None).mallinfo
+    mallinfo.restype = Mallinfo
+    return mallinfo().used
+
+
+def test_what_is_remembered_of_software_is_given_back(engine, told):
+    """Replaced on one connection, and closed with many."""
+
+    def once():
+        for _ in range(300):
+            with Client(engine_port(engine)) as client:
+                for number in range(3):
+                    client.call(API_VERSIONS, 1, said("a" * 255, f"{number}" * 255), version=3)
+                told(client)
+        wait_for("the clients' end", lambda: engine.connections() == 0, 10)
+        return allocated_bytes()
+
+    used = [once() for _ in range(6)]
+    grown = [after - before for before, after in pairwise(used)]
+    assert median(grown) < 300 * 255, grown  # what else the process does, it does now and then
 
 
 @pytest.mark.parametrize(

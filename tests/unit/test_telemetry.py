@@ -35,7 +35,7 @@ def test_who_matches_is_asked_for_all_at_the_shortest_interval():
         Subscription(("a.", "b."), 9000, {"client_id": "app-.*"}),
         Subscription(("b.", "c."), 5000, {}),
         Subscription(("d.",), 100, {"client_id": "other"}),
-        Subscription(("e.",), 100, {"client_software_name": ".*"}),
+        Subscription(("e.",), 100, {"no_such_attribute": ".*"}),
     )
     found = broker.ask(None, WHO, 0)
     assert (found.metrics, found.interval_ms) == (("a.", "b.", "c."), 5000)
@@ -86,6 +86,16 @@ def test_what_is_kept_is_bounded(monkeypatch):
     assert len(broker.pushes()) == 4
     broker.ask(None, WHO, 10**6)
     assert broker.pushes() == [], "who is quiet for long is forgotten"
+
+
+def test_software_is_matched():
+    broker = telemetry(
+        Subscription(("a.",), 5000, {"client_software_name": "apache-kafka-java"}),
+        Subscription(("b.",), 5000, {"client_software_version": "4[.]3[.].*"}),
+        Subscription(("c.",), 5000, {"client_software_name": "java"}),
+    )
+    software = {"client_software_name": "apache-kafka-java", "client_software_version": "4.3.0"}
+    assert broker.ask(None, WHO | software, 0).metrics == ("a.", "b.")
 
 
 # ---- OpenTelemetry
