@@ -21,9 +21,9 @@ from libc.stdint cimport int32_t, int64_t
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
 from kbroker.ext.clock cimport realtime_ms
 from kbroker.ext.journal_walk cimport JournalReader, JournalWalk, walk_next
-from kbroker.ext.log cimport Log
+from kbroker.ext.log cimport Log, check
 from kbroker.ext.log_append cimport log_append_as_is
-from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE, LOG_OK
+from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE
 
 
 class Replayed(NamedTuple):
@@ -50,7 +50,7 @@ cdef bint follows_a_hole(Log log, int64_t offset, int64_t cleaned) noexcept:
 
 
 cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:
-    """1: appended. 0: it was there. -1: a gap."""
+    """1: appended. 0: it was there. -1: a gap. Raises DiskError: full, or failed."""
     cdef BatchInfo info
     cdef int code
     if walk.base_offset < log.core.leo:
@@ -64,8 +64,7 @@ cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:
     code = log_append_as_is(log.core, walk.batch, &info, realtime_ms())
     if code == LOG_OFFSET_OUT_OF_RANGE:
         return -1
-    if code != LOG_OK:
-        raise OSError(f"cannot write to the log in {log.directory} while replaying the journal")
+    check(log.core, code)
     return 1
 
 

@@ -126,7 +126,13 @@ def _replay(
             if topic in topic_ids:
                 key = (topic_ids[topic], partition)
                 cleaned[key] = max(offset, cleaned.get(key, 0))
-    done = journal_recovery.replay(str(directory), found, cleaned)
+    try:
+        done = journal_recovery.replay(str(directory), found, cleaned)
+    except DiskError as error:
+        raise OperatorError(
+            f"{error}: what was acknowledged and only the journal of {directory} has cannot be put "
+            "back; see to that and start again, nothing is lost"
+        ) from None
     _LOG.info(
         "journal: %d batches in %d files, %d of them (%d bytes) put back into the logs",
         done.batches,

@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from functools import partial
+from os import truncate
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kbroker import runfile
 from kbroker.cli import root
 from kbroker.cli.scrape import scrape
 from kbroker.storage.full import FULL
-from tests.faults.scenes import cut_last_batch, injected
+from tests.faults.scenes import cut_last_batch, injected, newest_segment
 from tests.reference.crafted_batches import Batch, Record, values_of
 from tests.support import wire
 from tests.support.loopfs import LoopFilesystem
@@ -109,6 +110,30 @@ def test_full_disk(
         with pytest.raises((AssertionError, ValueError)):
             check_served(broker, topic, acked)
         tally("F7", control=1)
+        broker.kill()
+
+
+@pytest.mark.timeout(300)
+def test_no_room_for_what_only_the_journal_has(
+    start_kbroker: StartBroker, topic: str, tmp_path: Path
+) -> None:
+    """The start is refused in one line, and the next one that has room brings all back."""
+    need_loop()
+    with LoopFilesystem(tmp_path, 64) as disk:
+        filler = disk.path / "filler"
+        broker = start_kbroker({}, data_dir=disk.path / "data")
+        wire.create_topic(broker.port, topic)
+        with WireConnection(broker.port) as connection:
+            acked = {produce(connection, topic, n)["base_offset"]: n for n in range(100)}
+        broker.kill()
+        truncate(newest_segment(broker.partition_dir(topic, 0)), 0)  # it never reached the disk
+        fill(disk, filler)
+        with pytest.raises(AssertionError, match=r"left: what was acknowledged .* nothing is lost"):
+            broker.start()
+        assert "Traceback" not in broker.log_text()
+        filler.unlink()
+        broker.start()
+        check_served(broker, topic, acked)
         broker.kill()
 
 

@@ -26,7 +26,8 @@ SYNCED = {
     "kbroker": {"kbroker.journal.bytes.max": "16777216", "log.segment.bytes": "4194304"},
 }
 PADDING_BYTES = 16_000
-ACKS_MAX = 3000  # from one cut to the next
+ACKS_MAX = 3000  # that are waited for from one cut to the next
+DISK_MIB = 8192  # several times what they take: some more come before the cut does
 UNSYNCED = {"kafka": {}, "kbroker": {"kbroker.durability": "page-cache"}}
 
 
@@ -41,12 +42,12 @@ def cycles_of_loss(
     moments = random.Random(cycles)
     # Kafka does not sync the snapshots of its producers, and repeats records where they are gone.
     cached = settings is SYNCED["kbroker"]
-    with LoopFilesystem(folder, 2048, write_cache=cached) as disk:
+    with LoopFilesystem(folder, DISK_MIB, write_cache=cached) as disk:
         broker = start(settings, data_dir=disk.path / "data")
         wire.create_topic(broker.port, topic, PARTITIONS)
         if broker.name == "kafka":
             disk.sync()  # it never syncs what `format` wrote, and would not start again
-        padding = min(PADDING_BYTES, (1 << 30) // (cycles * ACKS_MAX))  # the disk holds them all
+        padding = min(PADDING_BYTES, (1 << 30) // (cycles * ACKS_MAX))
         load = Load(broker.bootstrap, topic, folder, partitions=PARTITIONS, padding=padding)
         try:
             for _ in range(cycles):

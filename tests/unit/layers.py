@@ -216,6 +216,7 @@ LAYERS = (
     # 8: the wiring
     "kbroker.server",
     # 9: what people run
+    "kbroker.locust.draws",
     "kbroker.cli",
     "kbroker.locust",
     "kbroker.testing",
