@@ -48,9 +48,10 @@ cdef class ProducerBase:
     cdef Topic* find_topic(self, object name) except NULL
     cdef Delivery append(
         self, object topic, object value, object key, object partition, object headers,
-        object timestamp_ms, object on_delivery, bint wait
+        object timestamp_ms, object on_delivery, int64_t wait_ns
     )
+    # wait_ns: for memory, at most; 0: not at all, and None where it would have to.
     cdef Delivery put(
         self, str name, Topic* t, int32_t partition, const Rec* rec, object on_delivery,
-        bint wait
+        int64_t wait_ns
     )

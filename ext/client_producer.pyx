@@ -352,9 +352,10 @@ cdef class ProducerBase:
         producer's control thread. Raises TypeError, ValueError for what cannot be sent, KafkaError
         for what the cluster says to the topic, BufferExhaustedError.
         """
+        cdef int64_t wait_ns = self.max_block_ns
         if self.plain:
             return self.append(
-                topic, value, key, partition, headers, timestamp_ms, on_delivery, True
+                topic, value, key, partition, headers, timestamp_ms, on_delivery, wait_ns
             )
         self.check()
         topic, value, key, partition, headers, timestamp_ms, on_delivery = self._intercepted(
@@ -365,20 +366,22 @@ cdef class ProducerBase:
                 topic, value, key, partition, headers, timestamp_ms, on_delivery
             )
             return self.append(
-                topic, value, key, partition, headers, timestamp_ms, on_delivery, True
+                topic, value, key, partition, headers, timestamp_ms, on_delivery, wait_ns
             )
         except Exception as error:
             self._not_taken(topic, partition, error)
             raise
 
-    def _append(
-        self, wait: bool, topic: str, value: object, key: object, partition: object,
-        headers: object, timestamp_ms: object, on_delivery: object,
-    ) -> Delivery | None:
+    def _append(self, wait_ns: int, *prepared: object) -> Delivery | None:
         """send() of what is prepared; None where it may not wait for memory and would have to."""
+        topic, value, key, partition, headers, timestamp_ms, on_delivery = prepared
         return self.append(
-            topic, value, key, partition, headers, timestamp_ms, on_delivery, wait
+            topic, value, key, partition, headers, timestamp_ms, on_delivery, wait_ns
         )
+
+    def _check(self) -> None:
+        """Raises where no record is taken."""
+        self.check()
 
     def _knows(self, topic: str) -> bool:
         """True where the topic's partitions are known, so that no send of it asks the cluster."""
@@ -387,7 +390,7 @@ cdef class ProducerBase:
 
     cdef Delivery append(
         self, object topic, object value, object key, object partition, object headers,
-        object timestamp_ms, object on_delivery, bint wait
+        object timestamp_ms, object on_delivery, int64_t wait_ns
     ):
         cdef Rec rec
         cdef Topic* t
@@ -418,11 +421,11 @@ cdef class ProducerBase:
             room = HeadersIn(headers)
             rec.headers = room.headers
             rec.header_count = room.count
-        return self.put(topic, t, at, &rec, on_delivery, wait)
+        return self.put(topic, t, at, &rec, on_delivery, wait_ns)
 
     cdef Delivery put(
         self, str name, Topic* t, int32_t partition, const Rec* rec, object on_delivery,
-        bint wait
+        int64_t wait_ns
     ):
         cdef ClientBatch* b
         cdef int32_t index
@@ -430,12 +433,11 @@ cdef class ProducerBase:
         cdef int code = accumulator_append(self.a, t, partition, rec, 0, &b, &index)
         cdef Delivery delivery
         if code != APPEND_OK:
-            if code == MEMORY_TIMEOUT and not wait:
-                accumulator_kick(self.a, True)
-                return None
             if code == MEMORY_TIMEOUT:
-                deadline_ns = monotonic_ns() + self.max_block_ns
                 accumulator_kick(self.a, True)
+                if wait_ns <= 0:
+                    return None
+                deadline_ns = monotonic_ns() + wait_ns
                 with nogil:
                     code = accumulator_append(
                         self.a, t, partition, rec, deadline_ns, &b, &index

@@ -20,7 +20,10 @@ cdef class ColumnsIn:
     cdef ColumnIn headers           # an Arrow column, or objects
     cdef ColumnIn times
     cdef ColumnIn partitions
+    cdef str topic
+    cdef BatchDelivery delivery
     cdef int64_t count
+    cdef int64_t start              # the first record that is not taken yet
     cdef int64_t now_ms
     cdef int32_t partition          # -1: of a column or by the producer's way
     # A chunk, and what keeps its objects.
@@ -43,5 +46,5 @@ cdef class ColumnsIn:
 cdef class ProducerCore(ProducerBase):
     cdef int place(self, ColumnsIn columns, Topic* t, int32_t n) except -1
     cdef int append_chunk(
-        self, ColumnsIn columns, Topic* t, int32_t n, BatchDelivery delivery
+        self, ColumnsIn columns, Topic* t, int32_t n, int64_t wait_ns
     ) except? -1                    # MEMORY_TIMEOUT is -1

@@ -202,10 +202,10 @@ cdef class ProducerCore(ProducerBase):
         return 0
 
     cdef int append_chunk(
-        self, ColumnsIn columns, Topic* t, int32_t n, BatchDelivery delivery
+        self, ColumnsIn columns, Topic* t, int32_t n, int64_t wait_ns
     ) except? -1:
         """APPEND_OK, or why it ended before the chunk did."""
-        cdef int64_t deadline_ns = monotonic_ns() + self.max_block_ns
+        cdef int64_t deadline_ns = monotonic_ns() + wait_ns
         cdef int32_t done = 0
         cdef int32_t end, index, taken
         cdef ClientBatch* b
@@ -228,7 +228,7 @@ cdef class ProducerCore(ProducerBase):
                     )
                 if taken < 0:
                     return taken
-                delivery.add(b, index, taken, columns.last_of(b.partition))
+                columns.delivery.add(b, index, taken, columns.last_of(b.partition))
                 done += taken
         return 0
 
@@ -247,38 +247,53 @@ cdef class ProducerCore(ProducerBase):
         what was taken before is sent; the exception's `delivery` is the future of that.
         Serializers and interceptors are not asked; a callable partitioner is, for each record.
         """
+        cdef ColumnsIn columns = self._begin_batch(
+            topic, values, keys, headers, timestamps_ms, partition
+        )
+        while self._take_chunk(columns, self.max_block_ns) is None:
+            pass
+        return columns.delivery
+
+    def _begin_batch(
+        self, topic: str, values: object, keys: object, headers: object, timestamps_ms: object,
+        partition: object,
+    ) -> ColumnsIn:
+        """send_batch() before it takes records."""
         cdef ColumnsIn columns = ColumnsIn.__new__(ColumnsIn)
-        cdef BatchDelivery delivery = batch_delivery_new()
-        cdef int64_t start = 0
-        cdef int32_t n
-        cdef Topic* t
-        cdef int code
+        columns.delivery = batch_delivery_new()
         self.check()
-        t = self.find_topic(topic)
+        self.find_topic(topic)
         for field, given in self._columns(topic, values, keys, headers, timestamps_ms, partition):
             columns.set(field, given)
         if is_index(partition):
             columns.partition = self._checked_partition(topic, partition)
         columns.now_ms = realtime_ms()
-        delivery.topic = topic
+        columns.topic = columns.delivery.topic = topic
+        return columns
+
+    def _take_chunk(self, ColumnsIn columns not None, wait_ns: int) -> BatchDelivery | None:
+        """Takes the next records, waiting so long for memory; None: there are more."""
+        cdef int32_t n = <int32_t> min(columns.count - columns.start, <int64_t> CHUNK_RECORDS)
+        cdef Topic* t = self.driver.topic(columns.topic)
+        cdef int code
+        if n <= 0:
+            return columns.delivery
         try:
-            while start < columns.count:
-                n = <int32_t> min(columns.count - start, <int64_t> CHUNK_RECORDS)
-                columns.fill(start, n)
-                self.place_all(columns, topic, start, n)
-                PyErr_CheckSignals()
-                code = self.append_chunk(columns, t, n, delivery)
-                if code == MEMORY_INTERRUPTED:
-                    raise_signal()
-                if code < 0:
-                    self.append_failed(code, topic, -1)
-                start += n
+            columns.fill(columns.start, n)
+            self.place_all(columns, columns.topic, columns.start, n)
+            PyErr_CheckSignals()
+            code = self.append_chunk(columns, t, n, wait_ns)
+            if code == MEMORY_INTERRUPTED:
+                raise_signal()
+            if code < 0:
+                self.append_failed(code, columns.topic, -1)
+            columns.start += n
         except BaseException as error:
-            error.delivery = delivery
+            error.delivery = columns.delivery
             raise
         finally:
             columns.held.clear()
-        return delivery
+        return columns.delivery if columns.start >= columns.count else None
 
     def place_all(self, ColumnsIn columns, topic: str, start: int, n: int) -> None:
         """Of a chunk, where a column or Python may say it."""

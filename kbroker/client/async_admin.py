@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kbroker.client.admin_client import Admin
+from kbroker.client.beside import beside
 
 __all__ = ["AsyncAdmin"]
 
@@ -40,8 +41,8 @@ class AsyncAdmin:
 
     async def close(self, timeout: float = 0.0) -> None:
         """See Admin.close."""
-        await asyncio.to_thread(self._admin.close, timeout)
-        await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
+        await beside(lambda: self._admin.close(timeout))
+        await beside(lambda: self._threads.shutdown(cancel_futures=True))
 
 
 def _awaited(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,23 +2,33 @@
 
 The same native producer; a coroutine waits only where send() would: for a topic that is not known
 yet, and for memory. The event loop is woken once for each batch, not for each record.
+
+However many wait, there is one thread for each thing that is waited for, none of which is of the
+application's: for topics (`TopicWaits`), for memory, which goes to who has waited longest anyway,
+for what a flush delivers, and for a transaction's coordinator. An end waits for none of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from typing import Any, TypeVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from kbroker.client.admin_transactions import OpenTransaction
+from kbroker.client.beside import beside
 from kbroker.client.group.room import GroupMetadata
-from kbroker.client.producer import Producer, exit_timeout
+from kbroker.client.producer import Held, Producer, exit_timeout
 from kbroker.client.transactions import Offsets
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
+from kbroker.ext.client_send_batch import ColumnsIn
 
 __all__ = ["AsyncBatchDelivery", "AsyncDelivery", "AsyncProducer"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -70,6 +80,13 @@ class AsyncProducer:
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._producer = Producer(config, **more)
         self._batches: dict[int, asyncio.Future[None]] = {}
+        self._topics = self._producer.topic_waits()
+        self._memory = ThreadPoolExecutor(1, "kbroker-async-memory")
+        self._line = 0  # who waits for that thread, or is on it
+        self._flushing = ThreadPoolExecutor(1, "kbroker-async-flush")
+        self._flush: Future[None] | None = None
+        self._coordinator = ThreadPoolExecutor(1, "kbroker-async-transactions")
+        self._has_ended = False
 
     async def __aenter__(self) -> AsyncProducer:
         return self
@@ -93,25 +110,83 @@ class AsyncProducer:
         sent = self._producer.try_send(
             topic, value, key, partition, headers, timestamp_ms, on_delivery
         )
-        while not isinstance(sent, Delivery):
-            sent = await _elsewhere(sent)
+        if isinstance(sent, Held):
+            sent = await self._waited_for(sent)
         return AsyncDelivery(self, sent)
+
+    async def _waited_for(self, sent: Delivery | Held) -> Delivery:
+        """All within max.block.ms."""
+        until_ns = time.monotonic_ns() + self._producer.max_block_ns
+        while isinstance(sent, Held):
+            held = sent
+            if held.missing is None:
+                sent = await self._in_line(self._go_on, held, until_ns)
+                continue
+            try:
+                await self._known(held.record[0], held.missing, until_ns)
+            except Exception as error:
+                self._producer.give_up(held, error)
+                raise
+            sent = self._producer.go_on(held, 0)
+        return sent
+
+    def _go_on(self, held: Held, until_ns: int) -> Delivery | Held:
+        return self._producer.go_on(held, _left_ns(until_ns))
+
+    async def _known(self, topic: str, partition: int, until_ns: int) -> None:
+        self._producer._check()
+        await asyncio.wrap_future(self._topics.find(topic, partition, until_ns / 1e9))
+
+    async def _in_line(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """On the thread that waits for memory, in the order of asking."""
+        self._line += 1
+        try:
+            return await self._on(self._memory, partial(work, *args, **kwargs))
+        finally:
+            self._line -= 1
 
     async def send_and_wait(self, topic: str, *given: Any, **more: Any) -> RecordMetadata:
         """send() and its outcome."""
         return await (await self.send(topic, *given, **more))
 
-    async def send_batch(self, topic: str, values: Any, *given: Any, **more: Any
-                         ) -> AsyncBatchDelivery:  # fmt: skip
-        """Producer.send_batch(), on another thread: it may wait for memory in the middle."""
-        sent = await _elsewhere(lambda: self._producer.send_batch(topic, values, *given, **more))
-        return AsyncBatchDelivery(sent)
+    async def send_batch(  # noqa: PLR0917 - as Producer's
+        self,
+        topic: str,
+        values: Any,
+        keys: Any = None,
+        headers: Any = None,
+        timestamps_ms: Any = None,
+        partition: Any = None,
+    ) -> AsyncBatchDelivery:
+        """Producer.send_batch(), on another thread: it may wait for memory in the middle. Where
+        others wait for that as well, they take turns."""
+        producer = self._producer
+        until_ns = time.monotonic_ns() + producer.max_block_ns
+        missing = producer.missing(topic, None if hasattr(partition, "__len__") else partition)
+        if missing is not None:
+            await self._known(topic, missing, until_ns)
+        columns = await self._in_line(
+            producer._begin_batch, topic, values, keys, headers, timestamps_ms, partition
+        )
+        taken = await self._in_line(self._take, columns, until_ns)
+        while taken is None:
+            until_ns = time.monotonic_ns() + producer.max_block_ns
+            taken = await self._in_line(self._take, columns, until_ns)
+        return AsyncBatchDelivery(taken)
+
+    def _take(self, columns: ColumnsIn, until_ns: int) -> BatchDelivery | None:
+        """A turn of send_batch(), to the end where nobody else waits."""
+        producer = self._producer
+        taken = producer._take_chunk(columns, _left_ns(until_ns))
+        while taken is None and self._line == 1:
+            taken = producer._take_chunk(columns, producer.max_block_ns)
+        return taken
 
     # ---- transactions
 
     async def init_transactions(self, timeout: float | None = None) -> None:
         """See Producer.init_transactions."""
-        await _to_its_end(lambda: self._producer.init_transactions(timeout))
+        await self._to_its_end(lambda: self._producer.init_transactions(timeout))
 
     async def begin(self) -> None:
         """See Producer.begin."""
@@ -121,21 +196,21 @@ class AsyncProducer:
         self, offsets: Offsets, group: GroupMetadata | str, timeout: float | None = None
     ) -> None:
         """See Producer.send_offsets_to_transaction."""
-        await _to_its_end(
+        await self._to_its_end(
             lambda: self._producer.send_offsets_to_transaction(offsets, group, timeout)
         )
 
     async def commit(self, timeout: float | None = None) -> None:
         """See Producer.commit."""
-        await _to_its_end(lambda: self._producer.commit(timeout))
+        await self._to_its_end(lambda: self._producer.commit(timeout))
 
     async def abort(self, timeout: float | None = None) -> None:
         """See Producer.abort."""
-        await _to_its_end(lambda: self._producer.abort(timeout))
+        await self._to_its_end(lambda: self._producer.abort(timeout))
 
     async def leave_open(self, timeout: float | None = None) -> OpenTransaction | None:
         """See Producer.leave_open."""
-        return await _to_its_end(lambda: self._producer.leave_open(timeout))
+        return await self._to_its_end(lambda: self._producer.leave_open(timeout))
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -147,19 +222,38 @@ class AsyncProducer:
             yield
         except BaseException as error:
             told = (type(error), error, error.__traceback__)
-            await _to_its_end(lambda: inner.__exit__(*told))
+            await self._to_its_end(lambda: inner.__exit__(*told))
             raise
-        await _to_its_end(lambda: inner.__exit__(None, None, None))
+        await self._to_its_end(lambda: inner.__exit__(None, None, None))
+
+    async def _to_its_end(self, work: Callable[[], T]) -> T:
+        """Waited for even when cancelled: the next call must not meet it."""
+        future = asyncio.ensure_future(self._on(self._coordinator, work))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait([future])
+            raise
 
     # ---- ends
 
     async def flush(self, timeout: float | None = None) -> None:
         """Waits until all that was sent before has its outcome."""
-        await _elsewhere(lambda: self._producer.flush(timeout))
+        if timeout is not None and timeout <= 0:
+            return self._producer.flush(0)
+        if self._has_ended:
+            return self._producer.flush(timeout)
+        if self._flush is None or self._flush.running() or self._flush.done():
+            self._flush = self._flushing.submit(self._producer.flush)  # of all who come until then
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(asyncio.wrap_future(self._flush))
+        except TimeoutError:
+            raise TimeoutError(f"records are not delivered after {timeout:g} s") from None
 
     async def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
         """Gives records up, with PurgedError."""
-        await _elsewhere(lambda: self._producer.purge(queued=queued, in_flight=in_flight))
+        await beside(lambda: self._producer.purge(queued=queued, in_flight=in_flight))
 
     async def close(self, timeout: float | None = None) -> None:
         """Delivers what was sent, for at most `timeout` seconds; the rest fails. A transaction that
@@ -169,8 +263,7 @@ class AsyncProducer:
 
     async def _close(self, timeout: float | None, cancelled: bool) -> None:
         """cancelled: once before."""
-        loop = asyncio.get_running_loop()
-        closing = loop.run_in_executor(None, lambda: self._producer.close(timeout))
+        closing = beside(lambda: self._producer.close(timeout))
         told: asyncio.CancelledError | None = None
         while not closing.done():
             try:
@@ -180,9 +273,18 @@ class AsyncProducer:
                     self._producer.close(0)
                 cancelled = True
                 told = error
+        self._has_ended = True
+        self._topics.close()
+        for threads in (self._memory, self._flushing, self._coordinator):
+            threads.shutdown(wait=False)
         if told is not None:
             raise told
         closing.result()
+
+    async def _on(self, threads: Executor, work: Callable[[], T]) -> T:
+        if self._has_ended:  # nothing is waited for any more
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(threads, work)
 
     def metrics(self) -> dict[str, float]:
         """As Producer.metrics()."""
@@ -215,15 +317,6 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-async def _to_its_end(work: Callable[[], T]) -> T:
-    """As _elsewhere, and waited for even when cancelled: the next call must not meet it."""
-    future = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        await asyncio.wait([future])
-        raise
-
-
-async def _elsewhere(work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(None, work)
+def _left_ns(until_ns: int) -> int:
+    """At least a moment: who may not wait at all is told by other means."""
+    return max(until_ns - time.monotonic_ns(), 1)

@@ -167,7 +167,7 @@ def _check_strings(name: str, value: Any) -> None:
     """Refuses a string that is too long here, where its field is known: a broker that reads it can
     only close the connection, and does not say why."""
     if isinstance(value, str):
-        _check_string(name, value)
+        check_string(name, value)
     elif isinstance(value, Mapping):
         for part, inner in value.items():
             _check_strings(part, inner)
@@ -176,7 +176,8 @@ def _check_strings(name: str, value: Any) -> None:
             _check_strings(name, inner)
 
 
-def _check_string(name: str, value: str) -> None:
+def check_string(name: str, value: str) -> None:
+    """Raises SerializationError for one that the protocol cannot hold."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:

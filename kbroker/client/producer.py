@@ -13,10 +13,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.cluster import Cluster
@@ -37,6 +36,7 @@ from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_driver import driver_of
 from kbroker.client.producer_errors import delivery_error
 from kbroker.client.producer_interceptors import Interceptors
+from kbroker.client.producer_topics import TopicWaits
 from kbroker.client.serializers import serializer_of
 from kbroker.client.transactions import Limit, Offsets, Transactions
 from kbroker.errors import ErrorCode
@@ -53,6 +53,16 @@ _FOREVER_S = 1e9
 
 _log = logging.getLogger("kbroker.client.producer")
 _numbers = itertools.count(1)
+
+
+class Held(NamedTuple):
+    """A record that interceptors have seen, and serializers and partitioner as well where it is
+    `prepared`. missing: the partition of its topic that is not known, -1: the topic; None: it is
+    memory that it waits for."""
+
+    record: tuple[Any, ...]
+    prepared: tuple[Any, ...] | None
+    missing: int | None
 
 
 class Producer(ProducerCore):
@@ -195,35 +205,48 @@ class Producer(ProducerCore):
 
     # ---- for who may not wait
 
-    def try_send(self, *given: Any) -> Delivery | Callable[[], Any]:
-        """send() with all of its arguments in their order; where it would have to wait, the rest of
-        it, to be called where one may. Whoever sees or changes a record does it once."""
+    def try_send(self, *given: Any) -> Delivery | Held:
+        """send() with all of its arguments in their order, or what it waits for first. Whoever sees
+        or changes a record does it once."""
         record = given if self._plain else self._intercepted(*given)
-        if self._knows_partition(record[0], record[3]):
-            return self._go_on(record, None, False)
-        return partial(self._go_on, record, None, True)
+        missing = self.missing(record[0], record[3])
+        if missing is None:
+            return self._go_on(record, None, 0)
+        return Held(record, None, missing)
 
-    def _knows_partition(self, topic: Any, partition: Any) -> bool:
-        """True where a send asks no cluster."""
-        if not isinstance(topic, str) or not self._knows(topic):
-            return False
-        return partition is None or (
-            isinstance(partition, int) and 0 <= partition < self._partition_count(topic)
-        )
+    def missing(self, topic: Any, partition: Any) -> int | None:
+        """The partition of a topic that a send would ask the cluster for, -1: any; None: it asks
+        for none, and raises where it is given what is no topic or no partition."""
+        if not isinstance(topic, str) or not topic:
+            return None
+        if not hasattr(partition, "__index__"):
+            return None if self._knows(topic) else -1
+        wanted = max(operator.index(partition), -1)
+        return None if self._knows(topic) and wanted < self._partition_count(topic) else wanted
+
+    def go_on(self, held: Held, wait_ns: int) -> Delivery | Held:
+        """The rest of its send, now that its topic is known: waits so long for memory."""
+        return self._go_on(held.record, held.prepared, wait_ns)
+
+    def give_up(self, held: Held, error: Exception) -> None:
+        """It is not sent."""
+        self._not_taken(held.record[0], held.record[3], error)
 
     def _go_on(
-        self, record: tuple[Any, ...], prepared: tuple[Any, ...] | None, wait: bool
-    ) -> Delivery | Callable[[], Any]:
-        """The rest of the send of a record that interceptors have seen, and serializers and
-        partitioner as well where it is `prepared`."""
+        self, record: tuple[Any, ...], prepared: tuple[Any, ...] | None, wait_ns: int
+    ) -> Delivery | Held:
         try:
             if prepared is None:
                 prepared = record if self._plain else self._prepare(*record)
-            delivery = self._append(wait, *prepared)
+            delivery = self._append(wait_ns, *prepared)
         except Exception as error:
             self._not_taken(record[0], record[3], error)
             raise
-        return partial(self._go_on, record, prepared, True) if delivery is None else delivery
+        return Held(record, prepared, None) if delivery is None else delivery
+
+    def topic_waits(self) -> TopicWaits:
+        """For sends that wait on an event loop."""
+        return TopicWaits(self._cluster, self.driver)
 
     # ---- ends
 
