@@ -382,7 +382,7 @@ class Cluster:
 
     def _connect(self, address: Address) -> Connection:
         self._mine()
-        if self.closed.wait(self.limits.left_s(self._reach.pause_s(address))):
+        if self.closed.wait(self._reach.pause_within(address, self.limits.left_s)):
             raise ClosedError("the client was closed")
         try:
             made = self._reach.connect(address, self._note, self.limits.left_s)

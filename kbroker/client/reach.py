@@ -9,6 +9,7 @@ never while waiting.
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import random
@@ -156,10 +157,13 @@ def bootstrap_addresses(servers: Iterable[str], *, canonical: bool) -> list[Addr
 
 
 class _Attempts(NamedTuple):
-    """Attempts that failed in a row, and before when (monotonic) there is to be no other."""
+    """Attempts that failed in a row, and before when (monotonic) there is to be no other. error:
+    why the last one failed, after took_s; None: that is not known."""
 
     failures: int
     not_before_s: float
+    error: KafkaError | None
+    took_s: float
 
 
 class Reach:
@@ -177,6 +181,14 @@ class Reach:
             known = self._attempts.get(address)
         return max(known.not_before_s - time.monotonic(), 0.0) if known else 0.0
 
+    def pause_within(self, address: Address, left_s: Callable[[float], float]) -> float:
+        """The same in a call that has so much time left; where that is too little for another
+        attempt, why the last one failed is raised."""
+        pause_s = self.pause_s(address)
+        if left_s(pause_s) < pause_s:
+            self._tell_again(address)
+        return left_s(pause_s)
+
     def connect(
         self,
         address: Address,
@@ -187,6 +199,7 @@ class Reach:
         connecting, so that a node which takes connections and says nothing is found out; left_s:
         see Limits, whose call the connection's own answers keep to as well."""
         settings, limit_s = self._settings, max(left_s(self.setup_timeout_s(address)), _LEAST_S)
+        began_s = time.monotonic()
         try:
             made = Connection(
                 address,
@@ -205,8 +218,11 @@ class Reach:
                 except BaseException:
                     made.close()
                     raise
-        except KafkaError:
-            self.failed(address)
+        except KafkaError as error:
+            took_s = time.monotonic() - began_s
+            if isinstance(error.__cause__, TimeoutError):  # which is the call's limit, perhaps
+                self._tell_again(address, longer_than_s=took_s)
+            self.failed(address, error, took_s)
             raise
         self.reached(address)
         made.timeout_s = settings.timeout_s
@@ -226,7 +242,9 @@ class Reach:
             settings.setup_timeout_s, settings.setup_timeout_max_s, self.failures(address) + 1
         )
 
-    def failed(self, address: Address) -> None:
+    def failed(
+        self, address: Address, error: KafkaError | None = None, took_s: float = 0.0
+    ) -> None:
         """The address could not be reached, or did not answer in time."""
         settings = self._settings
         with self._lock:
@@ -235,7 +253,16 @@ class Reach:
             pause = growing(
                 settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, failures
             )
-            self._attempts[address] = _Attempts(failures, time.monotonic() + pause)
+            self._attempts[address] = _Attempts(failures, time.monotonic() + pause, error, took_s)
+
+    def _tell_again(self, address: Address, longer_than_s: float = 0.0) -> None:
+        """Raises why the last attempt failed, where that is known and it took longer: one that had
+        less time, or none, would tell its limit alone."""
+        with self._lock:
+            known = self._attempts.get(address)
+        if known is not None and known.error is not None and known.took_s > longer_than_s:
+            error = copy.copy(known.error)
+            raise error from known.error.__cause__
 
     def tell(self, address: Address, error: KafkaError) -> None:
         """Logs a failed attempt. As a warning the first time and then once a minute, since what

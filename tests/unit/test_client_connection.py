@@ -15,6 +15,7 @@ import pytest
 from kbroker.client.address import Address
 from kbroker.client.cluster import Cluster, Node
 from kbroker.client.connection import Connection
+from kbroker.client.consumer import Consumer
 from kbroker.client.errors import (
     ClosedError,
     ConnectError,
@@ -23,7 +24,8 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     UnsupportedApiError,
 )
-from kbroker.client.reach import ClusterSettings
+from kbroker.client.producer import Producer
+from kbroker.client.reach import ClusterSettings, Reach
 from kbroker.protocol import ApiKey
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import response_schema
@@ -164,6 +166,43 @@ def test_no_broker_is_told_with_what_to_do() -> None:
 def test_a_name_that_is_none_is_told() -> None:
     with pytest.raises(ConnectError, match="cannot reach"):
         Connection(Address("no-such-host.invalid", 1), timeout_s=10)
+
+
+@pytest.mark.parametrize("backoff_ms", [50, 5000])
+def test_the_reason_is_that_of_an_attempt_that_had_time(backoff_ms: int) -> None:
+    """The pause before the next one may be longer than what is left of a call."""
+    settings = {"reconnect_backoff_ms": backoff_ms, "reconnect_backoff_max_ms": backoff_ms}
+    told = "security.protocol has to say so"
+    with broker(lambda *_: None) as address:
+        with (
+            Producer(bootstrap_servers=str(address), max_block_ms=600, **settings) as producer,
+            pytest.raises(ConnectError, match=told),
+        ):
+            producer.send("topic", b"x")
+        with Consumer(bootstrap_servers=str(address), **settings) as consumer:
+            for call in (consumer.end_offsets, consumer.beginning_offsets):
+                with pytest.raises(ConnectError, match=told):
+                    call([("topic", 0)], 0.6)
+
+
+def test_an_attempt_that_had_less_time_tells_the_reason_of_the_one_before() -> None:
+    answers = 0
+
+    def answer(_key: int, _version: int, _id: int) -> bytes | None:
+        nonlocal answers
+        answers += 1
+        if answers == 1:
+            threading.Event().wait(0.2)
+        return None if answers == 1 else b""
+
+    with broker(answer) as address:
+        reach = Reach(ClusterSettings(reconnect_backoff_s=0.0))
+        with pytest.raises(ConnectError, match="closed the connection"):
+            reach.connect(address, lambda _: None, float)
+        with pytest.raises(ConnectError, match="closed the connection"):
+            reach.connect(address, lambda _: None, lambda _: 0.05)
+        with pytest.raises(RequestTimeoutError, match=r"API_VERSIONS within 0\.[34]"):
+            reach.connect(address, lambda _: None, lambda _: 0.4)
 
 
 def test_bootstrap_takes_the_first_address_that_answers() -> None:
