@@ -134,9 +134,13 @@ class Control:
     def _settled(self, result: Any) -> None:
         """A fault of ours must not end the thread: partitions would hang."""
         closing = isinstance(result, ClosedError) or self._loop.closed
-        if isinstance(result, Exception) and not closing:
+        if not isinstance(result, Exception) or closing:
+            return
+        if isinstance(result, KafkaError):  # a broker that is away, for one
+            _log.info("%s; trying again", result)
+        else:
             _log.error("the consumer's control thread met an error", exc_info=result)
-            self._fetcher.tell_again()
+        self._fetcher.tell_again()
 
     def _take_events(self) -> bool:
         """Waits for some, as long as nothing else is due; False: there will be none any more."""

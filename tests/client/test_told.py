@@ -56,6 +56,30 @@ def test_who_cannot_be_reached_is_told_of_once(
     assert told.startswith(f"no broker listens on {nobody}")
 
 
+def test_a_broker_that_goes_is_no_fault_of_a_consumer(
+    start_kbroker: Callable[..., BrokerProcess], caplog: pytest.LogCaptureFixture
+) -> None:
+    """When its metadata are due meanwhile."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, "t", 1)
+    produce(broker.port, "t", 1)
+    with Consumer(
+        bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", metadata_max_age_ms=100
+    ) as consumer:
+        consumer.assign([("t", 0)])
+        assert consumer.poll(60)
+        broker.kill()
+        caplog.clear()
+        begun = consumer.metrics()["metadata-request-total"]
+        wait_for(
+            "metadata were due more than once",
+            lambda: consumer.metrics()["metadata-request-total"] > begun + 6,
+            60,
+        )
+    assert [one for one in caplog.records if one.levelno >= logging.ERROR or one.exc_info] == []
+    assert len(warnings(caplog, "")) < 4
+
+
 def test_max_block_bounds_connecting(silent: str) -> None:
     with Producer(bootstrap_servers=silent, max_block_ms=300) as producer:
         began = time.monotonic()
