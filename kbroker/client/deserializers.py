@@ -83,7 +83,10 @@ def converter(
             where = f"{record.topic}-{record.partition} at offset {record.offset}"
             raise DeserializationError(
                 f"{where}: the {part} deserializer failed ({type(error).__name__}: {error});"
-                f" seek to {record.offset + 1} to pass over the record"
+                f" seek to {record.offset + 1} to pass over the record",
+                record.topic,
+                record.partition,
+                record.offset,
             ) from error
 
     return convert

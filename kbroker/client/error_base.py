@@ -131,7 +131,18 @@ class SerializationError(KafkaError, ValueError):
 
 
 class DeserializationError(KafkaError, ValueError):
-    """A deserializer failed for a record that was fetched."""
+    """A deserializer failed for a record that was fetched: that of this topic, partition and
+    offset. To pass over it, `seek((error.topic, error.partition), error.offset + 1)`."""
+
+    def __init__(self, text: str, topic: str, partition: int, offset: int) -> None:
+        super().__init__(text)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Exceptions are pickled by their arguments, which are not all of it."""
+        return type(self), (str(self), self.topic, self.partition, self.offset)
 
 
 class BufferExhaustedError(KafkaError):
