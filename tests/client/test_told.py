@@ -155,6 +155,26 @@ def test_without_a_coordinator_the_end_is_near(nobody: str, protocol: str) -> No
     assert time.monotonic() - began < 20, "it may take thirty"
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_commit_that_was_not_done_tells_why(
+    target: BrokerProcess, topic: str, protocol: str
+) -> None:
+    """A partition that is not there may be about to come: it is waited for."""
+    wire.create_topic(target.port, topic, 1)
+    with Consumer(
+        bootstrap_servers=target.bootstrap, group_id=topic, group_protocol=protocol,
+        enable_auto_commit=False,
+    ) as consumer:  # fmt: skip
+        consumer.assign([(topic, 0)])
+        consumer.commit({(topic, 0): 0}, 60)
+        with pytest.raises(
+            RequestTimeoutError,
+            match=rf"not done within 1\.5 s: .*{topic}-9 .*UNKNOWN_TOPIC_OR_PARTITION",
+        ) as told:
+            consumer.commit({(topic, 0): 0, (topic, 9): 5}, 1.5)
+        assert isinstance(told.value.__cause__, UnknownTopicOrPartitionError)
+
+
 def test_what_was_not_looked_up_yet_is_committed_at_the_end(
     target: BrokerProcess, topic: str
 ) -> None:

@@ -174,6 +174,7 @@ class Commits:
         chosen = self._chosen(offsets)
         deadline = self.room.clock() + timeout_s
         pause_s = self.room.settings.retry_s[0]
+        told: KafkaError | None = None
         while True:
             result: list[KafkaError | None] = []
             if chosen:
@@ -183,7 +184,10 @@ class Commits:
             while not result and (chosen or self._pending):
                 left_s = deadline - self.room.clock()
                 if left_s <= 0:
-                    raise RequestTimeoutError(f"commit was not done within {timeout_s:g} s")
+                    why = f": {told}" if told is not None else ""
+                    raise RequestTimeoutError(
+                        f"commit was not done within {timeout_s:g} s{why}"
+                    ) from told
                 self.room.wire.inbox.drain(left_s)
             self._call_back()
             error = result[0] if result else None
@@ -192,6 +196,8 @@ class Commits:
             gone = last and isinstance(error, UnknownTopicOrPartitionError)
             if not error.retriable or gone:
                 raise error
+            if told is None or not isinstance(error, RequestTimeoutError):
+                told = error  # no answer tells less than one before
             self.pause(min(pause_s, deadline - self.room.clock()))
             pause_s = min(pause_s * 2, self.room.settings.retry_s[1])
 
