@@ -9,6 +9,7 @@ from typing import Any
 
 from kbroker.client.admin import error_of, limit_ms
 from kbroker.client.cluster import Cluster, TopicInfo
+from kbroker.client.connection import SOFTWARE
 from kbroker.client.errors import KafkaError, UnsupportedApiError, check
 from kbroker.client.operations import AclOperation, told_operations
 from kbroker.client.results import Results, ask_each
@@ -149,8 +150,7 @@ def describe_features(cluster: Cluster, limit_s: float | None = None) -> Feature
         connection = cluster.any_connection()
         if connection.version_of(ApiKey.API_VERSIONS) < 3:
             raise UnsupportedApiError(f"broker {connection.address} tells nothing of features")
-        values = {"client_software_name": "kbroker", "client_software_version": "client"}
-        body = connection.call(ApiKey.API_VERSIONS, values, timeout_s=limit_s)
+        body = connection.call(ApiKey.API_VERSIONS, SOFTWARE, timeout_s=limit_s)
         check(body.error_code, "features")
         levels = {f.name: int(f.max_version_level) for f in body.finalized_features}
         supported = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import math
+import re
 import socket
 import struct
 import threading
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kbroker import __version__
 from kbroker.client.address import Address
 from kbroker.client.errors import (
     BrokerError,
@@ -37,11 +39,23 @@ if TYPE_CHECKING:
     from kbroker.ext.client_loop import ClientLoop
     from kbroker.ext.tls_context import TlsChannel
 
-__all__ = ["Connection"]
+__all__ = ["SOFTWARE", "Connection", "told_version"]
 
 _UNSUPPORTED_VERSION = 35
 _FIRST_REQUESTS = 2  # ApiVersions, and one more
 _LEAST_S = 0.001  # to send: sockets take 0 for another thing
+
+
+def told_version(version: str) -> str:
+    """As KIP-511 has it: letters, digits, dots and hyphens, without which brokers refuse."""
+    return re.sub(r"[^a-zA-Z0-9.]", "-", version)
+
+
+SOFTWARE = {
+    "client_software_name": "kbroker",
+    "client_software_version": told_version(__version__),
+}
+"""What ApiVersions tells of this client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +246,8 @@ class Connection:
     def _negotiate(self, timeout_s: float) -> None:
         """Asks for ApiVersions, newest first; a broker that knows it not answers in version 0."""
         api = ApiKey.API_VERSIONS
-        values = {"client_software_name": "kbroker", "client_software_version": "client"}
         version = VERSIONS[api][1]
-        self._send(api, version, values, True)
+        self._send(api, version, SOFTWARE, True)
         frame = self._read_frame(api, timeout_s)
         self._sent.popleft()
         # Error code first in every version; an UNSUPPORTED_VERSION answer is always in version 0.
@@ -242,7 +255,7 @@ class Connection:
             _, offered = decode_response(api, 0, frame)
             highs = [int(k.max_version) for k in offered.api_keys if int(k.api_key) == api]
             version = min([version, *highs]) if highs else 0
-            self._send(api, version, values, True)
+            self._send(api, version, SOFTWARE, True)
             body = self.receive(timeout_s)
         else:
             _, body = decode_response(api, version, frame)

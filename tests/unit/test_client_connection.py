@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+import kbroker
 from kbroker.client.address import Address
+from kbroker.client.admin_cluster import describe_features
 from kbroker.client.cluster import Cluster, Node
-from kbroker.client.connection import Connection
+from kbroker.client.connection import Connection, told_version
 from kbroker.client.consumer import Consumer
 from kbroker.client.errors import (
     ClosedError,
@@ -104,6 +109,42 @@ def test_versions_are_agreed_with_a_broker_that_knows_only_the_first() -> None:
         with pytest.raises(UnsupportedApiError, match="does not offer FETCH"):
             connection.version_of(ApiKey.FETCH)
         connection.close()
+
+
+def test_brokers_are_told_which_client_asks() -> None:
+    """By name and version, in the form of KIP-511: others are refused as INVALID_REQUEST."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        frames: list[bytes] = []
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                (size,) = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))
+                frames.append(peer.recv(size, socket.MSG_WAITALL))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(ConnectError):
+            Connection(Address("127.0.0.1", listener.getsockname()[1]))
+        thread.join()
+    told = [b"kbroker", kbroker.__version__.encode()]
+    assert b"".join(bytes([len(one) + 1]) + one for one in told) in frames[0]
+    asked: list[Mapping[str, str]] = []
+
+    def call(_: ApiKey, values: Mapping[str, str], **_more: object) -> None:
+        asked.append(values)
+        raise ClosedError
+
+    connection = SimpleNamespace(version_of=lambda _: 4, call=call)
+    cluster: Any = SimpleNamespace(any_connection=lambda: connection, retry=lambda ask: ask())
+    with pytest.raises(ClosedError):
+        describe_features(cluster)
+    assert [value.encode() for value in asked[0].values()] == told
+
+
+@pytest.mark.parametrize("version", [kbroker.__version__, "1!2.0rc1.post2.dev3+local.7"])
+def test_a_version_is_told_in_the_form_that_brokers_take(version: str) -> None:
+    assert re.fullmatch(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", told_version(version))
 
 
 def test_silence_runs_into_the_time_limit() -> None:
