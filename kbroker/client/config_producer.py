@@ -71,7 +71,8 @@ class ProducerConfig(ClientConfig):
     enable_idempotence: bool = boolean(True,
         "Whether brokers drop what a retry would write twice and keep the order.")
     interceptor_classes: tuple[Any, ...] = plugins((),
-        "Python objects whose on_send and on_acknowledgement see every record.")
+        "Python objects whose on_send and on_acknowledgement see each record of send(); none of "
+        "send_batch().")
     key_serializer: Any = plugin(None,
         "Callable that makes bytes of a key; none: keys are bytes.")
     linger_ms: int = int64(5, at_least(0),
@@ -86,9 +87,11 @@ class ProducerConfig(ClientConfig):
     metadata_max_idle_ms: int = int64(300_000, at_least(5000),
         "A topic to which nothing was sent for so long is forgotten.")
     partitioner_adaptive_partitioning_enable: bool = boolean(True,
-        "Whether records without a key go less often to brokers that are slow (KIP-794).")
+        "Whether records without a key go less often to brokers that are slow (KIP-794); those of "
+        "a topic with more than 256 partitions go to all alike.")
     partitioner_availability_timeout_ms: int = int64(0, at_least(0),
-        "A broker that took nothing for so long gets no records without a key; 0: never so.")
+        "A broker that took nothing for so long gets no records without a key, where "
+        "partitioner.adaptive.partitioning.enable tells brokers apart; 0: never so.")
     partitioner_class: Any = plugin(None,
         "Name of a partitioner, or a callable (topic, key, value, partitions) -> int; none: by "
         "the key's murmur2 hash, without a key sticky.")

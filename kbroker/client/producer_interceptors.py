@@ -1,4 +1,5 @@
-"""A producer's interceptors: objects that see every record, as Java's ProducerInterceptor.
+"""A producer's interceptors: objects that see each record of send(), as Java's ProducerInterceptor;
+those of send_batch(), which are no objects, they do not see.
 
     on_send(topic, value, key, partition, headers, timestamp_ms)    what goes on in their place
                                                                     (six things), or None: the same

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import random
 import signal
 import subprocess
 import sys
@@ -85,6 +86,29 @@ def test_every_codec_is_read_by_others(target: BrokerProcess, topic: str, codec:
     if codec != "none":
         # Plain bytes of several batch.size go into a batch once it is seen how they shrink.
         assert metrics["outgoing-byte-total"] < sum(map(len, values))
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [("gzip", (1, 9)), ("lz4", (1, 17)), ("zstd", (-100, 1, 19))]
+)
+def test_levels_come_to_the_codec(
+    kbroker: BrokerProcess, topic: str, codec: str, levels: tuple[int, ...]
+) -> None:
+    """The higher one is, the fewer bytes are sent of the same text."""
+    wire.create_topic(kbroker.port, topic, 1)
+    draws = random.Random(7)
+    words = [draws.randbytes(draws.randint(2, 9)).hex() for _ in range(500)]
+    value = " ".join(draws.choices(words, k=20_000)).encode()
+    sizes = []
+    for level in levels:
+        level_of = {f"compression.{codec}.level": level, "compression.type": codec}
+        with Producer(
+            {"bootstrap.servers": kbroker.bootstrap, "max.request.size": 2**22, **level_of}
+        ) as producer:
+            producer.send(topic, value).result(60)
+            sizes.append(producer.metrics()["outgoing-byte-total"])
+    assert sizes == sorted(sizes, reverse=True) and len({*sizes}) == len(levels)
+    assert sizes[-1] < len(value) / 2
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", False)])

@@ -30,7 +30,7 @@ from kbroker.client.errors import (
     UnsupportedApiError,
 )
 from kbroker.client.producer import Producer
-from kbroker.client.reach import ClusterSettings, Reach
+from kbroker.client.reach import ClusterSettings, Reach, growing
 from kbroker.protocol import ApiKey
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import response_schema
@@ -244,6 +244,18 @@ def test_an_attempt_that_had_less_time_tells_the_reason_of_the_one_before() -> N
             reach.connect(address, lambda _: None, lambda _: 0.05)
         with pytest.raises(RequestTimeoutError, match=r"API_VERSIONS within 0\.[34]"):
             reach.connect(address, lambda _: None, lambda _: 0.4)
+
+
+def test_pauses_grow_up_to_their_limit() -> None:
+    """Twice as long each time, a fifth more or less, so that clients do not come all at once."""
+    for failures in range(12):
+        wanted_s = 0.1 * 2 ** max(failures - 1, 0)
+        found = [growing(0.1, 10.0, failures) for _ in range(200)]
+        assert all(min(0.8 * wanted_s, 10.0) <= one <= min(1.2 * wanted_s, 10.0) for one in found)
+        if wanted_s < 8:
+            assert max(found) - min(found) > 0.2 * wanted_s
+    assert growing(0.1, 10.0, 10**6) == 10.0
+    assert growing(0.0, 10.0, 5) == 0.0
 
 
 def test_bootstrap_takes_the_first_address_that_answers() -> None:
