@@ -9,6 +9,7 @@ Version notes:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context
@@ -53,6 +54,9 @@ def leave_group(request: Any, context: Context) -> Response:
 
     def operation(rooms: Rooms, reply: Reply, now: Now) -> Outcome:
         outcome = rooms.classic.leave(asked, reply, now)
+        removed = _removed(outcome.response)
+        if removed:
+            outcome = outcome.telling(lambda: _tell(context, asked.group_id, removed))
         if context.version >= _FIRST_WITH_MEMBERS or outcome.response is None:
             return outcome
         return outcome._replace(response=_of_one(outcome.response))
@@ -60,6 +64,21 @@ def leave_group(request: Any, context: Context) -> Response:
     return context.groups.handle(
         asked.group_id, context.answer, operation, refusal=asked.refusal
     )
+
+
+def _removed(response: Response | None) -> list[str]:
+    """Static members that were named without their member id: they did not leave by themselves."""
+    members = (response or {}).get("members", ())
+    return [
+        one["group_instance_id"]
+        for one in members
+        if not one["member_id"] and not one.get("error_code")
+    ]
+
+
+def _tell(context: Context, group: str, instances: Iterable[str]) -> None:
+    for instance in instances:
+        context.changed("member removed", group=group, instance=instance)
 
 
 def _of_one(response: Response) -> Response:

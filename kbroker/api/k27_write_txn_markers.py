@@ -60,6 +60,13 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return _answer(results)
 
 
+def _tell(context: Context, partition: Partition, marker: Marker) -> None:
+    context.changed(
+        "marker written", topic=partition[0], partition=partition[1],
+        producer_id=marker.producer_id, done="committed" if marker.commit else "aborted",
+    )  # fmt: skip
+
+
 @register(ApiKey.WRITE_TXN_MARKERS, 1, 2, failed=_failed)
 def write_txn_markers(request: Any, context: Context) -> Response:
     """Answer a WriteTxnMarkers request."""
@@ -89,8 +96,7 @@ def write_txn_markers(request: Any, context: Context) -> Response:
                 place = context.transactions.write_marker(partition, marker)
                 last[place[0].directory] = place
                 found[partition] = ErrorCode.NONE
-                context.changed("marker written", topic=partition[0], partition=partition[1],
-                                producer_id=marker.producer_id)  # fmt: skip
+                _tell(context, partition, marker)
             except (ClientError, DiskError, OSError) as error:
                 code = code_of(error)
                 found[partition] = (

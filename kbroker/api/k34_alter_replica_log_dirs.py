@@ -72,6 +72,8 @@ def _move(context: Context, key: Key, target: LogDirectory) -> int:
     before = None if moves is None else moves.get(key)
     if moves is not None and before is not None and before.target is not target:
         moves.cancel(key)
+        if logs.homes.get(key) is target:
+            _tell(context, "partition stays", key, target)
     elif before is not None:
         return ErrorCode.NONE
     if logs.homes.get(key) is target or moves is None:
@@ -79,8 +81,12 @@ def _move(context: Context, key: Key, target: LogDirectory) -> int:
     if len(logs.online) < len(logs.directories):
         return ErrorCode.KAFKA_STORAGE_ERROR  # it may be in one that is away, as Kafka has it
     moving.begin(context.services, key, target)
-    context.changed("partition moves", topic=key[0], partition=key[1], directory=str(target))
+    _tell(context, "partition moves", key, target)
     return ErrorCode.NONE
+
+
+def _tell(context: Context, what: str, key: Key, directory: LogDirectory) -> None:
+    context.changed(what, topic=key[0], partition=key[1], directory=str(directory))
 
 
 def _answer(codes: dict[tuple[str, int], int]) -> Response:

@@ -9,15 +9,20 @@ Version notes:
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from kbroker.api.context import ZERO_UUID, Context
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied, require_group
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DELETE, READ, TOPIC
+
+if TYPE_CHECKING:
+    from kbroker.group.rooms import Rooms
 
 
 @register(ApiKey.OFFSET_DELETE, 0, 0)
@@ -44,10 +49,19 @@ def offset_delete(request: Any, context: Context) -> Response:
         here = dict.fromkeys(index for index in indexes if index in known)
         if here:
             topics.setdefault(asked.name, {}).update(here)
-    return context.groups.handle(
-        request.group_id,
-        context.answer,
-        lambda rooms, reply, now: wrong.merge_into(
-            rooms.offsets.delete(request.group_id, topics.items())
-        ),
-    )
+
+    def operation(rooms: Rooms, reply: Reply, now: Now) -> Outcome:
+        outcome = rooms.offsets.delete(request.group_id, topics.items())
+        gone = [record.key for record in outcome.records]
+        return wrong.merge_into(outcome).telling(lambda: _tell(context, request.group_id, gone))
+
+    return context.groups.handle(request.group_id, context.answer, operation)
+
+
+def _tell(context: Context, group: str, gone: Iterable[Any]) -> None:
+    """A line for each topic with what was there and went."""
+    topics: dict[str, list[str]] = {}
+    for key in gone:
+        topics.setdefault(key.topic, []).append(str(key.partition))
+    for topic, indexes in topics.items():
+        context.changed("offsets deleted", group=group, topic=topic, partitions=",".join(indexes))

@@ -73,8 +73,10 @@ def _take_effect(
 ) -> None:
     store, services = context.services.store, context.services
     changed = {name: one.level for name, one in updates.items() if levels.get(name, 0) != one.level}
-    if changed.pop(KRAFT_VERSION, 0):
+    quorum = changed.pop(KRAFT_VERSION, 0)
+    if quorum:
         store.upgrade_kraft_version()
+        context.changed("feature changed", feature=KRAFT_VERSION, level=quorum)
     records: list[Record] = []
     if changed.get(ELIGIBLE_LEADERS, 0) > 0:
         records += _safe_for_eligible_leaders(context)

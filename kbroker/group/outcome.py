@@ -101,5 +101,16 @@ class Outcome(NamedTuple):
     then: Callable[[ErrorCode], Outcome | None] | None = None
     producer: tuple[int, int] | None = None
 
+    def telling(self, tell: Callable[[], None]) -> Outcome:
+        """With what is to be told of it, once it took place."""
+        before = self.then
+
+        def then(error: ErrorCode) -> Outcome | None:
+            if not error:
+                tell()
+            return None if before is None else before(error)
+
+        return self._replace(then=then)
+
 
 NOTHING: Final = Outcome()

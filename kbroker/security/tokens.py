@@ -76,7 +76,9 @@ class Tokens:
         _check_right(token, asker)
         return _until(token, min(token.max_timestamp, now_ms + self._period_ms(period_ms)))
 
-    def expire(self, proof: bytes, asker: Principal, period_ms: int) -> tuple[int, Record]:
+    def expire(
+        self, proof: bytes, asker: Principal, period_ms: int
+    ) -> tuple[int, DelegationTokenRecord | RemoveDelegationTokenRecord]:
         """When a token ends now, below 0 at once, and the record of it. Raises ClientError."""
         token = self._found(proof)
         now_ms = self._clock.wall_ms()

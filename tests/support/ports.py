@@ -40,8 +40,9 @@ class FakeLog:
         self.high_watermark, self.log_end_offset = high, end
 
     def append(
-        self, batches: bytes, *, leader_epoch: int, room_wait_ms: int = -1
-    ) -> tuple[int, int]:
+        self, batches: bytes, *, leader_epoch: int, room_wait_ms: int = -1,
+        transaction_version: int = 0,
+    ) -> tuple[int, int]:  # fmt: skip
         base = self.log_end_offset
         (found,) = records.batches(batches)
         own = bytearray(batches)

@@ -39,6 +39,23 @@ class Stand:
         self.control.dispatcher.serve(request)
         return request
 
+    def call(self, *request: Any, **fields: Any) -> dict[str, Any]:
+        """The answer to what `send` sends."""
+        return self.control.decoded(self.send(*request, **fields))
+
+    def send(
+        self, who: Principal | None, key: ApiKey, version: int, /, *, by_token: bool = False,
+        **fields: Any,
+    ) -> FakeRequest:  # fmt: skip
+        """A request of somebody who has logged in, None for who has not."""
+        number = 0
+        if who is not None:
+            number = self.control.services.principals.number(who, by_token=by_token)
+        body = encode(load_request_schema(key, version), fields)
+        request = FakeRequest(key, version, body, listener="SASL", principal=number)
+        self.control.dispatcher.serve(request)
+        return request
+
     def told(self, request: FakeRequest) -> dict[str, Any]:
         return self.control.decoded(request)
 

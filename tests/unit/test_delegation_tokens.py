@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.index import load_request_schema
 
 from kbroker.api.delegation import TokenSweep
 from kbroker.protocol import ApiKey
 from kbroker.security.principals import Principal
-from tests.support.control import FakeRequest
-from tests.support.messages import encode
 from tests.support.sasl_control import HASHES, Stand
 
 
@@ -29,14 +26,9 @@ def tokens(tmp_path: Path) -> Iterator[Stand]:
 def token_call(
     stand: Stand, key: ApiKey, who: str | None = "alice", *, by_token: bool = False, **fields: Any
 ) -> dict[str, Any]:
-    number = 0
-    if who is not None:
-        number = stand.control.services.principals.number(Principal("User", who), by_token=by_token)
+    principal = None if who is None else Principal("User", who)
     version = {ApiKey.CREATE_DELEGATION_TOKEN: 3, ApiKey.DESCRIBE_DELEGATION_TOKEN: 3}.get(key, 2)
-    body = encode(load_request_schema(key, version), fields)
-    request = FakeRequest(key, version, body, listener="SASL", principal=number)
-    stand.control.dispatcher.serve(request)
-    return stand.control.decoded(request)
+    return stand.call(principal, key, version, by_token=by_token, **fields)
 
 
 def make(stand: Stand, who: str | None = "alice", **fields: Any) -> dict[str, Any]:
