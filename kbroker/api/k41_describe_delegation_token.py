@@ -1,7 +1,7 @@
 """DescribeDelegationToken: tokens with their passwords, of some owners or of all (KIP-48).
 
 Behavior: null owners mean all, an empty list none. A token is told where one who is named owns or
-renews it.
+renews it, or has asked for it.
 
 Version notes:
   v2: flexible.
@@ -36,15 +36,19 @@ def describe_delegation_token(request: Any, context: Context) -> Response:
     found = list(context.image.tokens.values())
     if request.owners is not None:
         wanted = {str(delegation.principal(one)) for one in request.owners}
-        found = [one for one in found if not wanted.isdisjoint((one.owner, *one.renewers))]
+        found = [one for one in found if not wanted.isdisjoint(_concerned(one))]
     told = [_described(tokens, one) for one in found if _may_see(context, one)]
     return {"error_code": ErrorCode.NONE, "tokens": told}
 
 
+def _concerned(token: DelegationTokenRecord) -> tuple[str, ...]:
+    return token.owner, token.requester, *token.renewers
+
+
 def _may_see(context: Context, token: DelegationTokenRecord) -> bool:
-    """Owners and renewers see their tokens; others need a right on the token or its owner."""
+    """Whom it concerns sees a token; others need a right on the token or its owner."""
     return (
-        str(context.principal) in (token.owner, *token.renewers)
+        str(context.principal) in _concerned(token)
         or context.may(DESCRIBE, DELEGATION_TOKEN, token.token_id, tell=False)
         or context.may(DESCRIBE_TOKENS, USER, token.owner, tell=False)
     )

@@ -110,14 +110,16 @@ def test_tokens_are_described(tokens: Stand) -> None:
     his = make(tokens, owner_principal_type="User", owner_principal_name="carol")
     assert (his["principal_name"], his["token_requester_principal_name"]) == ("carol", "alice")
 
-    def told(owners: list[dict[str, str]] | None) -> set[str]:
-        answer = token_call(tokens, ApiKey.DESCRIBE_DELEGATION_TOKEN, owners=owners)
+    def told(owners: list[dict[str, str]] | None, who: str = "alice") -> set[str]:
+        answer = token_call(tokens, ApiKey.DESCRIBE_DELEGATION_TOKEN, who, owners=owners)
         assert answer["error_code"] == 0
         return {one["token_id"] for one in answer["tokens"]}
 
     assert told(None) == {mine["token_id"], his["token_id"]}
     assert told([]) == set()
     assert told([bob]) == {mine["token_id"]}
+    alice = {"principal_type": "User", "principal_name": "alice"}
+    assert told([alice]) == {mine["token_id"], his["token_id"]}, "she has asked for his"
     robot = {"principal_type": "Robot", "principal_name": "x"}
     assert make(tokens, renewers=[robot])["error_code"] == 67
 
