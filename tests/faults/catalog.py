@@ -189,9 +189,11 @@ FAULTS = (
     ),
     Fault(
         "F26", "TLS half way, or by somebody else",
-        "half-open, byte by byte, no TLS at all; foreign, expired, absent certificates",
+        "half-open, byte by byte, no TLS at all; foreign, expired, absent certificates; "
+        "renewed under load",
         ("P11", "P13"), "each holds its connection; the right one is let in", 900, 10_900,
-        (*_here("test_tls.py"), "tests/unit/test_handshakes.py"),
+        (*_here("test_tls.py"), "tests/unit/test_handshakes.py",
+         "tests/wire/test_tls.py::test_certificates_are_read_again_under_load"),
     ),
     Fault(
         "F27", "logins that should fail", "guesses, steps out of turn, SCRAM changed or replayed",

@@ -8,12 +8,14 @@ import signal
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from tests.reference.crafted_batches import batch
 from tests.support import wire
 from tests.support.certificates import PASSWORD, Authority, openssl
 from tests.support.kbroker import KbrokerProcess
@@ -21,8 +23,10 @@ from tests.support.waits import wait_for
 from tests.support.wire import (
     API_VERSIONS,
     DESCRIBE_CONFIGS,
+    FETCH,
     INCREMENTAL_ALTER_CONFIGS,
     METADATA,
+    PRODUCE,
     WireConnection,
 )
 
@@ -191,6 +195,102 @@ def test_sighup_reads_certificates_again(start_kbroker: StartBroker, authority: 
             assert serial_shown(broker, authority) == second
         store.write_bytes(good)
         assert before.call(API_VERSIONS, 0)["error_code"] == 0
+
+
+class Load:
+    """Clients of a TLS listener, a thread each: two that come and go, two that stay."""
+
+    def __init__(self, broker: KbrokerProcess, authority: Authority) -> None:
+        self._port, self._context = broker.ports["SSL"], trusting(authority)
+        self._stopped = threading.Event()
+        self.done = [0] * 4
+        self.serials: dict[str, None] = {}
+        """Certificates that were shown, in the order in which they came."""
+        self.failed: list[BaseException] = []
+        works = (self._shake, self._shake, self._produce, self._fetch)
+        self._threads = [
+            threading.Thread(target=self._run, args=(number, work))
+            for number, work in enumerate(works)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join(120)
+
+    def _run(self, number: int, work: Callable[[], Iterator[None]]) -> None:
+        try:
+            for _ in work():
+                self.done[number] += 1
+                if self._stopped.is_set():
+                    return
+        except BaseException as error:
+            self.failed.append(error)
+
+    def _connection(self) -> WireConnection:
+        return WireConnection(self._port, timeout_s=60, tls=self._context)
+
+    def _shake(self) -> Iterator[None]:
+        while True:
+            with self._connection() as one:
+                assert one.call(API_VERSIONS, 0)["error_code"] == 0
+                shown = one.socket.getpeercert()  # type: ignore[attr-defined]
+                self.serials.setdefault(str(shown["serialNumber"]))
+            yield
+
+    def _produce(self) -> Iterator[None]:
+        part = {"index": 0, "records": batch(b"x" * 20_000)}
+        data = [{"name": "t", "partition_data": [part]}]
+        with self._connection() as one:
+            while True:
+                answer = one.call(PRODUCE, 9, {"acks": -1, "timeout": 60_000, "topic_data": data})
+                assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+                yield
+
+    def _fetch(self) -> Iterator[None]:
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+        body = {"replica_id": -1, "max_wait": 100, "min_bytes": 1, "max_bytes": 1 << 20,
+                "topics": [{"topic": "t", "partitions": [part]}], "session_epoch": -1}  # fmt: skip
+        with self._connection() as one:
+            while True:
+                answer = one.call(FETCH, 11, body)
+                assert answer["responses"][0]["partitions"][0]["error_code"] == 0
+                yield
+
+    def goes_on(self, what: str, is_so: Callable[[], bool] = lambda: True) -> None:
+        """Waits until it is so and each has done something more; nothing may fail meanwhile."""
+        before = list(self.done)
+
+        def went_on() -> bool:
+            assert not self.failed, self.failed
+            return is_so() and all(now > then for now, then in zip(self.done, before, strict=True))
+
+        wait_for(what, went_on, 120, 0.01)
+
+
+def test_certificates_are_read_again_under_load(
+    start_kbroker: StartBroker, authority: Authority
+) -> None:
+    """No handshake fails, no connection breaks; each new one is shown, the last for good."""
+    store = authority.issue("loaded").pem
+    settings = {"ssl.keystore.location": str(store), "kbroker.durability": "page-cache"}
+    broker = start_kbroker(settings, listeners=("SSL",))
+    wire.create_topic(broker.port, "t")
+    with Load(broker, authority) as load:
+        load.goes_on("everybody is at work")
+        for number in range(1, 5):
+            authority.issue("loaded")
+            broker.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+            load.goes_on("a new one", lambda n=number: len(load.serials) == n + 1)
+        load.goes_on("and what it does to them")
+    assert not load.failed
+    assert len(load.serials) == 5
+    assert {serial_shown(broker, authority) for _ in range(9)} == {list(load.serials)[-1]}
 
 
 def alter(broker: KbrokerProcess, **configs: str) -> dict[str, Any]:
