@@ -97,15 +97,15 @@ def test_from_where_to_where(spark: SparkSession, target: BrokerProcess, topic: 
     assert values(load(spark, target, subscribe=topic, **late)) == [*range(5, 9)]
 
 
-def test_filters_are_pushed_down(spark: SparkSession, kbroker: BrokerProcess, topic: str) -> None:
+def test_filters_are_pushed_down(spark: SparkSession, target: BrokerProcess, topic: str) -> None:
     """With Spark's switch on less is fetched; with it off, which is the default, nothing fails."""
-    make(kbroker.bootstrap, topic, 2)
-    fill(kbroker.bootstrap, topic, numbered(100, start_ms=START_MS))
-    fill(kbroker.bootstrap, topic, numbered(100, partition=1, first=100, start_ms=START_MS))
+    make(target.bootstrap, topic, 2)
+    fill(target.bootstrap, topic, numbered(100, start_ms=START_MS))
+    fill(target.bootstrap, topic, numbered(100, partition=1, first=100, start_ms=START_MS))
 
     def some() -> DataFrame:
         since = col("timestamp") >= "2023-11-14 22:14:20"  # START_MS and 60 s
-        return load(spark, kbroker, subscribe=topic).where(
+        return load(spark, target, subscribe=topic).where(
             since & (col("partition") == 0) & (col("offset") < 70) & (col("value") != b"65")
         )
 

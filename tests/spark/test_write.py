@@ -50,19 +50,19 @@ def test_every_column(spark: SparkSession, target: BrokerProcess, topic: str) ->
     assert len(read_all(target.bootstrap, f"{topic}-b", 9)) == 9
 
 
-def test_wrong_writes(spark: SparkSession, kbroker: BrokerProcess, topic: str) -> None:
-    make(kbroker.bootstrap, topic)
+def test_wrong_writes(spark: SparkSession, target: BrokerProcess, topic: str) -> None:
+    make(target.bootstrap, topic)
     rows = spark.range(3)
     with pytest.raises(PySparkException, match="no column value"):
-        save(rows, kbroker, topic=topic)
+        save(rows, target, topic=topic)
     with pytest.raises(PySparkException, match="no topic: set the option"):
-        save(rows.selectExpr("string(id) value"), kbroker)
+        save(rows.selectExpr("string(id) value"), target)
     with pytest.raises(PySparkException, match="value is bigint, and has to be string or binary"):
-        save(rows.selectExpr("id value"), kbroker, topic=topic)
+        save(rows.selectExpr("id value"), target, topic=topic)
     with pytest.raises(PySparkException, match="a row has no topic"):
-        save(rows.selectExpr("string(id) value", "string(null) topic"), kbroker)
+        save(rows.selectExpr("string(id) value", "string(null) topic"), target)
     with pytest.raises(PySparkException, match="has 1, so none 4"):
-        save(rows.selectExpr("string(id) value", "int(4) partition"), kbroker, topic=topic)
+        save(rows.selectExpr("string(id) value", "int(4) partition"), target, topic=topic)
 
 
 @pytest.mark.long
