@@ -14,7 +14,7 @@ from tests.reference.crafted_batches import batch
 from tests.support import messages, wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.processes import BrokerProcess
-from tests.support.waits import wait_for
+from tests.support.waits import passes, wait_for
 from tests.support.wire import (
     API_VERSIONS,
     FETCH,
@@ -171,7 +171,7 @@ def rate_of(step: Callable[[], int], rate: int) -> float:
         if taken < rate * elapsed:
             taken += step()
         else:
-            time.sleep(0.005)
+            passes(5)
     taken, began = 0, time.monotonic()
     while (elapsed := time.monotonic() - began) < MEASURED_S:
         taken += step()
