@@ -166,6 +166,14 @@ class _Attempts(NamedTuple):
     took_s: float
 
 
+def _bare(error: KafkaError) -> KafkaError:
+    """Without tracebacks, whose frames lead back to who keeps it: none is to need the garbage
+    collector."""
+    kept = copy.copy(error)
+    kept.__cause__ = copy.copy(error.__cause__)
+    return kept
+
+
 class Reach:
     """The attempts at each address, and connecting."""
 
@@ -253,7 +261,8 @@ class Reach:
             pause = growing(
                 settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, failures
             )
-            self._attempts[address] = _Attempts(failures, time.monotonic() + pause, error, took_s)
+            kept = None if error is None else _bare(error)
+            self._attempts[address] = _Attempts(failures, time.monotonic() + pause, kept, took_s)
 
     def _tell_again(self, address: Address, longer_than_s: float = 0.0) -> None:
         """Raises why the last attempt failed, where that is known and it took longer: one that had

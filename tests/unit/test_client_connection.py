@@ -8,6 +8,7 @@ import re
 import socket
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -244,6 +245,21 @@ def test_an_attempt_that_had_less_time_tells_the_reason_of_the_one_before() -> N
             reach.connect(address, lambda _: None, lambda _: 0.05)
         with pytest.raises(RequestTimeoutError, match=r"API_VERSIONS within 0\.[34]"):
             reach.connect(address, lambda _: None, lambda _: 0.4)
+
+
+def test_a_reason_that_is_kept_keeps_nobody() -> None:
+    """Its frames would lead back to who keeps it."""
+    (port,) = free_ports(1)
+    reach = Reach(ClusterSettings(reconnect_backoff_s=0.0))
+    with contextlib.suppress(ConnectError):
+        reach.connect(Address("127.0.0.1", port), lambda _: None, float)
+    gone = weakref.ref(reach)
+    gc.disable()
+    try:
+        del reach
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_pauses_grow_up_to_their_limit() -> None:
