@@ -257,10 +257,8 @@ def _exposure(config: BrokerConfig) -> Iterator[Finding]:
     from kbroker.security import admission
     from kbroker.server.exposure import open_line
 
-    wrong = [Finding(what, FAILED, text) for what, text in admission.mistakes(config)]
-    yield from wrong
-    if wrong:
-        return
+    for what, text in admission.mistakes(config):
+        yield Finding(what, FAILED, text)
     line = open_line(config)
     verdict = WARNING if line else OK
     yield Finding("exposure", verdict, line or "nobody gets in unasked from outside")

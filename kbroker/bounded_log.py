@@ -13,6 +13,7 @@ from kbroker.clock import Clock
 
 LINES_BURST: Final = 200
 LINES_PER_S: Final = 50
+_DROPPED: Final = "%d lines dropped: clients cause more than the log takes"
 
 
 class LineBound:
@@ -46,9 +47,11 @@ class BoundedLog:
     """A logger whose lines are bounded, but for errors, which are the broker's own, and what only
     an operator asks for by its level."""
 
-    def __init__(self, log: logging.Logger, clock: Clock) -> None:
+    def __init__(self, log: logging.Logger, clock: Clock, dropped: str = _DROPPED) -> None:
+        """`dropped`: how it tells of as many lines as there was no room for."""
         self._log = log
         self._bound = LineBound(clock)
+        self._dropped = dropped
 
     def tell(self, level: int, text: str, *arguments: object) -> None:
         """As Logger.log, or counted."""
@@ -62,4 +65,4 @@ class BoundedLog:
         their way here; to be called about once a second."""
         dropped = self._bound.left_out() + others
         if dropped:
-            self._log.warning("%d lines dropped: clients cause more than the log takes", dropped)
+            self._log.warning(self._dropped, dropped)

@@ -7,12 +7,12 @@ about to create it; one that is wanted anew is asked for at once.
 
 from __future__ import annotations
 
-import copy
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
+from kbroker.client.again import again
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.errors import BrokerError, KafkaError
 from kbroker.client.messages import check_string
@@ -137,9 +137,7 @@ def _unknown(topic: str) -> BrokerError:
 
 def _end(wait: _Wait, topic: str, told: TopicInfo | Exception) -> None:
     if isinstance(told, Exception):
-        error = copy.copy(told)  # each is raised on its own
-        error.__cause__ = told.__cause__
-        wait.found.set_exception(error)
+        wait.found.set_exception(again(told))
     elif wait.partition >= len(told.partitions):
         count = len(told.partitions)
         wait.found.set_exception(

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbroker.client.address import Address, parse_address
+from kbroker.client.again import again
 from kbroker.client.connection import Connection
 from kbroker.client.errors import ClosedError, KafkaError
 
@@ -169,7 +170,7 @@ class _Attempts(NamedTuple):
 def _bare(error: KafkaError) -> KafkaError:
     """Without tracebacks, whose frames lead back to who keeps it: none is to need the garbage
     collector."""
-    kept = copy.copy(error)
+    kept = again(error)
     kept.__cause__ = copy.copy(error.__cause__)
     return kept
 
@@ -270,8 +271,7 @@ class Reach:
         with self._lock:
             known = self._attempts.get(address)
         if known is not None and known.error is not None and known.took_s > longer_than_s:
-            error = copy.copy(known.error)
-            raise error from known.error.__cause__
+            raise again(known.error)
 
     def tell(self, address: Address, error: KafkaError) -> None:
         """Logs a failed attempt. As a warning the first time and then once a minute, since what

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kbroker.bounded_log import LineBound
+from kbroker.bounded_log import BoundedLog
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.config.types import ConfigError
@@ -263,20 +263,14 @@ class Refusals:
     """Refused authentications in the log: a burst, then so many a second. The control thread's."""
 
     def __init__(self, clock: Clock) -> None:
-        self._bound = LineBound(clock)
+        self._log = BoundedLog(_LOG, clock, "%d more authentications were refused")
+        self.tell_dropped = self._log.tell_dropped
 
     def tell(self, listener: str, peer: tuple[str, int], error: AuthenticationError) -> None:
         """One line, with nothing of a secret."""
-        if self._bound.take():
-            who = "" if error.user is None else f" of {_shown(error.user)}"
-            what = "refused authentication%s from %s:%d on %s: %s"
-            _LOG.warning(what, who, *peer, listener, error)
-
-    def tell_dropped(self) -> None:
-        """How many there were without a line; about once a second."""
-        untold = self._bound.left_out()
-        if untold:
-            _LOG.warning("%d more authentications were refused", untold)
+        who = "" if error.user is None else f" of {_shown(error.user)}"
+        what = "refused authentication%s from %s:%d on %s: %s"
+        self._log.tell(logging.WARNING, what, who, *peer, listener, error)
 
 
 def _shown(name: str) -> str:

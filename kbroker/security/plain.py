@@ -14,8 +14,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kbroker.config.types import ConfigError
-from kbroker.jaas import parse_jaas
+from kbroker.security.login_modules import module_options
 from kbroker.security.mechanism import AuthenticationError, Step
 from kbroker.security.principals import USER, Principal
 
@@ -26,12 +25,7 @@ _USER: Final = "user_"
 @functools.lru_cache(maxsize=64)
 def users_of(text: str) -> Mapping[str, str]:
     """Password by user. Raises ConfigError."""
-    try:
-        module, options = parse_jaas(text)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    if module.rpartition(".")[2] != _MODULE:
-        raise ConfigError(f"sasl.jaas.config: {module} is not for PLAIN, which wants {_MODULE}")
+    options = module_options(text, _MODULE, "PLAIN")
     return {
         name.removeprefix(_USER): word for name, word in options.items() if name.startswith(_USER)
     }

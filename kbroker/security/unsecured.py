@@ -8,11 +8,10 @@ OAuthBearerUnsecuredValidatorCallbackHandler (KIP-255):
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from kbroker.config.types import ConfigError
-from kbroker.jaas import parse_jaas
+from kbroker.security.login_modules import module_options
 from kbroker.security.oauth import Demands
 
 _MODULE: Final = "OAuthBearerLoginModule"
@@ -23,7 +22,7 @@ _MS: Final = re.compile(r"[+]?\d{1,9}")
 
 def unsecured_demands(jaas: str | None) -> Demands:
     """Raises ConfigError. Without settings a token only has to name its subject and not be over."""
-    options = {} if jaas is None else _options(jaas)
+    options = {} if jaas is None else module_options(jaas, _MODULE, "OAUTHBEARER")
 
     def told(name: str, default: str) -> str:
         return options.get(_OPTION + name, "").strip() or default
@@ -47,15 +46,3 @@ def unsecured_demands(jaas: str | None) -> Demands:
         scopes=frozenset(scopes),
         scope_claim=told("ScopeClaimName", "scope"),
     )
-
-
-def _options(jaas: str) -> Mapping[str, Any]:
-    try:
-        module, options = parse_jaas(jaas)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    if module.rpartition(".")[2] != _MODULE:
-        raise ConfigError(
-            f"sasl.jaas.config: {module} is not for OAUTHBEARER, which wants {_MODULE}"
-        )
-    return options

@@ -12,6 +12,7 @@ from kbroker.security.principals import ANONYMOUS, parse_super_users
 
 _AUTHORIZER: Final = "authorizer.class.name"
 _SUPER_USERS: Final = "super.users"
+_ENABLED: Final = "sasl.enabled.mechanisms"
 _IF_NONE: Final = "allow.everyone.if.no.acl.found"
 #: What open_line goes by, listeners apart.
 RIGHTS: Final = (INSECURE, _AUTHORIZER, _SUPER_USERS, _IF_NONE)
@@ -61,10 +62,11 @@ def _others_than_scram(config: BrokerConfig, listener: Listener) -> bool:
     """Whether a listener has mechanisms whose users stand in its settings, or elsewhere."""
     if not listener.protocol.startswith("SASL"):
         return False
-    from kbroker.security.authentication import enabled_mechanisms  # noqa: PLC0415  not everybody's
-    from kbroker.security.scram import MECHANISMS  # noqa: PLC0415  as above
+    from kbroker.security.scram import MECHANISMS  # noqa: PLC0415  not everybody's
 
-    return not MECHANISMS.keys() >= set(enabled_mechanisms(config, listener.name))
+    if not config.is_set_for(listener.name, _ENABLED):
+        return False  # SCRAM, unless told
+    return not MECHANISMS.keys() >= set(config.words_of(listener.name, _ENABLED))
 
 
 def _allowed_to_nobody(config: BrokerConfig) -> str:
