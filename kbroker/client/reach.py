@@ -50,6 +50,7 @@ COUNTS = (
 """Of a cluster's metrics."""
 _JITTER = 0.2
 _LEAST_S = 0.001  # to connect: sockets take 0 for another thing
+_FAIR_S = 0.1  # a broker in want of a CPU may be late by so much: its silence tells nothing
 _WARNING_S = 60.0  # of an address no second one sooner
 
 _log = logging.getLogger("kbroker.client.cluster")
@@ -230,7 +231,7 @@ class Reach:
         except KafkaError as error:
             took_s = time.monotonic() - began_s
             if isinstance(error.__cause__, TimeoutError):  # which is the call's limit, perhaps
-                self._tell_again(address, longer_than_s=took_s)
+                self._tell_again(address, longer_than_s=took_s - _FAIR_S)
             self.failed(address, error, took_s)
             raise
         self.reached(address)
