@@ -39,7 +39,8 @@ TOPIC: Final = _by_name(TOPIC_KEYS)
 GROUP: Final = _by_name(GROUP_KEYS)
 CLIENT_METRICS: Final = _by_name(CLIENT_METRICS_KEYS)
 
-# What Apache Kafka changes while it runs, and kbroker with the next start.
+# What Apache Kafka takes while it runs, and kbroker with the next start: Kafka opens a listener
+# that is added, but does not register it, so that no client is served there.
 FIXED_HERE: Final = frozenset({"listeners", "listener.security.protocol.map"})
 
 # Keys that a file for an older Apache Kafka may still hold, by the release that took them away.
