@@ -199,17 +199,21 @@ def test_half_frames_then_silence(broker: BrokerProcess, tally: Tally) -> None:
         silent = [socket.create_connection(("127.0.0.1", broker.port)) for _ in range(300)]
         for number, sock in enumerate(silent):
             sock.sendall(data[: number % len(data)])
-            sock.settimeout(0.01)
-        open_ones = list(silent)
-
-        def all_closed() -> bool:
-            open_ones[:] = [sock for sock in open_ones if not is_closed(sock)]
-            return not open_ones
-
-        wait_for("the silent ones are closed", all_closed, 60)
-        for sock in silent:
-            sock.close()
+        wait_until_closed(silent)
     tally("F16", tried=len(silent))
+
+
+def wait_until_closed(sockets: list[socket.socket]) -> None:
+    """By the broker, all of them; and by us, once they are."""
+    open_ones = list(sockets)
+
+    def all_closed() -> bool:
+        open_ones[:] = [sock for sock in open_ones if not is_closed(sock)]
+        return not open_ones
+
+    wait_for("the silent ones are closed", all_closed, 60)
+    for sock in sockets:
+        sock.close()
 
 
 def is_closed(sock: socket.socket) -> bool:
@@ -222,6 +226,7 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 def test_thousands_of_connections_with_one_byte(broker: BrokerProcess, tally: Tally) -> None:
+    """Others are served meanwhile, and all are closed when they have been idle for long enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
@@ -233,8 +238,7 @@ def test_thousands_of_connections_with_one_byte(broker: BrokerProcess, tally: Ta
                 sockets.append(sock)
             reached = client.rounds
             wait_for("the healthy client goes on", lambda: client.rounds > reached + 5, 60)
-            for sock in sockets:
-                sock.close()
+            wait_until_closed(sockets)
         tally("F16", tried=len(sockets))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
