@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import TELEMETRY_INSTANCES_MAX_COUNT, TELEMETRY_KEPT_MAX_BYTES
-from kbroker.uuids import random_uuid
+from kbroker.uuids import random_uuid, uuid_text
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -193,7 +193,7 @@ class Telemetry:
         instance = self._instances.get(number)
         if instance is None:
             instance = self._instances[number] = Instance(
-                number, {**attributes, "client_instance_id": str(number)}
+                number, {**attributes, "client_instance_id": uuid_text(number.bytes)}
             )
         if instance.version != self._version:
             if self._subscriptions is None:

@@ -42,12 +42,12 @@ def get_telemetry_subscriptions(request: Any, context: Context) -> Response:
 
 def attributes_of(context: Context) -> dict[str, str]:
     """What patterns of subscriptions may ask of a client, but for the id of its instance."""
-    address, port = context.peer
+    _, port = context.peer
     name, version = context.software
     return {
         "client_id": context.client_id or "",
         "client_software_name": name or _UNKNOWN,
         "client_software_version": version or _UNKNOWN,
-        "client_source_address": address,
+        "client_source_address": context.host,
         "client_source_port": str(port),
     }

@@ -16,6 +16,7 @@ from kbroker.ext.compression import decompress
 from kbroker.limits import TELEMETRY_PLAIN_MAX_BYTES, TELEMETRY_POINTS_MAX_COUNT
 from kbroker.metrics.family import GAUGE, Family, Samples, labels_text
 from kbroker.telemetry import Push
+from kbroker.uuids import uuid_text
 
 NAME: Final = "kbroker_client_metric"
 UNREADABLE: Final = "kbroker_client_pushes_unreadable"
@@ -52,7 +53,7 @@ def collect(pushes: Iterable[Push]) -> Samples:
         for point in points:
             labels = labels_text(
                 client_id=push.client_id,
-                instance=push.instance,
+                instance=uuid_text(push.instance.bytes),
                 metric=point.metric,
                 attributes=point.attributes,
             )

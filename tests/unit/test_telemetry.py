@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from kbroker.api import publish
+from kbroker.api.context import Context
+from kbroker.api.k71_get_telemetry_subscriptions import attributes_of
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext.compression import compress
 from kbroker.limits import TELEMETRY_PLAIN_MAX_BYTES
@@ -96,6 +98,29 @@ def test_software_is_matched():
     )
     software = {"client_software_name": "apache-kafka-java", "client_software_version": "4.3.0"}
     assert broker.ask(None, WHO | software, 0).metrics == ("a.", "b.")
+
+
+def test_an_instance_is_matched_by_its_id_as_kafka_writes_it():
+    number = uuid.UUID("12345678-9abc-4def-8123-fedcba987654")
+    text = "EjRWeJq8Te-BI_7cuph2VA"
+    broker = telemetry(
+        Subscription(("a.",), 5000, {"client_instance_id": text}),
+        Subscription(("b.",), 5000, {"client_instance_id": str(number)}),
+    )
+    assert broker.ask(number, WHO, 0).metrics == ("a.",)
+    broker.push(number, WHO, broker.ask(number, WHO, 5000).subscription_id, 0, DATA, False, 5001)
+    assert f'instance="{text}"' in page(collect(broker.pushes()))
+
+
+@pytest.mark.parametrize(
+    ("peer", "told"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "0:0:0:0:0:0:0:1"), ("fe80::a:b", "fe80:0:0:0:0:0:a:b")],
+)
+def test_an_address_is_matched_as_java_writes_it(peer, told, control):
+    context = Context(control.services, 0, "PLAINTEXT", "c", (peer, 50_000), None)
+    attributes = attributes_of(context)
+    assert attributes["client_source_address"] == told
+    assert attributes["client_source_port"] == "50000"
 
 
 # ---- OpenTelemetry
