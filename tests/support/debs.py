@@ -6,6 +6,7 @@ has wheels of each release's Python taken instead.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -38,6 +39,7 @@ def built(release: str) -> Built:
     """`packaging/deb.sh` run in a root of the release; once for the whole run."""
     need_roots()
     home = Path(mkdtemp(prefix=f"kbroker-deb-{release}-", dir=os.environ.get("KBROKER_TEST_TMP")))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     root = make_root(home / "root", release, *BUILD_PACKAGES, name="build")
     tree = root.path / "build"
     tree.mkdir()
