@@ -14,22 +14,20 @@ import os
 import random
 import socket
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from multiprocessing import Process
 
 from perf import admin
 from perf.lifecycle import raise_descriptor_limit, running
 from perf.native import is_sound, load
 from perf.rows import BY_NAME as ROWS_BY_NAME
 from perf.rows import Row
-from perf.series import produces, say
+from perf.series import prepare, say
 from perf.systems import BY_NAME as SYSTEMS_BY_NAME
 from perf.systems import System
 from tests.support.processes import BrokerProcess
-from tests.support.waits import wait_for
 from tests.support.wire import LIST_OFFSETS, ConnectionClosedError, WireConnection
 
 SYSTEMS = ("kbroker-fsync", "kbroker-page-cache", "kafka")
@@ -39,11 +37,6 @@ SECONDS = 5.0
 SILENT = 5_000
 NONSENSE_A_SECOND = 500
 RESTART_TIMEOUT_S = 300.0
-
-
-def ready(process: BrokerProcess, row: Row) -> None:
-    admin.create_topics(process.port, {row.name: row.partitions})
-    wait_for("records are taken", lambda: produces(process, row), 30)
 
 
 def ends(port: int, row: Row) -> bool:
@@ -61,7 +54,7 @@ def ends(port: int, row: Row) -> bool:
 def restart_s(system: System, gib: float) -> float:
     """Seconds a GiB."""
     with running(system, "restart") as process:
-        ready(process, FILLING)
+        prepare(process, system, FILLING)
         written = 0.0
         while written < gib * 2**30:
             arguments = FILLING.arguments(FILLING.name)
@@ -89,15 +82,15 @@ def silent(port: int) -> Iterator[None]:
 def nonsense(port: int) -> Iterator[None]:
     """From a process of its own, with what is left of the processors: another machine's would cost
     the broker's nothing."""
-    command = [sys.executable, "-m", "perf.faults", "--nonsense", str(port)]
-    talker = subprocess.Popen(command)
+    talker = Process(target=talk_nonsense, args=(port,))
+    talker.start()
     try:
         yield
-        if talker.poll() is not None:
+        if not talker.is_alive():
             raise RuntimeError("the sender of nonsense ended")
     finally:
         talker.kill()
-        talker.wait()
+        talker.join()
 
 
 def talk_nonsense(port: int) -> None:
@@ -132,7 +125,7 @@ def neighbours(system: System) -> dict[str, float]:
     """p99 in ms by who is there as well."""
     found: dict[str, list[float]] = {name: [] for name in NEIGHBOURS}
     with running(system, "neighbours") as process:
-        ready(process, STEADY)
+        prepare(process, system, STEADY)
         p99_ms(process)
         for _ in range(ROUNDS):
             for name, beside in NEIGHBOURS.items():
@@ -145,10 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.faults", description=__doc__)
     parser.add_argument("systems", nargs="*", default=SYSTEMS, metavar="SYSTEM")
     parser.add_argument("--gib", type=float, default=4, help="written before the kill")
-    parser.add_argument("--nonsense", type=int, metavar="PORT", help=argparse.SUPPRESS)
     told = parser.parse_args()
-    if told.nonsense:
-        talk_nonsense(told.nonsense)
     raise_descriptor_limit()
     for name in told.systems:
         system = SYSTEMS_BY_NAME[name]

@@ -27,9 +27,11 @@ LISTENER_NOT_FOUND, INVALID_REQUEST = 72, 42
 def own_kafka(tmp_path: Path) -> Iterator[KafkaProcess]:
     """Nobody else's: what is added cannot be taken away again."""
     kafka = KafkaProcess(tmp_path)
-    kafka.start()
-    yield kafka
-    kafka.remove()
+    try:
+        kafka.start()
+        yield kafka
+    finally:
+        kafka.remove()
 
 
 def alter(broker: BrokerProcess, **settings: str) -> tuple[int, str | None]:

@@ -228,7 +228,7 @@ def test_the_reason_is_that_of_an_attempt_that_had_time(backoff_ms: int) -> None
 
 
 def test_an_attempt_that_had_less_time_tells_the_reason_of_the_one_before() -> None:
-    """Nor does it where it had a little more."""
+    """So does one that had a little more time."""
     answers = 0
 
     def answer(_key: int, _version: int, _id: int) -> bytes | None:

@@ -23,8 +23,10 @@ def test_one_that_fails_keeps_no_other_from_its_turn(caplog):
         watch = SimpleNamespace(look=lambda: None)
         control = ControlThread(plane, None, SystemClock(), mailbox, (), chores, watch)
         control.start()
-        wait_for("two turns", lambda: len(turns) >= 4, 30)
-        engine.stop(0)
-        control.stop()
+        try:
+            wait_for("two turns", lambda: len(turns) >= 4, 30)
+        finally:
+            engine.stop(0)
+            control.stop()
     assert turns[:4] == ["fails", "goes on"] * 2
     assert caplog.messages.count("a chore of the control thread failed") >= 2
