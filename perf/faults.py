@@ -1,9 +1,10 @@
 """What faults cost those who are not at fault: `python -m perf.faults [--gib N] [SYSTEM...]`.
 
 Restart: records in large batches to so many GiB, SIGKILL, and the time from the launch until every
-partition tells where it ends; the files are in the page cache. Neighbours: the p99 of a client that
-sends 2,000 records a second, by itself, beside 5,000 connections that have sent one byte, and
-beside bytes that are no requests. Medians of three, by turns.
+partition tells where it ends; the files are in the page cache. Refusal: from the send of a record
+whose sync fails until its producer is told. Neighbours: the p99 of a client that sends 2,000
+records a second, by itself, beside 5,000 connections that have sent one byte, and beside bytes that
+are no requests. Medians of three, by turns.
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ from perf.rows import Row
 from perf.series import prepare, say
 from perf.systems import BY_NAME as SYSTEMS_BY_NAME
 from perf.systems import System
+from tests.faults.scenes import injected
+from tests.reference.crafted_batches import Batch, Record
 from tests.support.processes import BrokerProcess
-from tests.support.wire import LIST_OFFSETS, ConnectionClosedError, WireConnection
+from tests.support.wire import LIST_OFFSETS, PRODUCE, ConnectionClosedError, WireConnection
 
 SYSTEMS = ("kbroker-fsync", "kbroker-page-cache", "kafka")
+SYNCED = ("kbroker-fsync", "kafka-flush")  # those where a failed sync is somebody's answer
 FILLING, STEADY = ROWS_BY_NAME["kb900"], ROWS_BY_NAME["lat2k"]
 ROUNDS = 3
 SECONDS = 5.0
@@ -68,6 +72,28 @@ def restart_s(system: System, gib: float) -> float:
                 raise TimeoutError(f"{system.title} does not come back")
             time.sleep(0.002)
         return (time.perf_counter() - begun) / (written / 2**30)
+
+
+def refused_ms(system: System) -> float:
+    """By strace, whose share is in it. A broker that ends instead has told as well."""
+    part = {"index": 0, "records": Batch(records=[Record(value=b"x" * 1024)]).encode()}
+    topics = [{"name": FILLING.name, "partition_data": [part]}]
+    body = {"acks": -1, "timeout": 30_000, "topic_data": topics}
+    with running(system, "refused") as process:
+        prepare(process, system, FILLING)
+        with (
+            injected(process, "fdatasync,fsync", "error=EIO:when=20+"),
+            WireConnection(process.port) as connection,
+        ):
+            refused = False
+            while not refused:
+                begun = time.perf_counter()
+                try:
+                    answer = connection.call(PRODUCE, 9, body)
+                    refused = answer["responses"][0]["partition_responses"][0]["error_code"] != 0
+                except (OSError, ConnectionClosedError):
+                    refused = True
+            return (time.perf_counter() - begun) * 1000
 
 
 @contextmanager
@@ -144,6 +170,9 @@ def main() -> None:
         system = SYSTEMS_BY_NAME[name]
         taken = statistics.median(restart_s(system, told.gib) for _ in range(ROUNDS))
         say(f"{system.title}: restart after SIGKILL: {taken:.2f} s a GiB")
+        if name in SYNCED:
+            told_ms = statistics.median(refused_ms(system) for _ in range(ROUNDS))
+            say(f"{system.title}: told of a failed sync after {told_ms:.1f} ms")
         measured = neighbours(system)
         say(f"{system.title}: p99 of 2,000 records a second")
         for who, value in measured.items():
