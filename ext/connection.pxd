@@ -39,6 +39,7 @@ cdef enum:
     OP_INLINE_BYTES = 256
     LOG_LINES = 256
     LOG_LINE_BYTES = 240
+    CONGESTION_BYTES = 16           # TCP_CA_NAME_MAX
 
 # What a handler returns.
 cdef enum Outcome:
@@ -444,6 +445,7 @@ cdef struct Listener:
     int32_t security                # Security
     void* tls                       # atomic: TLS context; NULL: none
     char name[64]
+    char paces[CONGESTION_BYTES]    # BBR by its name, for clients on other machines; "": nothing
     int64_t connections             # atomic
     int64_t connections_max         # atomic
     void* rate                      # Bucket* of new connections; the limit is infinite for none

@@ -14,7 +14,9 @@ from kbroker.ext.connection cimport (
     NetThread, STOP_DRAIN, STOP_NOW,
 )
 from kbroker.ext.io_pool cimport io_pool_resize, io_pool_stop
-from kbroker.ext.listener cimport acceptor_errand, acceptor_start, acceptor_stop
+from kbroker.ext.listener cimport (
+    acceptor_errand, acceptor_start, acceptor_stop, listener_skips_pacing,
+)
 from kbroker.ext.log_ring cimport log_ring_init
 from kbroker.ext.loop cimport thread_free, thread_main, thread_new
 from kbroker.ext.memory cimport pool_destroy, pool_init
@@ -64,6 +66,7 @@ cdef int32_t net_listen(Net* net, int32_t fd, int32_t port, const char* name,
     net.listeners[index].port = port
     net.listeners[index].security = security
     snprintf(net.listeners[index].name, sizeof(net.listeners[index].name), "%s", name)
+    listener_skips_pacing(&net.listeners[index])
     net.listeners_count += 1
     return index
 

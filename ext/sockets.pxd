@@ -42,12 +42,16 @@ cdef extern from "<sys/socket.h>" nogil:
         iovec_t* msg_iov
         size_t msg_iovlen
     int accept4(int fd, sockaddr_t* address, uint32_t* length, int flags)
+    int getsockname(int fd, sockaddr_t* address, uint32_t* length)
     ssize_t recv(int fd, void* buffer, size_t count, int flags)
     ssize_t send(int fd, const void* buffer, size_t count, int flags)
     ssize_t sendmsg(int fd, const msghdr_t* message, int flags)
+    int getsockopt(int fd, int level, int name, void* value, uint32_t* bytes)
     int setsockopt(int fd, int level, int name, const void* value, uint32_t bytes)
 
 cdef extern from "<netinet/in.h>" nogil:
+    enum:
+        IPPROTO_TCP
     ctypedef struct in_addr_t "struct in_addr":
         uint32_t s_addr
     ctypedef struct in6_addr_t "struct in6_addr":
@@ -59,6 +63,10 @@ cdef extern from "<netinet/in.h>" nogil:
         uint16_t sin6_port
         in6_addr_t sin6_addr
     uint16_t ntohs(uint16_t value)
+
+cdef extern from "<netinet/tcp.h>" nogil:
+    enum:
+        TCP_CONGESTION
 
 cdef extern from "<arpa/inet.h>" nogil:
     const char* inet_ntop(int family, const void* address, char* text, uint32_t size)

@@ -29,6 +29,7 @@ def connect(job: Job) -> socket.socket:
     host, port = job.bootstrap.rsplit(":", 1)
     sock = socket.create_connection((host, int(port)))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")  # as kbroker's client
     return sock
 
 

@@ -307,6 +307,7 @@ static int listen_on_loopback(void) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);  // not paced, as kbroker is not
     if (bind(listener, (void *)&address, size) != 0 || listen(listener, LISTEN_BACKLOG) != 0) {
         die("listen");
     }
