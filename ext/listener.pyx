@@ -25,9 +25,9 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.shedding cimport net_sheds
 from kbroker.ext.sockets cimport (
-    AF_INET, AF_INET6, ENOBUFS, IPPROTO_TCP, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_CONGESTION,
-    accept4, getsockname, getsockopt, poll, pollfd_t, read, setsockopt, sockaddr_in6_t,
-    sockaddr_in_t, sockaddr_storage_t, sockaddr_t, thread_name, write,
+    AF_INET, AF_INET6, ENOBUFS, IPPROTO_TCP, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM,
+    TCP_CONGESTION, accept4, getsockname, getsockopt, poll, pollfd_t, read, setsockopt,
+    sockaddr_in6_t, sockaddr_in_t, sockaddr_storage_t, sockaddr_t, socket, thread_name, write,
 )
 
 cdef enum:
@@ -93,10 +93,18 @@ cdef bint is_same_host(const sockaddr_storage_t* a, const sockaddr_storage_t* b)
         &(<const sockaddr_in6_t*> a).sin6_addr, &(<const sockaddr_in6_t*> b).sin6_addr, 16) == 0
 
 
+cdef bint may_choose(const char* congestion) noexcept nogil:
+    """Whoever has no rights may have the system's own again, and not all that socket units have."""
+    cdef int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)
+    cdef bint may = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, congestion, CONGESTION_BYTES) == 0
+    close(fd)
+    return may
+
+
 cdef void listener_skips_pacing(Listener* listener) noexcept nogil:
     cdef uint32_t length = CONGESTION_BYTES - 1
     if getsockopt(listener.fd, IPPROTO_TCP, TCP_CONGESTION, listener.paces, &length) != 0 \
-            or memcmp(listener.paces, "bbr", 3) != 0 \
+            or memcmp(listener.paces, "bbr", 3) != 0 or not may_choose(listener.paces) \
             or setsockopt(listener.fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) != 0:
         listener.paces[0] = 0
 

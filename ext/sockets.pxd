@@ -26,6 +26,7 @@ cdef extern from "<sys/socket.h>" nogil:
     enum:
         AF_INET
         AF_INET6
+        SOCK_STREAM
         SOCK_NONBLOCK
         SOCK_CLOEXEC
         MSG_NOSIGNAL
@@ -41,6 +42,7 @@ cdef extern from "<sys/socket.h>" nogil:
     ctypedef struct msghdr_t "struct msghdr":
         iovec_t* msg_iov
         size_t msg_iovlen
+    int socket(int family, int kind, int protocol)
     int accept4(int fd, sockaddr_t* address, uint32_t* length, int flags)
     int getsockname(int fd, sockaddr_t* address, uint32_t* length)
     ssize_t recv(int fd, void* buffer, size_t count, int flags)
