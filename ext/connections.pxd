@@ -1,5 +1,5 @@
 """The life of a connection: opened by the acceptor, adopted by a network thread, closed by it."""
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from kbroker.ext.connection cimport Connection, Net, NetThread
 
@@ -26,6 +26,8 @@ cdef void connection_stall(Connection* connection, uint32_t block) noexcept nogi
 cdef void input_free(Connection* connection) noexcept nogil
 cdef void connections_retry(NetThread* thread) noexcept nogil
 cdef void connections_reap(NetThread* thread) noexcept nogil
+# The 16 bytes of a sockaddr, IPv4 mapped; returns the port.
+cdef uint16_t address_read(const void* address, uint8_t* into) noexcept nogil
 # `address` is 16 bytes, IPv4 mapped; text holds at least 46.
 cdef void address_text(const uint8_t* address, char* text) noexcept nogil
 cdef void peer_text(Connection* connection, char* text) noexcept nogil

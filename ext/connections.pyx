@@ -4,7 +4,7 @@ A connection that closes may stand in the thread's lists of this turn, and funct
 stack may still hold it. So closing only empties it and marks it BLOCK_CLOSED; it is freed by
 connections_reap at the end of the turn, when it stands in no list.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -40,21 +40,22 @@ cdef enum:
     ADDRESS_TEXT_BYTES = 46
 
 
-cdef void take_address(Connection* connection, const void* address) noexcept nogil:
-    """The peer's address; IPv4 is kept as IPv4-mapped IPv6."""
+cdef uint16_t address_read(const void* address, uint8_t* into) noexcept nogil:
     cdef const sockaddr_in_t* four
     cdef const sockaddr_in6_t* six
     if (<const sockaddr_t*> address).sa_family == AF_INET:
         four = <const sockaddr_in_t*> address
-        memset(connection.address, 0, 10)
-        connection.address[10] = 0xff
-        connection.address[11] = 0xff
-        memcpy(&connection.address[12], &four.sin_addr, 4)
-        connection.port = ntohs(four.sin_port)
-    elif (<const sockaddr_t*> address).sa_family == AF_INET6:
+        memset(into, 0, 10)
+        into[10] = 0xff
+        into[11] = 0xff
+        memcpy(into + 12, &four.sin_addr, 4)
+        return ntohs(four.sin_port)
+    if (<const sockaddr_t*> address).sa_family == AF_INET6:
         six = <const sockaddr_in6_t*> address
-        memcpy(connection.address, &six.sin6_addr, 16)
-        connection.port = ntohs(six.sin6_port)
+        memcpy(into, &six.sin6_addr, 16)
+        return ntohs(six.sin6_port)
+    memset(into, 0, 16)
+    return 0
 
 
 cdef bint is_mapped(const uint8_t* address) noexcept nogil:
@@ -92,7 +93,7 @@ cdef Connection* connection_new(Net* net, int32_t fd, int32_t listener,
     connection.idle.fire = idle_fired
     connection.mute.owner = connection
     connection.mute.fire = mute_fired
-    take_address(connection, address)
+    connection.port = address_read(address, connection.address)
     atomic_add_i64(&net.connections, 1)
     atomic_add_i64(&net.listeners[listener].connections, 1)
     object_born(OBJECT_CONNECTION)

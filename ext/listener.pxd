@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 from kbroker.ext.connection cimport Listener, Net
 
 # Before it listens. Nobody else is on the way to a client on this machine, and there the timers of
-# BBR, where the system has that for all, take half of the processor time of a fetch
+# BBR, where the system has that for all, take a third of the processor time of a fetch
 # (perf/README.md): clients of other machines alone are paced.
 cdef void listener_skips_pacing(Listener* listener) noexcept nogil
 cdef int acceptor_start(Net* net) noexcept nogil

@@ -8,15 +8,17 @@ poll the listening sockets for a while: the kernel's backlog holds who comes, an
 Connections never take the last descriptors of the process: those are for what serves them, a new
 segment, an index that is opened again, a module of Python that a first request imports.
 """
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from kbroker.ext.accept_limits cimport connection_counts, listener_is_full
-from kbroker.ext.addresses cimport addresses_enter
+from kbroker.ext.addresses cimport ADDRESS_BYTES, addresses_enter
 from kbroker.ext.atomics cimport atomic_exchange_i32, atomic_load_i32, atomic_store_i64
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport CONGESTION_BYTES, Connection, LISTENERS_MAX, Listener
-from kbroker.ext.connections cimport connection_discard, connection_new, connection_place
+from kbroker.ext.connections cimport (
+    address_read, connection_discard, connection_new, connection_place,
+)
 from kbroker.ext.log_ring cimport LOG_ERROR, LOG_WARNING, net_log
 from kbroker.ext.posix cimport (
     EAGAIN, EMFILE, ENFILE, ENOMEM, F_DUPFD_CLOEXEC, RLIMIT_NOFILE, close, errno, fcntl, getrlimit,
@@ -25,9 +27,9 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.shedding cimport net_sheds
 from kbroker.ext.sockets cimport (
-    AF_INET, AF_INET6, ENOBUFS, IPPROTO_TCP, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM,
-    TCP_CONGESTION, accept4, getsockname, getsockopt, poll, pollfd_t, read, setsockopt,
-    sockaddr_in6_t, sockaddr_in_t, sockaddr_storage_t, sockaddr_t, socket, thread_name, write,
+    AF_INET, ENOBUFS, IPPROTO_TCP, POLLIN, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM, TCP_CONGESTION,
+    accept4, getsockname, getsockopt, poll, pollfd_t, read, setsockopt, sockaddr_storage_t,
+    sockaddr_t, socket, thread_name, write,
 )
 
 cdef enum:
@@ -83,16 +85,6 @@ cdef void delay(Delayed* delayed, int fd, int64_t until_ms) noexcept nogil:
     delayed.count += 1
 
 
-cdef bint is_same_host(const sockaddr_storage_t* a, const sockaddr_storage_t* b) noexcept nogil:
-    if a.ss_family != b.ss_family:
-        return False
-    if a.ss_family == AF_INET:
-        return (<const sockaddr_in_t*> a).sin_addr.s_addr \
-            == (<const sockaddr_in_t*> b).sin_addr.s_addr
-    return a.ss_family == AF_INET6 and memcmp(
-        &(<const sockaddr_in6_t*> a).sin6_addr, &(<const sockaddr_in6_t*> b).sin6_addr, 16) == 0
-
-
 cdef bint may_choose(const char* congestion) noexcept nogil:
     """Whoever has no rights may have the system's own again, and not all that socket units have."""
     cdef int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)
@@ -109,15 +101,19 @@ cdef void listener_skips_pacing(Listener* listener) noexcept nogil:
         listener.paces[0] = 0
 
 
-cdef void pace(const Listener* listener, int fd, const sockaddr_storage_t* peer) noexcept nogil:
+cdef void pace(const Listener* listener, int fd, const uint8_t* peer) noexcept nogil:
     """To another machine as the system has it. Whoever was paced once is so for good: hence not
     the other way round."""
-    cdef sockaddr_storage_t own
-    cdef uint32_t length = sizeof(own)
+    cdef sockaddr_storage_t address
+    cdef uint32_t length = sizeof(address)
+    cdef uint8_t[ADDRESS_BYTES] own
     if listener.paces[0] == 0:
         return
-    if getsockname(fd, <sockaddr_t*> &own, &length) != 0 or not is_same_host(&own, peer):
-        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, listener.paces, CONGESTION_BYTES)
+    if getsockname(fd, <sockaddr_t*> &address, &length) == 0:
+        address_read(&address, own)
+        if memcmp(own, peer, ADDRESS_BYTES) == 0:
+            return
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, listener.paces, CONGESTION_BYTES)
 
 
 cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address,
@@ -140,7 +136,7 @@ cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address,
                 "max.connections.per.ip allows", 0, 0)
         connection_discard(connection)
         return
-    pace(&net.listeners[listener], fd, address)
+    pace(&net.listeners[listener], fd, connection.address)
     connection_place(net, connection)
     net_sheds(net)
 
