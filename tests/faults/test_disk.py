@@ -48,12 +48,12 @@ def produce(connection: WireConnection, topic: str, number: int) -> dict[str, An
     return part
 
 
-def stored_numbers(port: int, topic: str, first: int = 0) -> dict[int, int]:
-    """Offset -> number of every record that is served, from an offset on."""
+def stored_numbers(port: int, topic: str) -> dict[int, int]:
+    """Offset -> number of every record that is served."""
     found: dict[int, int] = {}
     with WireConnection(port) as connection:
         while True:
-            answer = connection.call(FETCH, 11, fetch_body(topic, first + len(found)))
+            answer = connection.call(FETCH, 11, fetch_body(topic, len(found)))
             part = answer["responses"][0]["partitions"][0]
             assert part["error_code"] == 0, part
             if not part["records"]:

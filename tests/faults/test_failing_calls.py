@@ -37,8 +37,6 @@ StartBroker = Callable[..., BrokerProcess]
 KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW = range(7)
 CALLS = {"pwrite": 1, "write": 2, "sync": 4, "rename": 8, "create": 16, "size": 32, "unlink": 64}
 OPEN = 128
-#: Offsets that are read again after each start; all of them are in the end.
-NEWEST = 2_000
 CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -124,14 +122,13 @@ class Client:
                     assert part["base_offset"] not in self.acked
                     self.acked[part["base_offset"]] = self.number
 
-    def lost(self, newest: int | None = None) -> list[str]:
-        """What was acknowledged and is not there; of the newest so many offsets, or of all."""
-        first = 0 if newest is None else max(0, max(self.acked, default=0) - newest)
-        stored = stored_numbers(self.port, self.topic, first)
+    def lost(self) -> list[str]:
+        """What was acknowledged and is not there."""
+        stored = stored_numbers(self.port, self.topic)
         return [
             f"{number} at {offset}: {stored.get(offset)}"
             for offset, number in self.acked.items()
-            if offset >= first and stored.get(offset) != number
+            if stored.get(offset) != number
         ]
 
 
@@ -176,8 +173,7 @@ def test_a_call_fails_under_a_broker_at_work(
             if not serves_writes(broker, client) or chance.random() < 0.2:
                 fresh(broker)
                 assert serves_writes(broker, client), f"{kind}, {errno.errorcode[code]}"
-                found = client.lost(NEWEST)
-                lost += [f"{kind}, {errno.errorcode[code]}: {line}" for line in found]
+                lost += [f"{kind}, {errno.errorcode[code]}: {line}" for line in client.lost()]
     fresh(broker)
     lost += client.lost()
     tally("F6", tried=tried, lost=len(lost))
