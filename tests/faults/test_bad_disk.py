@@ -34,9 +34,10 @@ StartBroker = Callable[..., BrokerProcess]
 
 
 def fill(disk: LoopFilesystem) -> Path:
-    """Nothing more fits on this file system: a sparse image in it gets nothing that it lacks."""
+    """Nothing more fits on this file system: a sparse image in it gets nothing that it lacks. Where
+    something has become free since, that goes as well."""
     filler = disk.path / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
+    with filler.open("ab", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(1 << 20))
     subprocess.run(["sync", "-f", disk.path], check=False)

@@ -139,11 +139,12 @@ class Inside:
         assert committed_offset(self.broker, "group", "plain") == self.offset
 
 
-def until_refused(put: Callable[[], int], most: int = 2_000) -> None:
-    """What was made ahead is used up."""
-    for _ in range(most):
-        if put():
+def until_refused(disk: LoopFilesystem, put: Callable[[], int]) -> None:
+    """What was made ahead is used up, and what a compaction has made free meanwhile."""
+    for _ in range(20):
+        if any(put() for _ in range(100)):
             return
+        fill(disk)
     raise AssertionError("nothing was refused on the full disk")
 
 
@@ -154,10 +155,10 @@ def a_round(inside: Inside, disk: LoopFilesystem) -> None:
         assert inside.put_key() == 0
     assert inside.commit() == 0
     filler = fill(disk)
-    until_refused(lambda: inside.put("plain", numbered(0)))
-    until_refused(inside.put_key)
-    until_refused(inside.commit)
-    until_refused(inside.take_id)
+    until_refused(disk, lambda: inside.put("plain", numbered(0)))
+    until_refused(disk, inside.put_key)
+    until_refused(disk, inside.commit)
+    until_refused(disk, inside.take_id)
     ended = inside.end() == 0
     wait_for("compaction is tried", lambda: inside.cleanings() > tried, 60)
     assert inside.broker.is_running()
