@@ -37,6 +37,9 @@ StartBroker = Callable[..., BrokerProcess]
 KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW = range(7)
 CALLS = {"pwrite": 1, "write": 2, "sync": 4, "rename": 8, "create": 16, "size": 32, "unlink": 64}
 OPEN = 128
+#: How many of 320 calls of a kind fail at the least: of some a broker makes few.
+LEAST = {"pwrite": 160, "write": 50, "sync": 160, "rename": 40, "create": 120, "size": 120,
+         "unlink": 16}  # fmt: skip
 CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -182,7 +185,7 @@ def test_a_call_fails_under_a_broker_at_work(
     lost += client.lost()
     tally("F6", tried=tried, lost=len(lost))
     assert not lost, "\n".join(lost[:20])
-    assert tried > max(2, len(kinds) // 20)  # some calls are rare
+    assert tried > (2 if len(set(kinds)) > 1 else LEAST[kinds[0]])
 
 
 def test_control_whoever_counts_what_was_refused_misses_it(
