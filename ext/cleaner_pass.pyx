@@ -24,12 +24,14 @@ from kbroker.ext.held cimport Held, held_release, held_take
 from kbroker.ext.log_flush cimport log_flush
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
+    LOG_HELD,
     LOG_NO_MEMORY,
     LOG_OK,
     LogConfig,
     log_active,
     log_disk_error,
     log_floor,
+    log_lock_soon,
     log_usable,
 )
 from kbroker.ext.posix cimport (
@@ -159,7 +161,8 @@ cdef void survey_locked(Log* log, int64_t checkpoint, int64_t now_ms, Survey* ou
 
 
 cdef int pass_survey(Log* log, int64_t checkpoint, int64_t now_ms, Survey* out) noexcept nogil:
-    pthread_mutex_lock(&log.lock)
+    if not log_lock_soon(log):
+        return LOG_HELD
     cdef int code = log_usable(log)
     if code == LOG_OK:
         survey_locked(log, checkpoint, now_ms, out)

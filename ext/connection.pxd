@@ -3,7 +3,8 @@
 Who owns what
     Net         the engine; lives until nobody can reach it any more. Read-only after start, except
                 for atomics and what a lock is named for.
-    NetThread   one network thread. Every field is its own, but `inbox`, `asleep`, `retry`, `turns`.
+    NetThread   one network thread. Every field is its own, but `inbox`, `asleep`, `retry`, and what
+                hang_lock is named for. One Runner at a time runs it (runners.pxd).
     Connection  belongs to exactly one network thread; no other thread may dereference it.
     Request     on the stack of whoever runs a handler; its frame is valid until the handler
                 returns, and may be written to (offsets are patched in place).
@@ -18,8 +19,11 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 
 from kbroker.ext.handshake_list cimport HandshakeList, Shake
 from kbroker.ext.memory cimport Pool
+from kbroker.ext.net_settings cimport Counters, NetSettings
 from kbroker.ext.posix cimport pthread_cond_t, pthread_mutex_t, pthread_t
 from kbroker.ext.software cimport Software
+from kbroker.ext.sockets cimport epoll_event_t
+from kbroker.ext.stays cimport Stay
 from kbroker.ext.timer cimport Timer, Wheel
 from kbroker.ext.times cimport ApiTimes, Histogram, Mark, SLOW_KEPT, Slow, Times
 
@@ -28,6 +32,7 @@ cdef struct Net
 cdef struct NetThread
 cdef struct Op
 cdef struct Request
+cdef struct Runner
 
 cdef enum:
     API_KEYS_MAX = 128
@@ -35,6 +40,8 @@ cdef enum:
     API_VERSIONS_KEY = 18
     NET_THREADS_MAX = 64
     LISTENERS_MAX = 16
+    EVENTS_MAX = 256                # that a turn takes
+    PLACES_MAX = 64                 # of log directories: a set of them is one word
     OP_WORDS = 12
     OP_INLINE_BYTES = 256
     LOG_LINES = 256
@@ -61,6 +68,7 @@ cdef enum Block:
     BLOCK_MUTED = 32        # throttled
     BLOCK_FAILED = 64       # to be closed when what is ready has been sent
     BLOCK_CLOSED = 128
+    BLOCK_HELD = 256        # a Runner that stands in a hanging disk has a request of it
 
 cdef enum ConnectionFlag:
     FLAG_READABLE = 1       # the socket may hold bytes (edge-triggered: remembered here)
@@ -72,6 +80,7 @@ cdef enum ConnectionFlag:
     FLAG_TOKENS = 64        # frames are tokens of SASL, without a header (SaslHandshake 0)
     FLAG_VERSIONS = 128     # STAGE_SASL: ApiVersions may not be asked any more
     FLAG_IN_HANDSHAKES = 256    # stands in NetThread.handshakes
+    FLAG_CLOSES = 512       # to be closed when it is held no longer
 
 # What a listener speaks; numbers are of this broker only.
 cdef enum Security:
@@ -208,6 +217,7 @@ cdef struct Request:
     bint flexible                   # request header v2, compact fields in the body
     bint on_io
     uint64_t* turns                 # in the I/O pool: of its thread, see network.pxd
+    Stay* stay                      # of who runs the handler
     int64_t received_ns             # monotonic, when the last bytes of the frame were read
     int64_t begun_ns                # ... when the handler was called
     int64_t weight                  # of its times, see Times
@@ -276,6 +286,18 @@ cdef struct JobQueue:
 
 # ---- the owner threads -------------------------------------------------------------------------
 
+# A pthread that may run a network thread. Freed with the thread.
+cdef struct Runner:
+    Stay stay                       # first: a Stay* of a network thread is a Runner*
+    Runner* next
+    NetThread* thread
+    pthread_t pthread
+    bint started                    # to be joined
+    bint gone                       # hang_lock: it has given way, or was never started
+    uint64_t turns                  # atomic: odd in a turn, even asleep (quiescent)
+    uint8_t* buffer                 # NetThread.buffer while it runs
+    Connection* connection          # whose request the stay is for
+
 cdef struct Connection:
     Post post                       # first: carries it from the acceptor to its thread
     NetThread* thread
@@ -328,43 +350,22 @@ cdef struct Connection:
     uint8_t address[16]             # of the peer, IPv4 mapped
     uint16_t port
 
-# Written by its own thread, read by stats(). Only int64_t, in the order of counters.NAMES.
-cdef struct Counters:
-    int64_t requests
-    int64_t bytes_in
-    int64_t bytes_out
-    int64_t sendfile_bytes
-    int64_t reads
-    int64_t sends
-    int64_t turns
-    int64_t wakeups
-    int64_t posts
-    int64_t parked
-    int64_t stalls
-    int64_t accepted
-    int64_t closed
-    int64_t idle_closed
-    int64_t ops_live
-    int64_t connections
-    int64_t handshakes              # of TLS, done
-    int64_t handshakes_failed
-
 cdef struct NetThread:
     Net* net
     int32_t index
     int32_t epoll_fd
     int32_t event_fd
-    pthread_t pthread
-    int32_t started                 # to be joined
+    void* runners                   # atomic Runner*: newest first, none is taken out
+    Runner* runner                  # hang_lock: who runs it; NULL: whoever comes back may
+    int32_t returning               # atomic: how many have come back and wait for their turn
     int32_t running                 # atomic
     # touched by other threads
     void* inbox                     # atomic Post*: newest first
     int32_t asleep                  # atomic: in epoll_wait with the inbox seen empty
     int32_t retry                   # atomic: stalled connections may try again
-    uint64_t turns                  # atomic: odd in a turn, even asleep (quiescent)
     int64_t assigned                # atomic: connections given to it
     # its own
-    uint8_t* buffer                 # one read goes here
+    uint8_t* buffer                 # one read goes here; the runner's
     uint64_t buffer_bytes
     uint8_t* burst_clear            # what TLS records are gathered in; NULL: none were yet
     uint8_t* burst_records          # ... and collected in
@@ -379,6 +380,10 @@ cdef struct NetThread:
     Connection* connections
     Connection* ready               # with frames or bytes to handle in this turn
     Connection* ready_tail
+    Connection* going               # what is left of those in this turn
+    epoll_event_t events[EVENTS_MAX]
+    int events_count
+    int events_at                   # handled so far
     Connection* flush               # with output to send at the end of this turn
     Connection* stalled
     Connection* handshakes          # TLS that is to go on, oldest first
@@ -420,25 +425,6 @@ cdef struct LogRing:
     int64_t dropped                 # atomic
     LogLine lines[LOG_LINES]
 
-cdef struct NetSettings:
-    int64_t network_threads
-    int64_t io_threads
-    int64_t queued_requests_max     # to the I/O pool
-    int64_t control_requests_max
-    int64_t queued_request_bytes_max
-    int64_t buffer_cache_bytes_max
-    int64_t request_bytes_max
-    int64_t connections_max         # atomic: may change while the engine runs
-    int64_t connections_per_ip_max  # under addresses_lock, may change
-    int64_t idle_ms_max
-    int64_t handshake_ms_max        # to say who it is, TLS included
-    int64_t sasl_bytes_max          # a frame in STAGE_SASL
-    int64_t in_flight_max
-    int64_t unsent_bytes_max        # above it a connection is not read
-    int64_t read_bytes              # the thread-wide buffer
-    int64_t quota_samples
-    int64_t quota_window_s
-
 cdef struct Listener:
     int32_t fd
     int32_t port
@@ -474,11 +460,22 @@ cdef struct Net:
     int64_t stalled                 # atomic: somebody got H_STALL since the last net_unstall_all
     int64_t unstalls                # atomic: how often there was room again
     pthread_t io_threads[NET_THREADS_MAX]
-    uint64_t io_turns[NET_THREADS_MAX]      # as NetThread.turns
+    uint64_t io_turns[NET_THREADS_MAX]      # as Runner.turns
+    Stay io_stays[NET_THREADS_MAX]
     int32_t io_count                # started
-    int32_t io_wanted               # io.lock; workers beyond it sleep in io_parked
+    int32_t io_wanted               # io.lock; workers beyond these two sleep in io_parked
+    int32_t io_held                 # io.lock; so many stand in a hanging disk
     pthread_cond_t io_parked
     int32_t io_next                 # atomic: hands out their indexes
+    # The watch (runners.pxd)
+    pthread_mutex_t hang_lock
+    pthread_cond_t hang_moves       # a runner gave way, or the watch is to stop
+    pthread_t watch
+    bint watch_runs
+    bint watch_stops                # hang_lock
+    const char* places[PLACES_MAX]  # paths of log directories, borrowed; NULL: not told
+    uint64_t hanging                # atomic: places that hang, bits
+    int32_t hangs[PLACES_MAX]       # hang_lock: how many stand there
     LogRing log
     pthread_t acceptor
     int32_t acceptor_running

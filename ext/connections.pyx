@@ -14,9 +14,9 @@ from kbroker.ext.atomics cimport (
     atomic_exchange_i32,
 )
 from kbroker.ext.connection cimport (
-    BLOCK_CLOSED, BLOCK_FAILED, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_IN_FLUSH,
-    FLAG_IN_HANDSHAKES, FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post, SECURITY_PLAINTEXT,
-    SECURITY_SASL_PLAINTEXT, STAGE_OPEN, STAGE_SASL, STAGE_TLS,
+    BLOCK_CLOSED, BLOCK_FAILED, BLOCK_HELD, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_CLOSES,
+    FLAG_IN_FLUSH, FLAG_IN_HANDSHAKES, FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post,
+    SECURITY_PLAINTEXT, SECURITY_SASL_PLAINTEXT, STAGE_OPEN, STAGE_SASL, STAGE_TLS,
 )
 from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
 from kbroker.ext.handshakes cimport handshake_leaves
@@ -158,7 +158,7 @@ cdef void watch(Connection* connection) noexcept nogil:
     cdef int64_t idle_ms_max = thread.net.settings.idle_ms_max
     cdef int64_t ends_ms = connection.stage_ends_ms
     cdef int64_t idle_from_ms = connection.last_active_ms
-    if connection.ops != NULL:
+    if connection.ops != NULL or connection.blocked & BLOCK_HELD:
         idle_from_ms = thread.now_ms
     if idle_ms_max > 0 and (ends_ms == 0 or idle_from_ms + idle_ms_max < ends_ms):
         ends_ms = idle_from_ms + idle_ms_max
@@ -174,7 +174,7 @@ cdef void idle_fired(Timer* timer) noexcept nogil:
     if connection.stage != STAGE_OPEN and thread.now_ms >= connection.stage_ends_ms:
         connection_close(connection, LOG_WARNING,
                          "did not say who it is within kbroker.handshake.timeout.ms")
-    elif connection.ops != NULL or idle_ms_max <= 0 \
+    elif connection.ops != NULL or connection.blocked & BLOCK_HELD or idle_ms_max <= 0 \
             or thread.now_ms - connection.last_active_ms < idle_ms_max:
         watch(connection)
     else:
@@ -300,6 +300,9 @@ cdef void connection_close(Connection* connection, int32_t level,
     cdef NetThread* thread = connection.thread
     cdef Net* net = connection.net
     if connection.blocked & BLOCK_CLOSED:
+        return
+    if connection.blocked & BLOCK_HELD:
+        connection.flags |= FLAG_CLOSES
         return
     connection.blocked |= BLOCK_CLOSED
     if reason != NULL:

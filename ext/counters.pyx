@@ -10,8 +10,9 @@ from kbroker.ext.atomics cimport (
     atomic_load_i32, atomic_load_i64, atomic_load_ptr, atomic_load_relaxed_i64, atomic_load_u64,
     atomic_store_u64,
 )
-from kbroker.ext.connection cimport API_KEYS_MAX, Counters, NetThread
+from kbroker.ext.connection cimport API_KEYS_MAX, NetThread
 from kbroker.ext.connections cimport address_text
+from kbroker.ext.net_settings cimport Counters
 from kbroker.ext.quotas cimport Quotas
 from kbroker.ext.times cimport (
     ApiTimes, PHASES, SLOW_KEPT, Slow, TIME_BUCKETS, VERSIONS_COUNTED,

@@ -12,12 +12,14 @@ import os
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
+from kbroker.ext.appending cimport appendings_end
 from kbroker.ext.atomics cimport (
     atomic_add_relaxed_i64,
     atomic_exchange_i64,
     atomic_load_i32,
     atomic_load_i64,
     atomic_load_relaxed_i64,
+    atomic_load_u64,
     atomic_store_i32,
     atomic_store_i64,
 )
@@ -127,8 +129,8 @@ cdef void free_rights(void* rights) noexcept nogil:
     rights_unref(<Rights*>rights)
 
 
-cdef void synchronize(void* net) noexcept nogil:
-    net_synchronize(<Net*>net)
+cdef bint synchronize(void* net) noexcept nogil:
+    return net_synchronize(<Net*>net)
 
 
 # -- the face ---------------------------------------------------------------------------------
@@ -186,11 +188,20 @@ cdef class DataPlane:
 
     # directories and their journals; `place` is one's among log.dirs
 
-    def set_directories(self, int count):
-        """How many log.dirs has. Before anything is served."""
-        if not 0 < count <= DIRECTORIES_MAX:
-            raise ValueError(f"{count} log directories: at most {DIRECTORIES_MAX}")
-        self.broker.directories_count = count
+    def set_directories(self, paths):
+        """What log.dirs has. Before anything is served."""
+        cdef int place
+        if not 0 < len(paths) <= DIRECTORIES_MAX:
+            raise ValueError(f"{len(paths)} log directories: at most {DIRECTORIES_MAX}")
+        self.paths = [os.fsencode(path) for path in paths]
+        self.broker.directories_count = <int>len(paths)
+        for place in range(self.broker.directories_count):
+            self.engine.net.places[place] = <const char*><bytes>self.paths[place]
+
+    def hanging(self):
+        """Places of directories in which a write has stood for half a second, and stands."""
+        cdef uint64_t places = atomic_load_u64(&self.engine.net.hanging)
+        return [place for place in range(self.broker.directories_count) if places >> place & 1]
 
     cdef Directory* at(self, int place) except NULL:
         if not 0 <= place < DIRECTORIES_MAX:
@@ -253,6 +264,8 @@ cdef class DataPlane:
     def stop_journal(self):
         """Write what is left in all and end their threads; nothing may append any more."""
         cdef int i
+        with nogil:
+            appendings_end()
         for i in range(DIRECTORIES_MAX):
             if self.broker.directories[i].journal != NULL:
                 with nogil:

@@ -7,3 +7,4 @@ cdef class Engine:
     cdef bint stopped
     cdef dict settings
     cdef dict contexts              # TlsContext by place of the listener
+    cdef list retired               # those before, while somebody may be about to use them

@@ -11,11 +11,12 @@ from kbroker.ext.addresses cimport ADDRESS_BYTES, addresses_limit
 from kbroker.ext.api_versions cimport api_versions_put, api_versions_reclaim
 from kbroker.ext.atomics cimport atomic_exchange_ptr, atomic_load_i64, atomic_store_i64
 from kbroker.ext.clock cimport monotonic_ns
-from kbroker.ext.connection cimport API_KEYS_MAX, Job, LogLine, NET_THREADS_MAX, NetSettings
+from kbroker.ext.connection cimport API_KEYS_MAX, Job, LogLine, NET_THREADS_MAX
 from kbroker.ext.control cimport Request, request_from_job
 from kbroker.ext.counters cimport histogram_told, net_slow, net_stats, net_times
 from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
+from kbroker.ext.net_settings cimport NetSettings
 from kbroker.ext.network cimport net_synchronize
 from kbroker.ext.quota_bucket cimport QuotaKey
 from kbroker.ext.quotas cimport (
@@ -145,6 +146,7 @@ cdef class Engine:
         cdef NetSettings values
         self.settings = checked_settings(settings)
         self.contexts = {}
+        self.retired = []
         fill_settings(&values, self.settings)
         self.net = net_create(&values)
         if self.net == NULL:
@@ -185,6 +187,7 @@ cdef class Engine:
         cdef TlsContext given = context
         cdef void** at
         cdef int index
+        cdef bint all_left
         name = listener_name.encode("utf-8")
         for index in range(self.net.listeners_count):
             if <bytes> self.net.listeners[index].name == name:
@@ -193,9 +196,12 @@ cdef class Engine:
             raise ValueError(f"there is no listener {listener_name}")
         at = &self.net.listeners[index].tls
         atomic_exchange_ptr(at, given.context)
-        with nogil:
-            net_synchronize(self.net)       # nobody is about to use the one before
+        self.retired.append(self.contexts.get(index))
         self.contexts[index] = given
+        with nogil:
+            all_left = net_synchronize(self.net)
+        if all_left:                # nobody is about to use those before
+            self.retired.clear()
 
     def limit_connections(self, most: int, per_ip: int, overrides: list[tuple[bytes, int]]) -> None:
         """From now on: the most open connections, of one address, and of single addresses, which
@@ -291,7 +297,7 @@ cdef class Engine:
         cdef int64_t network = min(max(network_threads, 1), NET_THREADS_MAX)
         cdef int64_t io = min(max(io_threads, 1), NET_THREADS_MAX)
         cdef int code
-        if not self.started:
+        if not self.started or self.stopped:
             self.net.settings.network_threads = network
             self.net.settings.io_threads = io
             return
@@ -347,8 +353,8 @@ cdef class Engine:
                                 <uint32_t> len(body)) < 0:
                 raise ValueError(f"version {version} of ApiVersions")
         with nogil:
-            net_synchronize(self.net)
-            api_versions_reclaim(self.net)
+            if net_synchronize(self.net):       # else with those that are replaced next
+                api_versions_reclaim(self.net)
 
     def next_request(self, timeout_ms: int = -1) -> Request | None:
         """The next request of the control lane; None after timeout_ms, after wake_control, or

@@ -6,6 +6,7 @@ from kbroker.ext.log_state cimport (
     LOG_COORDINATOR_FENCED,
     LOG_CORRUPT,
     LOG_DUPLICATE,
+    LOG_HELD,
     LOG_INVALID_PRODUCER_EPOCH,
     LOG_INVALID_TXN_STATE,
     LOG_MOVING,
@@ -55,7 +56,7 @@ cdef inline int16_t error_of_log(int code) noexcept nogil:
         return INVALID_PRODUCER_EPOCH
     if code == LOG_OFFSET_OUT_OF_RANGE:
         return OFFSET_OUT_OF_RANGE
-    if code == LOG_STORAGE_ERROR or code == LOG_CORRUPT:
+    if code == LOG_STORAGE_ERROR or code == LOG_CORRUPT or code == LOG_HELD:
         return KAFKA_STORAGE_ERROR
     if code == LOG_TOO_LARGE:
         return RECORD_LIST_TOO_LARGE

@@ -14,7 +14,7 @@ for as long as that tells; no request reads more than a client may have of all w
 Followers: there are no other replicas, so a fetch with a replica id gets NOT_LEADER_OR_FOLLOWER.
 """
 from libc.stddef cimport size_t
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
 from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i64
@@ -22,13 +22,10 @@ from kbroker.ext.broker cimport COUNTED_FETCH, count_error
 from kbroker.ext.connection cimport (
     Connection, H_CLOSE, H_CONTROL, H_DONE, H_PENDING, Net, Op, Reply, Request,
 )
-from kbroker.ext.connections cimport connection_close, connection_mute
-from kbroker.ext.error_codes cimport (
-    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
-    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    error_of_log,
-)
+from kbroker.ext.connections cimport connection_mute
+from kbroker.ext.error_codes cimport NONE
 from kbroker.ext.fetch_news cimport fetch_choose
+from kbroker.ext.fetch_read cimport fetch_evaluate
 from kbroker.ext.fetch_rights cimport fetch_rights, fetch_settle
 from kbroker.ext.fetch_state cimport Fetch, fetch_free, fetch_from_request, partition_drop_read
 from kbroker.ext.fetch_wire cimport (
@@ -36,15 +33,11 @@ from kbroker.ext.fetch_wire cimport (
     fetch_put_partition_tags, fetch_put_topic,
 )
 from kbroker.ext.journal cimport journal_demand
-from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read
-from kbroker.ext.log_ring cimport LOG_WARNING
-from kbroker.ext.log_state cimport LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref
 from kbroker.ext.posix cimport pread
 from kbroker.ext.purgatory cimport WATCH_DATA, WATCH_STABLE, unwatch, watch
 from kbroker.ext.quotas cimport Hold, QUOTA_FETCH, quota_answer, quota_correct, quota_window_max
 from kbroker.ext.queue cimport request_submit
-from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
-from kbroker.ext.response cimport op_deadline, op_park, op_ready
+from kbroker.ext.response cimport op_close, op_deadline, op_park, op_ready
 from kbroker.ext.response cimport reply_begin, reply_end, reply_region
 from kbroker.ext.rights cimport Rights, rights_of, rights_unref
 from kbroker.ext.segment cimport Segment, segment_unref
@@ -56,119 +49,9 @@ cdef enum:
     FIXED_BYTES = 64
     ANSWER_BYTES_MAX = 0x7FFFFFFF
     EVALUATIONS_MAX = 16            # in a row, while appends keep coming between read and watch
+    HELD_LOOK_MS = 50
 
 cdef const char* UNANSWERED = b"no memory, a read error or too much to say while answering a fetch"
-
-
-# -- reading --------------------------------------------------------------------------------
-
-cdef void find_log(Fetch* fetch, FetchPartition* partition) noexcept nogil:
-    """Sets partition.log, with a reference, or the error."""
-    cdef Topic* topic
-    if partition.target.name == NULL:
-        topic = registry_by_id(&fetch.broker.registry, partition.target.id)
-        if topic == NULL and not partition.target.known:
-            # A session that has seen the topic knows it by name, as Kafka's does.
-            partition.error = UNKNOWN_TOPIC_ID
-            partition.aborted_count = 0
-            return
-    else:
-        topic = registry_by_name(&fetch.broker.registry, partition.target.name,
-                                 partition.target.name_length)
-    if topic == NULL or partition.target.partition < 0 \
-            or partition.target.partition >= topic.partitions_count:
-        partition.error = UNKNOWN_TOPIC_OR_PARTITION
-        partition.aborted_count = 0     # empty, where an error of the log has null
-        return
-    partition.log = topic_log(topic, partition.target.partition)
-    if partition.log == NULL:
-        partition.error = KAFKA_STORAGE_ERROR
-    else:
-        log_ref(partition.log)
-
-
-cdef int16_t check_epoch(FetchPartition* partition) noexcept nogil:
-    cdef int32_t told = partition.target.current_leader_epoch
-    if told < 0 or told == partition.log.leader_epoch:
-        return NONE
-    return FENCED_LEADER_EPOCH if told < partition.log.leader_epoch else UNKNOWN_LEADER_EPOCH
-
-
-cdef int16_t check_divergence(FetchPartition* partition) noexcept nogil:
-    """KIP-595: does the client's last epoch end before the offset that it asks for?"""
-    cdef int32_t epoch = -1
-    cdef int64_t end_offset = -1
-    if partition.target.last_fetched_epoch < 0:
-        return NONE
-    if log_end_offset_for_epoch(partition.log, partition.target.last_fetched_epoch, &epoch,
-                                &end_offset) != LOG_OK or epoch < 0:
-        return OFFSET_OUT_OF_RANGE
-    if epoch < partition.target.last_fetched_epoch or end_offset < partition.target.offset:
-        partition.diverging_epoch = epoch
-        partition.diverging_end = end_offset
-    return NONE
-
-
-cdef void reset_result(FetchPartition* partition) noexcept nogil:
-    partition_drop_read(partition)
-    partition.error = NONE
-    partition.high_watermark = partition.last_stable_offset = partition.log_start = -1
-    partition.diverging_epoch = -1
-
-
-cdef void read_partition(Fetch* fetch, FetchPartition* partition, int32_t bytes_max,
-                         bint min_one) noexcept nogil:
-    cdef int isolation = READ_TO_LSO if fetch.head.isolation == 1 else READ_TO_HW
-    cdef int code
-    reset_result(partition)
-    if partition.denied:
-        partition.error = TOPIC_AUTHORIZATION_FAILED
-        partition.aborted_count = 0
-    elif partition.log == NULL:
-        find_log(fetch, partition)
-    if partition.error == NONE and fetch.head.replica_id >= 0:
-        partition.error = NOT_LEADER_OR_FOLLOWER
-    if partition.error == NONE:
-        partition.error = check_epoch(partition)
-    if partition.error == NONE:
-        partition.error = check_divergence(partition)
-    if partition.error != NONE:
-        return
-    code = log_read(partition.log, partition.target.offset, max(bytes_max, 0), isolation,
-                    min_one and partition.diverging_epoch < 0, &partition.slice)
-    partition.error = error_of_log(code)
-    if partition.error != NONE:
-        return
-    if partition.diverging_epoch >= 0:
-        partition_drop_read(partition)
-    partition.high_watermark = partition.slice.at.hw
-    partition.last_stable_offset = partition.slice.at.lso
-    partition.log_start = partition.slice.at.log_start
-    fetch.undurable |= partition.slice.at.leo > partition.slice.at.hw
-    if isolation == READ_TO_LSO and partition.diverging_epoch < 0:
-        partition.error = error_of_log(log_aborted(
-            partition.log, partition.target.offset, &partition.slice, &partition.aborted,
-            <int*>&partition.aborted_count))
-
-
-cdef void evaluate(Fetch* fetch) noexcept nogil:
-    """Read all partitions, within the bounds of the request and of fetch.max.bytes."""
-    cdef int64_t left = min(max(fetch.head.bytes_max, 0), fetch.broker.fetch_bytes_max)
-    cdef bint min_one = True
-    cdef FetchPartition* partition
-    cdef uint32_t i
-    fetch.bytes = 0
-    fetch.answer_now = fetch.undurable = False
-    for i in range(fetch.count):
-        partition = &fetch.partitions[i]
-        read_partition(fetch, partition,
-                       <int32_t>min(<int64_t>partition.target.bytes_max, left), min_one)
-        if partition.slice.length > 0:
-            min_one = False
-            fetch.bytes += partition.slice.length
-            left = max(left - partition.slice.length, <int64_t>0)
-        if partition.error != NONE or partition.diverging_epoch >= 0:
-            fetch.answer_now = True
 
 
 cdef inline bint complete(Fetch* fetch) noexcept nogil:
@@ -380,32 +263,46 @@ cdef void finish(Op* op) noexcept nogil:
     if written:
         op_ready(op)
     else:
-        connection_close(connection, LOG_WARNING, UNANSWERED)
+        op_close(op, UNANSWERED)
     if fetch.throttle_ms > 0:
         connection_mute(connection, fetch.throttle_ms)
     fetch_free(fetch)
 
 
+cdef void set_deadline(Op* op, Fetch* fetch) noexcept nogil:
+    """Nobody tells when a log that is held is free again: it is looked at."""
+    cdef int64_t left_ms = max(fetch.ends_ms - op.thread.now_ms, <int64_t>0)
+    op_deadline(op, min(left_ms, <int64_t>HELD_LOOK_MS) if fetch.held else left_ms)
+
+
 cdef void on_moved(Op* op) noexcept nogil:
     """A watermark has moved: enough now? Else go on waiting."""
     cdef Fetch* fetch = <Fetch*>op.ext
+    cdef bint was_held = fetch.held
     cdef int _i
     for _i in range(EVALUATIONS_MAX):
         stop_watching(fetch)
-        evaluate(fetch)
+        fetch_evaluate(fetch)
         if complete(fetch):
             break
         if watch_all(fetch, op):
+            if fetch.held or was_held:
+                set_deadline(op, fetch)
             return
     else:
-        evaluate(fetch)
+        fetch_evaluate(fetch)
     finish(op)
 
 
 cdef void on_timeout(Op* op) noexcept nogil:
     cdef Fetch* fetch = <Fetch*>op.ext
+    if fetch.held and op.thread.now_ms < fetch.ends_ms and not op.thread.draining:
+        fetch.held = False
+        set_deadline(op, fetch)
+        on_moved(op)
+        return
     stop_watching(fetch)
-    evaluate(fetch)
+    fetch_evaluate(fetch)
     finish(op)
 
 
@@ -427,7 +324,7 @@ cdef int wait(Request* request, Fetch* fetch) noexcept nogil:
     op.on_event = on_moved
     op.on_timeout = on_timeout
     op.on_cancel = on_cancel
-    op_deadline(op, fetch.head.max_wait_ms)
+    set_deadline(op, fetch)
     if not watch_all(fetch, op):
         on_moved(op)
     return H_PENDING
@@ -466,6 +363,7 @@ cdef int ask(Request* request, Fetch* fetch, int64_t version) noexcept nogil:
     op.resumes = True
     op.missed = True                # as soon as it is home
     op_deadline(op, fetch.head.max_wait_ms)
+    fetch.ends_ms = request.thread.now_ms + fetch.head.max_wait_ms
     return H_PENDING
 
 
@@ -480,7 +378,8 @@ cdef int handle_fetch(Request* request) noexcept nogil:
     version = atomic_load_i64(&fetch.broker.rights_version)
     if version != 0 and not fetch_settle(fetch, rights_of(request, version)):
         return ask(request, fetch, version)
-    evaluate(fetch)
+    fetch.ends_ms = request.thread.now_ms + fetch.head.max_wait_ms
+    fetch_evaluate(fetch)
     if not complete(fetch):
         return wait(request, fetch)
     if request.quota == NULL:

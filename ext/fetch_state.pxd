@@ -26,9 +26,14 @@ ctypedef struct Fetch:
     bint answer_now                 # an error or a diverging epoch: do not wait
     int64_t throttle_ms             # above 0: the answer is empty
     bint undurable                  # a partition has appended what is not yet on disk
+    bint held                       # a partition's log is locked for long
+    int64_t ends_ms                 # monotonic: answered then with what there is
 
 # The request as a Fetch; NULL: malformed, or no memory (request.reason says which).
 cdef Fetch* fetch_from_request(Request* request) noexcept nogil
 # Lets go of logs, slices and session.
 cdef void fetch_free(Fetch* fetch) noexcept nogil
 cdef void partition_drop_read(FetchPartition* partition) noexcept nogil
+# Errors of a target whose log is there.
+cdef int16_t fetch_check_epoch(FetchPartition* partition) noexcept nogil
+cdef int16_t fetch_check_divergence(FetchPartition* partition) noexcept nogil

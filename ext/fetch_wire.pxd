@@ -30,6 +30,7 @@ ctypedef struct FetchPartition:
     Log* log                        # a reference; NULL: not found
     int16_t error
     bint denied                     # the client may not read it
+    bint held                       # its log is locked for long: nothing can be told of it now
     bint respond                    # it stands in the response
     bint watching
     bint region                     # its records go by sendfile

@@ -7,6 +7,7 @@ Header v2 belongs to versions from the API's first flexible version on. Sources:
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.connection cimport Connection, Job, Net, Request
+from kbroker.ext.stays cimport Stay
 
 cdef enum FrameResult:
     FRAME_TAKEN = 0         # handled, or the connection was closed
@@ -17,4 +18,4 @@ cdef int frame_parse_header(Net* net, Request* request, uint8_t* frame,
                             uint32_t length) noexcept nogil
 cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) noexcept nogil
 # In the I/O pool, within a turn of these: fills the request from the job and calls the handler.
-cdef int job_handle(Job* job, uint64_t* turns) noexcept nogil
+cdef int job_handle(Job* job, uint64_t* turns, Stay* stay) noexcept nogil

@@ -5,17 +5,21 @@ from libc.string cimport memset
 from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence, atomic_load_i32
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
-    API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, FLAG_TOKENS, H_CLOSE, H_CONTROL, H_IO, H_NONE,
+    API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, FLAG_CLOSES, FLAG_TOKENS, H_CLOSE, H_CONTROL,
+    H_IO, H_NONE,
     H_STALL, Job, NetThread, STAGE_OPEN,
 )
-from kbroker.ext.connections cimport connection_fail, connection_mute, connection_stall
-from kbroker.ext.log_ring cimport LOG_WARNING
+from kbroker.ext.connections cimport (
+    connection_close, connection_fail, connection_mute, connection_stall,
+)
+from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_WARNING
 from kbroker.ext.marks cimport request_begins, request_ends
 from kbroker.ext.posix cimport snprintf
 from kbroker.ext.quotas cimport Hold, quota_begin
 from kbroker.ext.queue cimport request_submit
 from kbroker.ext.rights cimport Rights, rights_unref
 from kbroker.ext.stages cimport stage_admits, stage_read_token
+from kbroker.ext.stays cimport Stay
 from kbroker.ext.wire cimport Cursor, cursor_init, get_i16, get_i32, skip_tags, take
 
 cdef enum:
@@ -105,6 +109,7 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.op = NULL
     request.on_io = False
     request.turns = NULL
+    request.stay = &thread.runner.stay
     request.received_ns = connection.stalled_ns if connection.stalled_ns else thread.now_ns
     request.wall_ms = thread.wall_ms
     request.principal = connection.principal
@@ -165,8 +170,10 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
         outcome = run(&request)
         if outcome == H_STALL:
             connection.stalled_ns = request.received_ns
-            connection_stall(connection, BLOCK_STALL)
-            return FRAME_STALLED
+            if not connection.flags & FLAG_CLOSES:
+                connection_stall(connection, BLOCK_STALL)
+                return FRAME_STALLED
+            outcome = H_NONE            # nobody is there any more
     connection.stalled_ns = 0
     request_ends(&request, length, outcome == H_NONE)
     thread.counters.requests += 1
@@ -174,10 +181,12 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
         connection_mute(connection, request.throttle_ms)
     if outcome == H_CLOSE:
         connection_fail(connection, LOG_WARNING, request.reason)
+    if connection.flags & FLAG_CLOSES:
+        connection_close(connection, LOG_DEBUG, "closed while the disk hung")
     return FRAME_TAKEN
 
 
-cdef int job_handle(Job* job, uint64_t* turns) noexcept nogil:
+cdef int job_handle(Job* job, uint64_t* turns, Stay* stay) noexcept nogil:
     cdef Request request
     cdef int outcome
     memset(&request, 0, sizeof(Request))
@@ -195,6 +204,7 @@ cdef int job_handle(Job* job, uint64_t* turns) noexcept nogil:
     request.flexible = job.flexible
     request.on_io = True
     request.turns = turns
+    request.stay = stay
     request.received_ns = job.received_ns
     request.wall_ms = realtime_ms()
     request.principal = job.principal

@@ -234,11 +234,12 @@ cdef void read_rest(Connection* connection) noexcept nogil:
     cdef uint8_t* p = connection.in_buffer + connection.in_begin
     cdef uint64_t total = LENGTH_BYTES + <uint64_t> load_be32(p)
     cdef uint64_t missing = total - (connection.in_end - connection.in_begin)
+    cdef uint8_t* buffer = thread.buffer    # while a handler stands in the disk it is another
     cdef uint64_t more
     cdef ssize_t got
     parts[0].iov_base = connection.in_buffer + connection.in_end
     parts[0].iov_len = missing
-    parts[1].iov_base = thread.buffer
+    parts[1].iov_base = buffer
     parts[1].iov_len = thread.buffer_bytes
     got = socket_read(connection, parts, 2)
     if got <= 0:
@@ -252,9 +253,9 @@ cdef void read_rest(Connection* connection) noexcept nogil:
     if more == 0 or connection.blocked & BLOCK_CLOSED:
         return
     if connection.in_buffer != NULL:
-        append(connection, thread.buffer, more)
+        append(connection, buffer, more)
     else:
-        take(connection, thread.buffer, more)
+        take(connection, buffer, more)
 
 
 cdef void receive(Connection* connection) noexcept nogil:

@@ -32,7 +32,7 @@ cdef bint put_aside(Net* net, Job* job, int64_t unstalls) noexcept nogil:
     return waits
 
 
-cdef int handle(Net* net, Job* job, uint64_t* turns) noexcept nogil:
+cdef int handle(Net* net, Job* job, int32_t index) noexcept nogil:
     """The outcome; H_STALL when the job was put aside."""
     cdef int64_t unstalls
     cdef int outcome
@@ -40,7 +40,7 @@ cdef int handle(Net* net, Job* job, uint64_t* turns) noexcept nogil:
         unstalls = atomic_load_i64(&net.unstalls)
         atomic_exchange_i64(&net.stalled, 1)
         atomic_fence()
-        outcome = job_handle(job, turns)
+        outcome = job_handle(job, &net.io_turns[index], &net.io_stays[index])
         if outcome != H_STALL or put_aside(net, job, unstalls):
             return outcome
         if net.io.closed:
@@ -65,7 +65,7 @@ cdef void settle(Net* net, Job* job, int outcome) noexcept nogil:
 cdef void park(Net* net, int32_t index) noexcept nogil:
     """Sleep while there are more workers than wanted. One that waits for a job does it first."""
     pthread_mutex_lock(&net.io.lock)
-    while index >= net.io_wanted and not net.io.closed:
+    while index >= net.io_wanted + net.io_held and not net.io.closed:
         pthread_cond_wait(&net.io_parked, &net.io.lock)
     pthread_mutex_unlock(&net.io.lock)
 
@@ -85,24 +85,38 @@ cdef void* worker_main(void* argument) noexcept nogil:
         if job == NULL:
             return NULL
         turn_begin(turns)
-        outcome = handle(net, job, turns)
+        outcome = handle(net, job, index)
         turn_end(turns)
         settle(net, job, outcome)
 
 
-cdef int io_pool_resize(Net* net, int32_t wanted) noexcept nogil:
-    """0, or an errno; what has been started is stopped by io_pool_stop."""
+cdef int add_workers(Net* net) noexcept nogil:
+    """io.lock is held. 0, or an errno; what has been started is stopped by io_pool_stop."""
     cdef int code
-    pthread_mutex_lock(&net.io.lock)
-    net.io_wanted = wanted
     pthread_cond_broadcast(&net.io_parked)
-    pthread_mutex_unlock(&net.io.lock)
-    while net.io_count < min(wanted, <int32_t> NET_THREADS_MAX):
+    while net.io_count < min(net.io_wanted + net.io_held, <int32_t> NET_THREADS_MAX):
         code = pthread_create(&net.io_threads[net.io_count], NULL, worker_main, net)
         if code != 0:
             return code
         net.io_count += 1
     return 0
+
+
+cdef int io_pool_resize(Net* net, int32_t wanted) noexcept nogil:
+    cdef int code
+    pthread_mutex_lock(&net.io.lock)
+    net.io_wanted = wanted
+    code = add_workers(net)
+    pthread_mutex_unlock(&net.io.lock)
+    return code
+
+
+cdef void io_pool_hold(Net* net) noexcept nogil:
+    pthread_mutex_lock(&net.io.lock)
+    net.io_held += 1
+    if not net.io.closed:
+        add_workers(net)
+    pthread_mutex_unlock(&net.io.lock)
 
 
 cdef void io_pool_stop(Net* net) noexcept nogil:

@@ -21,7 +21,8 @@ from libc.stdint cimport int32_t, int64_t
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
 from kbroker.ext.clock cimport realtime_ms
 from kbroker.ext.journal_walk cimport JournalReader, JournalWalk, walk_next
-from kbroker.ext.log cimport Log, check
+from kbroker.ext.log cimport Log
+from kbroker.ext.log_errors cimport check
 from kbroker.ext.log_append cimport log_append_as_is
 from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE
 

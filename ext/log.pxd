@@ -8,6 +8,3 @@ from kbroker.ext.log_state cimport Log as LogStruct
 cdef class Log:
     cdef LogStruct* core                # one reference, held until the object dies
     cdef readonly dict recovery         # what opening found: see OpenReport
-
-# Raises what a LogError means to Python.
-cdef int check(LogStruct* log, int code) except -1

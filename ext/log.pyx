@@ -6,19 +6,16 @@ be. The data plane does not pass through here.
 """
 import os
 
-from kbroker.errors import ClientError, CorruptFileError, DiskError, ErrorCode
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
+from kbroker.ext.appending cimport Appending, appending_new, appending_result
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_load_i64
-from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_crc_ok, batch_parse
-from kbroker.ext.clock cimport monotonic_ns, realtime_ms
+from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
+from kbroker.ext.clock cimport realtime_ms
 from kbroker.ext.epochs cimport epochs_assign, epochs_latest
-from kbroker.ext.journal cimport JOURNAL_STALL
-from kbroker.ext.journal_room cimport journal_wait_room_until
-from kbroker.ext.log_append cimport AppendResult, log_append_on
+from kbroker.ext.log_errors cimport check, failure
 from kbroker.ext.log_find cimport (
     TimestampOffset,
     log_offset_for_timestamp,
@@ -32,19 +29,10 @@ from kbroker.ext.log_retention cimport (
     log_configure, log_delete_old, log_expire_producers, log_idle, log_mark_deleted, log_roll,
     log_set_start, log_size, log_truncate_to, log_unlink_deleted,
 )
-from kbroker.ext.log_state cimport Log as LogStruct
 from kbroker.ext.log_state cimport (
     LOG_CLOSED,
     LOG_CORRUPT,
-    LOG_COORDINATOR_FENCED,
-    LOG_INVALID_PRODUCER_EPOCH,
-    LOG_INVALID_TXN_STATE,
-    LOG_MOVING,
-    LOG_NO_MEMORY,
-    LOG_OFFSET_OUT_OF_RANGE,
-    LOG_OUT_OF_ORDER_SEQUENCE,
-    LOG_STALL,
-    LOG_TOO_LARGE,
+    LOG_HELD,
     READ_TO_HW,
     READ_TO_LEO,
     READ_TO_LSO,
@@ -53,8 +41,7 @@ from kbroker.ext.log_state cimport (
     log_set_leader_epoch,
     log_unref,
 )
-from kbroker.ext.posix cimport EIO, ENOSPC, pthread_mutex_lock, pthread_mutex_unlock
-from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_COORDINATOR, Terms
+from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.segment cimport segment_load_times, segment_unref
 from kbroker.ext.walk cimport read_fully
 
@@ -62,17 +49,6 @@ _ISOLATION = {
     "high_watermark": READ_TO_HW,
     "last_stable_offset": READ_TO_LSO,
     "log_end_offset": READ_TO_LEO,
-}
-
-# Errors that a caller's argument or batch brings about.
-_CLIENT_ERRORS = {
-    LOG_OFFSET_OUT_OF_RANGE: ErrorCode.OFFSET_OUT_OF_RANGE,
-    LOG_TOO_LARGE: ErrorCode.RECORD_LIST_TOO_LARGE,
-    LOG_INVALID_PRODUCER_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
-    LOG_OUT_OF_ORDER_SEQUENCE: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    LOG_INVALID_TXN_STATE: ErrorCode.INVALID_TXN_STATE,
-    LOG_COORDINATOR_FENCED: ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-    LOG_MOVING: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
 
 
@@ -106,37 +82,6 @@ cdef int fill_config(LogConfig* cfg, dict given) except -1:
     cfg.min_insync_replicas = given["min_insync_replicas"]
     cfg.preallocate = given["preallocate"]
     return 0
-
-
-cdef object failure(int code, str directory, int error):
-    """The exception that a LogError becomes."""
-    if code in _CLIENT_ERRORS:
-        return ClientError(_CLIENT_ERRORS[code])
-    if code == LOG_NO_MEMORY:
-        return MemoryError()
-    if code == LOG_CLOSED:
-        return DiskError(directory, "the log is closed")
-    if code == LOG_CORRUPT:
-        return CorruptFileError(directory, "the log does not hold what was written")
-    if error:
-        return DiskError(directory, OSError(error, os.strerror(error)))
-    return DiskError(directory, OSError(ENOSPC, "no room, or no file descriptor, left"))
-
-
-cdef int check(LogStruct* log, int code) except -1:
-    if code < 0:
-        raise failure(code, os.fsdecode(log.dir), log.error_errno)
-    return 0
-
-
-cdef int append_one(LogStruct* log, const Terms* terms, uint8_t* p, const BatchInfo* info,
-                    AppendResult* result, int64_t deadline_ns) noexcept nogil:
-    """A journal without room is waited for, until the deadline where there is one."""
-    cdef int code
-    while True:
-        code = log_append_on(log, terms, p, info, realtime_ms(), result)
-        if code != LOG_STALL or journal_wait_room_until(log.journal, deadline_ns) == JOURNAL_STALL:
-            return code
 
 
 cdef class Log:
@@ -254,12 +199,9 @@ cdef class Log:
         return self.core.directory
 
     def take_offline(self, int error):
-        """As if this log had met the error, of a disk that it shares. Who waits for it is woken by
-        DataPlane.wake."""
-        with nogil:
-            pthread_mutex_lock(&self.core.lock)
-            log_offline(self.core, error)
-            pthread_mutex_unlock(&self.core.lock)
+        """As if this log had met the error, of a disk that it shares. Waits for nobody who stands
+        in it; who waits for it is woken by DataPlane.wake."""
+        log_offline(self.core, error)
 
     # ---- append and read
 
@@ -269,40 +211,12 @@ cdef class Log:
         marker is judged by the version of its transaction.
 
         While the disk hangs, the journal has no room: REQUEST_TIMED_OUT after room_wait_ms of that
-        (-1: never), for a batch of which nothing is written then."""
-        cdef int64_t deadline_ns = 0
-        cdef bytearray own = bytearray(batches)
-        cdef uint8_t* p = own
-        cdef uint8_t* end = p + len(own)
-        cdef BatchInfo info
-        cdef AppendResult result
-        cdef Terms terms
-        cdef int64_t first = -1
-        cdef int code
-        terms.origin = ORIGIN_COORDINATOR
-        terms.guard = NOT_GUARDED
-        terms.transaction_version = transaction_version
-        if p == end:
-            raise ClientError(ErrorCode.INVALID_RECORD)
-        while p < end:
-            if batch_parse(p, end, &info) != BATCH_OK or not batch_crc_ok(p, &info):
-                raise ClientError(ErrorCode.CORRUPT_MESSAGE)
-            p += info.length
+        (-1: never), for a batch of which nothing is written then. A write that stands in the disk
+        is not waited for much longer: LateError, and its `append` tells when it is over."""
+        cdef Appending* appending = appending_new(self.core, batches, room_wait_ms)
+        appending.terms.transaction_version = transaction_version
         log_set_leader_epoch(self.core, leader_epoch)
-        if room_wait_ms >= 0:
-            deadline_ns = monotonic_ns() + room_wait_ms * 1000000
-        p = own
-        while p < end:
-            batch_parse(p, end, &info)
-            with nogil:
-                code = append_one(self.core, &terms, p, &info, &result, deadline_ns)
-            if code == LOG_STALL:
-                raise ClientError(ErrorCode.REQUEST_TIMED_OUT)
-            check(self.core, code)
-            if first < 0:
-                first = result.base_offset
-            p += info.length
-        return first, result.last_offset
+        return appending_result(appending, room_wait_ms >= 0)
 
     def read(self, int64_t offset, int32_t max_bytes, *, str up_to="high_watermark"):
         """Whole batches from the one that holds `offset` on, at least one if there is one; empty
@@ -386,11 +300,19 @@ cdef class Log:
     def producers(self):
         """(producer id, epoch, last sequence, last timestamp, coordinator epoch, first offset of
         its transaction or -1) of each producer, by id."""
-        return log_producers(self.core)
+        found = log_producers(self.core)
+        if found is None:
+            check(self.core, LOG_HELD)
+        return found
 
     def in_transaction(self, int64_t producer_id, int epoch):
         """Whether the producer has an open transaction here, in this epoch."""
-        return log_in_txn(self.core, producer_id, epoch)
+        cdef int found
+        with nogil:
+            found = log_in_txn(self.core, producer_id, epoch)
+        if found == LOG_HELD:
+            check(self.core, LOG_HELD)
+        return bool(found)
 
     # ---- upkeep
 

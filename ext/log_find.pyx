@@ -24,13 +24,15 @@ from kbroker.ext.compression cimport Buffer, buffer_free
 from kbroker.ext.index cimport time_index_lookup
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
+    LOG_HELD,
     LOG_NO_MEMORY,
     LOG_OK,
     LOG_STORAGE_ERROR,
     log_disk_error,
+    log_lock_soon,
     log_usable,
 )
-from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport pthread_mutex_unlock
 from kbroker.ext.segment cimport (
     Hint,
     Segment,
@@ -217,7 +219,8 @@ cdef int find(Log* log, Search* wanted, TimestampOffset* out) noexcept nogil:
     out.offset = -1
     out.timestamp = -1
     out.leader_epoch = -1
-    pthread_mutex_lock(&log.lock)
+    if not log_lock_soon(log):
+        return LOG_HELD
     if wanted.exactly:
         code = start_at_max(log, wanted, &s, &hint)
     else:

@@ -4,6 +4,7 @@ from kbroker.ext.log_state cimport (
     LOG_COORDINATOR_FENCED,
     LOG_CORRUPT,
     LOG_DUPLICATE,
+    LOG_HELD,
     LOG_INVALID_PRODUCER_EPOCH,
     LOG_INVALID_TXN_STATE,
     LOG_NO_MEMORY,
@@ -13,6 +14,7 @@ from kbroker.ext.log_state cimport (
     log_disk_error,
     log_offline,
     log_usable,
+    log_lock_soon,
 )
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.producers cimport (
@@ -94,9 +96,10 @@ cdef void log_apply_producer(Log* log, const uint8_t* batch, const BatchInfo* in
 
 cdef int log_verify(Log* log, int64_t producer_id, int16_t epoch, int32_t sequence, bint bumps,
                     int64_t now_ms, int64_t* guard) noexcept nogil:
-    pthread_mutex_lock(&log.lock)
-    cdef int code = log_usable(log)
     guard[0] = 0
+    if not log_lock_soon(log):
+        return LOG_HELD
+    cdef int code = log_usable(log)
     if code == LOG_OK and not has_producers(log):
         code = LOG_NO_MEMORY
     if code == LOG_OK:
@@ -121,8 +124,9 @@ cdef bint log_needs_no_verifying(Log* log, int64_t producer_id, int16_t epoch) n
     return settled
 
 
-cdef bint log_in_txn(Log* log, int64_t producer_id, int16_t epoch) noexcept nogil:
-    pthread_mutex_lock(&log.lock)
+cdef int log_in_txn(Log* log, int64_t producer_id, int16_t epoch) noexcept nogil:
+    if not log_lock_soon(log):
+        return LOG_HELD
     cdef Producer* p = find(log, producer_id)
     cdef bint found = p != NULL and epoch == p.epoch and p.txn_first_offset >= 0
     pthread_mutex_unlock(&log.lock)
@@ -133,7 +137,8 @@ cdef list log_producers(Log* log):
     cdef int32_t i
     cdef Producer* p
     cdef list found = []
-    pthread_mutex_lock(&log.lock)
+    if not log_lock_soon(log):
+        return None
     try:
         for i in range(log.producers.capacity if log.producers != NULL else 0):
             p = log.producers.slots[i]

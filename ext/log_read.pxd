@@ -19,12 +19,16 @@ ctypedef struct ReadSlice:
 # LOG_OFFSET_OUT_OF_RANGE below log start and above leo; out.at is always filled.
 cdef int log_read(Log* log, int64_t offset, int32_t max_bytes, int isolation, bint min_one,
                   ReadSlice* out) noexcept nogil
-# Aborted transactions that touch the records of `slice`, read from `offset`. *out is malloc'ed
-# (NULL when none), the caller frees it.
+# As log_read, for who is not to wait for the disk: LOG_HELD when somebody stands there with it.
+cdef int log_read_soon(Log* log, int64_t offset, int32_t max_bytes, int isolation, bint min_one,
+                       ReadSlice* out) noexcept nogil
+# LOG_HELD as above. Aborted transactions that touch the records of `slice`, read from `offset`.
+# *out is malloc'ed (NULL when none), the caller frees it.
 cdef int log_aborted(Log* log, int64_t offset, const ReadSlice* slice, AbortedTxn** out,
                      int* count) noexcept nogil
-# Kafka's OffsetForLeaderEpoch: largest epoch <= `epoch` and where it ends; -1, -1 when not known.
+# Kafka's OffsetForLeaderEpoch: largest epoch <= `epoch` and where it ends; -1, -1 when not known,
+# or LOG_HELD.
 cdef int log_end_offset_for_epoch(Log* log, int32_t epoch, int32_t* found,
                                   int64_t* end_offset) noexcept nogil
-cdef int32_t log_epoch_at(Log* log, int64_t offset) noexcept nogil     # -1: not known
+cdef int32_t log_epoch_at(Log* log, int64_t offset) noexcept nogil     # -1: not known now
 cdef int32_t log_latest_epoch(Log* log) noexcept nogil                 # -1: none

@@ -2,6 +2,9 @@
 
 Under the lock: which segment, where to begin, where to stop, one reference. The walk from there to
 the batch wanted reads headers from the file and holds no lock.
+
+A network thread is not to wait for somebody who stands in the disk with the lock: `patient` says
+whether the asker may.
 """
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
@@ -12,6 +15,7 @@ from kbroker.ext.epochs cimport epochs_at, epochs_end_offset, epochs_latest
 from kbroker.ext.index cimport offset_index_beyond
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
+    LOG_HELD,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
     LOG_STORAGE_ERROR,
@@ -24,12 +28,15 @@ from kbroker.ext.log_state cimport (
     log_floor,
     log_index_limits,
     log_locate,
+    log_lock_soon,
     log_recall,
     log_remember,
     log_usable,
     log_watermarks,
 )
-from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+from kbroker.ext.posix cimport (
+    pthread_mutex_lock, pthread_mutex_trylock, pthread_mutex_unlock,
+)
 from kbroker.ext.segment cimport (
     FIND_BATCH,
     FIND_BROKEN,
@@ -46,6 +53,13 @@ from kbroker.ext.segment cimport (
     segment_unref,
 )
 from kbroker.ext.txn_index cimport AbortedList, txn_index_collect
+
+cdef inline bint enter(Log* log, bint patient) noexcept nogil:
+    if not patient:
+        return log_lock_soon(log)
+    pthread_mutex_lock(&log.lock)
+    return True
+
 
 ctypedef struct Start:                  # what the lock gave: a segment held, and where to look
     Segment* segment
@@ -129,13 +143,16 @@ cdef int begin(Log* log, int64_t offset, int isolation, Position* bound, Start* 
     return start_in(log, max(0, log_floor(log, offset)), offset, bound, start)
 
 
-cdef int next_start(Log* log, int64_t offset, const Position* bound, Start* start) noexcept nogil:
+cdef int next_start(Log* log, int64_t offset, const Position* bound, bint patient,
+                    Start* start) noexcept nogil:
     """All of this segment lies below the offset: go on with the one behind it. A compacted one that
     took its place in the meantime may reach further: then with that."""
     cdef Segment* done = start.segment
     cdef int code = LOG_OK
     start.segment = NULL
-    pthread_mutex_lock(&log.lock)
+    if not enter(log, patient):
+        segment_unref(done)
+        return LOG_HELD
     code = log_usable(log)
     cdef int32_t i = log_floor(log, done.base_offset)
     if i < 0 or log.segments[i] == done:
@@ -147,7 +164,7 @@ cdef int next_start(Log* log, int64_t offset, const Position* bound, Start* star
     return code
 
 
-cdef int find_without_index(Log* log, int64_t offset, Start* start,
+cdef int find_without_index(Log* log, int64_t offset, bint patient, Start* start,
                             Found* found) noexcept nogil:
     """The index led astray: begin at the first byte. When that does better, write it anew; else it
     is the segment that is damaged."""
@@ -161,7 +178,8 @@ cdef int find_without_index(Log* log, int64_t offset, Start* start,
         return code
     if code == FIND_BATCH and found.last_offset >= atomic_load_i64(&log.leo):
         return FIND_BROKEN              # a batch whose offsets are damaged, not the index
-    pthread_mutex_lock(&log.lock)
+    if not enter(log, patient):
+        return code                     # the next one who is misled rebuilds it
     log_index_limits(log, &limits)
     i = log_find_segment(log, start.segment.base_offset)
     if i >= 0 and log.segments[i] == start.segment:
@@ -172,7 +190,7 @@ cdef int find_without_index(Log* log, int64_t offset, Start* start,
 
 # ---- read
 
-cdef int find_first(Log* log, int64_t offset, const Position* bound, Start* start,
+cdef int find_first(Log* log, int64_t offset, const Position* bound, bint patient, Start* start,
                     Found* found) noexcept nogil:
     """The batch to begin with, through as many segments as it takes; LOG_OK with no segment held
     when the bound comes first."""
@@ -180,33 +198,42 @@ cdef int find_first(Log* log, int64_t offset, const Position* bound, Start* star
     while start.segment != NULL:
         code = segment_find(start.segment, &start.hint, offset, found)
         if code == FIND_MISLED:
-            code = find_without_index(log, offset, start, found)
+            code = find_without_index(log, offset, patient, start, found)
         if code == FIND_BATCH:
             return LOG_OK
         if code != FIND_NONE:
             segment_unref(start.segment)
             start.segment = NULL
             return LOG_CORRUPT if code == FIND_BROKEN else LOG_STORAGE_ERROR
-        code = next_start(log, offset, bound, start)
+        code = next_start(log, offset, bound, patient, start)
         if code != LOG_OK:
             return code
     return LOG_OK
 
 
-cdef int log_read(Log* log, int64_t offset, int32_t max_bytes, int isolation, bint min_one,
-                  ReadSlice* out) noexcept nogil:
+cdef void remember_end(Log* log, const Position* bound) noexcept nogil:
+    """Where the next read begins, most likely: good to know, and not worth to wait for."""
+    if pthread_mutex_trylock(&log.lock) == 0:
+        log_remember(log, bound)
+        pthread_mutex_unlock(&log.lock)
+
+
+cdef int read(Log* log, int64_t offset, int32_t max_bytes, int isolation, bint min_one,
+              bint patient, ReadSlice* out) noexcept nogil:
     cdef Position bound
     cdef Start start
     cdef Found found
     cdef int64_t length
     memset(out, 0, sizeof(ReadSlice))
     out.fd = -1
-    pthread_mutex_lock(&log.lock)
+    if not enter(log, patient):
+        log_watermarks(log, &out.at)
+        return LOG_HELD
     cdef int code = begin(log, offset, isolation, &bound, &start, out)
     pthread_mutex_unlock(&log.lock)
     if code != LOG_OK or start.segment == NULL:
         return code
-    code = find_first(log, offset, &bound, &start, &found)
+    code = find_first(log, offset, &bound, patient, &start, &found)
     if code != LOG_OK or start.segment == NULL:
         return code
     length = max_bytes
@@ -221,10 +248,18 @@ cdef int log_read(Log* log, int64_t offset, int32_t max_bytes, int isolation, bi
     out.position = found.position
     out.length = length
     if found.position + length == bound.byte and start.segment.base_offset == bound.segment_base:
-        pthread_mutex_lock(&log.lock)
-        log_remember(log, &bound)
-        pthread_mutex_unlock(&log.lock)
+        remember_end(log, &bound)
     return LOG_OK
+
+
+cdef int log_read(Log* log, int64_t offset, int32_t max_bytes, int isolation, bint min_one,
+                  ReadSlice* out) noexcept nogil:
+    return read(log, offset, max_bytes, isolation, min_one, True, out)
+
+
+cdef int log_read_soon(Log* log, int64_t offset, int32_t max_bytes, int isolation, bint min_one,
+                       ReadSlice* out) noexcept nogil:
+    return read(log, offset, max_bytes, isolation, min_one, False, out)
 
 
 # ---- aborted transactions
@@ -259,14 +294,17 @@ cdef int collect_aborted(Log* log, int64_t offset, const ReadSlice* slice, Abort
     cdef bint complete = False
     cdef int error = 0
     again[0] = False
-    pthread_mutex_lock(&log.lock)
+    if not log_lock_soon(log):
+        return LOG_HELD
     upper_bound = upper_bound_of(log, slice)
     s = next_with_aborted(log, max(0, log_floor(log, slice.segment.base_offset)))
     pthread_mutex_unlock(&log.lock)
     while s != NULL and error == 0:
         error = txn_index_collect(s, offset, upper_bound, found, &complete)
         base = s.base_offset
-        pthread_mutex_lock(&log.lock)
+        if not log_lock_soon(log):
+            error = LOG_HELD
+            break
         again[0] = s.deleted != 0
         segment_unref(s)
         s = NULL
@@ -293,7 +331,7 @@ cdef int log_aborted(Log* log, int64_t offset, const ReadSlice* slice, AbortedTx
         error = collect_aborted(log, offset, slice, &found, &again)
     if error:
         free(found.items)
-        return LOG_STORAGE_ERROR
+        return LOG_HELD if error == LOG_HELD else LOG_STORAGE_ERROR
     out[0] = found.items
     count[0] = found.count
     return LOG_OK
@@ -303,7 +341,10 @@ cdef int log_aborted(Log* log, int64_t offset, const ReadSlice* slice, AbortedTx
 
 cdef int log_end_offset_for_epoch(Log* log, int32_t epoch, int32_t* found,
                                   int64_t* end_offset) noexcept nogil:
-    pthread_mutex_lock(&log.lock)
+    found[0] = -1
+    end_offset[0] = -1
+    if not log_lock_soon(log):
+        return LOG_HELD
     cdef int code = log_usable(log)
     epochs_end_offset(&log.epochs, epoch, log.leo, found, end_offset)
     pthread_mutex_unlock(&log.lock)
@@ -311,7 +352,8 @@ cdef int log_end_offset_for_epoch(Log* log, int32_t epoch, int32_t* found,
 
 
 cdef int32_t log_epoch_at(Log* log, int64_t offset) noexcept nogil:
-    pthread_mutex_lock(&log.lock)
+    if not log_lock_soon(log):
+        return -1
     cdef int32_t epoch = epochs_at(&log.epochs, offset)
     pthread_mutex_unlock(&log.lock)
     return epoch

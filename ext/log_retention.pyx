@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 
-from kbroker.ext.atomics cimport atomic_store_i32, atomic_store_i64
+from kbroker.ext.atomics cimport atomic_load_i64, atomic_store_i32, atomic_store_i64
 from kbroker.ext.epochs cimport epochs_truncate_from_end, epochs_truncate_from_start
 from kbroker.ext.index cimport index_truncate
 from kbroker.ext.log_append cimport log_create_segment, log_roll_locked
@@ -20,6 +20,7 @@ from kbroker.ext.log_state cimport (
     log_floor,
     log_forget_positions,
     log_locate,
+    log_lock_soon,
     log_move_hw,
     log_push_segment,
     log_retire,
@@ -321,7 +322,8 @@ cdef void log_configure(Log* log, const LogConfig* cfg) noexcept nogil:
 
 
 cdef int64_t log_size(Log* log) noexcept nogil:
-    pthread_mutex_lock(&log.lock)
+    if not log_lock_soon(log):
+        return atomic_load_i64(&log.seen_bytes)
     cdef int64_t bytes = bytes_of(log)
     pthread_mutex_unlock(&log.lock)
     return bytes

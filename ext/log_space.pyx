@@ -4,29 +4,14 @@ from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc
 
 from kbroker.ext.atomics cimport atomic_load_relaxed_i64, atomic_store_i64
-from kbroker.ext.clock cimport realtime_ms, timespec_of
 from kbroker.ext.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Index
 from kbroker.ext.log cimport Log as PyLog
+from kbroker.ext.log_state cimport log_lock_soon
 from kbroker.ext.posix cimport (
     pthread_mutex_lock,
-    pthread_mutex_timedlock,
-    pthread_mutex_trylock,
     pthread_mutex_unlock,
-    timespec_t,
 )
 from kbroker.ext.segment cimport Segment, segment_largest
-
-cdef enum:
-    LOCK_WAIT_MS = 50
-
-
-cdef bint lock_soon(Log* log) noexcept nogil:
-    """False: somebody holds the lock for longer than anything in memory takes."""
-    cdef timespec_t until
-    if pthread_mutex_trylock(&log.lock) == 0:
-        return True
-    until = timespec_of((realtime_ms() + LOCK_WAIT_MS) * 1000000)
-    return pthread_mutex_timedlock(&log.lock, &until) == 0
 
 
 cdef int64_t index_bytes(const Index* x, int64_t expected) noexcept nogil:
@@ -44,7 +29,7 @@ cdef int64_t segment_bytes(const Log* log, const Segment* s) noexcept nogil:
 cdef int64_t log_disk_bytes(Log* log) noexcept nogil:
     cdef int64_t bytes = 0
     cdef int32_t i
-    if not lock_soon(log):
+    if not log_lock_soon(log):
         return atomic_load_relaxed_i64(&log.seen_bytes)
     for i in range(log.count):
         bytes += segment_bytes(log, log.segments[i])
@@ -63,7 +48,7 @@ cdef enum:
 
 cdef bint survey_one(Log* log, int64_t* row) noexcept nogil:
     cdef int32_t i
-    if not lock_soon(log):
+    if not log_lock_soon(log):
         return False
     row[0] = log.log_start
     row[1] = log.hw

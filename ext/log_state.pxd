@@ -38,6 +38,7 @@ cdef enum LogError:
     LOG_CLOSED = -10                    # deleted or closed under the caller
     LOG_CORRUPT = -11                   # what is on disk is not what was written
     LOG_MOVING = -12                    # to another directory, at this moment: try again
+    LOG_HELD = -13                      # its lock, by somebody who stands in the disk: try again
 
 cdef enum Isolation:
     READ_TO_HW = 0
@@ -96,6 +97,7 @@ ctypedef struct Log:
     int32_t offline                     # sticky disk error; atomic
     int32_t closed                      # closed or deleted; atomic
     int32_t error_errno                 # of the error that took the log offline
+    int32_t held                        # atomic: log_lock_soon has waited for nothing
     int32_t frozen                      # moves to another directory: nothing changes it now
     int32_t partition
     char* dir                           # owned
@@ -158,6 +160,10 @@ cdef void log_watermarks(const Log* log, Watermarks* out) noexcept nogil
 cdef void log_ref(Log* log) noexcept nogil
 cdef void log_unref(Log* log) noexcept nogil
 cdef void log_set_leader_epoch(Log* log, int32_t epoch) noexcept nogil
+
+# Take the lock, but wait no longer than anything in memory takes: False when somebody stands
+# in the disk with it. For those whom others wait for; the next ones do not even wait so long.
+cdef bint log_lock_soon(Log* log) noexcept nogil
 
 # ---- the log's own modules; the lock is held (log_new: nobody else knows the log yet)
 

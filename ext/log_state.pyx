@@ -5,11 +5,13 @@ from libc.string cimport memcpy, strcpy, strlen
 
 from kbroker.ext.atomics cimport (
     atomic_add_i32,
+    atomic_cas_i32,
     atomic_load_i32,
     atomic_load_i64,
     atomic_store_i32,
     atomic_store_i64,
 )
+from kbroker.ext.clock cimport realtime_ms, timespec_of
 from kbroker.ext.debug cimport OBJECT_LOG, object_born, object_died
 from kbroker.ext.epochs cimport epochs_free, epochs_init
 from kbroker.ext.posix cimport (
@@ -23,6 +25,8 @@ from kbroker.ext.posix cimport (
     clock_gettime,
     pthread_mutex_destroy,
     pthread_mutex_init,
+    pthread_mutex_timedlock,
+    pthread_mutex_trylock,
     timespec_t,
 )
 from kbroker.ext.producers cimport (
@@ -47,6 +51,9 @@ from kbroker.ext.segment cimport (
     segment_unref,
 )
 
+
+cdef enum:
+    LOCK_WAIT_MS = 50
 
 cdef int32_t taken_offline = 0              # atomic: see logs_taken_offline
 
@@ -137,6 +144,21 @@ cdef void log_watermarks(const Log* log, Watermarks* out) noexcept nogil:
     out.leo = atomic_load_i64(&log.leo)
 
 
+cdef bint log_lock_soon(Log* log) noexcept nogil:
+    cdef timespec_t until
+    if pthread_mutex_trylock(&log.lock) == 0:
+        if atomic_load_i32(&log.held):
+            atomic_store_i32(&log.held, 0)
+        return True
+    if atomic_load_i32(&log.held):
+        return False
+    until = timespec_of((realtime_ms() + LOCK_WAIT_MS) * 1000000)
+    if pthread_mutex_timedlock(&log.lock, &until) == 0:
+        return True
+    atomic_store_i32(&log.held, 1)
+    return False
+
+
 cdef void log_set_leader_epoch(Log* log, int32_t epoch) noexcept nogil:
     atomic_store_i32(&log.leader_epoch, epoch)
 
@@ -150,10 +172,11 @@ cdef int log_usable(const Log* log) noexcept nogil:
 
 
 cdef int log_offline(Log* log, int error) noexcept nogil:
-    if not log.offline:
+    cdef int32_t seen = 0
+    if not atomic_load_i32(&log.offline):
         log.error_errno = error
-        atomic_store_i32(&log.offline, 1)
-        atomic_add_i32(&taken_offline, 1)
+        if atomic_cas_i32(&log.offline, &seen, 1):
+            atomic_add_i32(&taken_offline, 1)
     return LOG_STORAGE_ERROR
 
 

@@ -4,4 +4,4 @@ from kbroker.ext.connection cimport Net, NetThread
 # NULL when the system refuses memory or descriptors.
 cdef NetThread* thread_new(Net* net, int index) noexcept nogil
 cdef void thread_free(NetThread* thread) noexcept nogil
-cdef void* thread_main(void* thread) noexcept nogil
+cdef void* runner_main(void* runner) noexcept nogil

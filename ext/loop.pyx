@@ -1,16 +1,16 @@
-"""The loop of a network thread: one turn is the named steps of thread_turn, in that order.
+"""The loop of a network thread: one turn is the named steps of finish_turn, in that order.
 
 Asleep, a thread is quiescent (`turns` even): it holds no pointer that it read from shared tables.
 It sleeps until a socket, a post or its next timer; with none of them it uses no processor time.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free
 
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
-    BLOCK_CLOSED, Connection, FLAG_IN_READY, FLAG_PEER_CLOSED, FLAG_READABLE, FLAG_UNWRITABLE,
-    Op, STOP_DRAIN,
+    BLOCK_CLOSED, BLOCK_HELD, Connection, EVENTS_MAX, FLAG_IN_READY, FLAG_PEER_CLOSED,
+    FLAG_READABLE, FLAG_UNWRITABLE, Op, Runner, STOP_DRAIN,
 )
 from kbroker.ext.connections cimport connection_close, connections_reap, connections_retry
 from kbroker.ext.encrypted cimport encrypted_is_sent, thread_handshakes
@@ -24,6 +24,7 @@ from kbroker.ext.output cimport thread_flush
 from kbroker.ext.posix cimport EINTR, close, errno, snprintf
 from kbroker.ext.response cimport flush_later, op_deadline, thread_free_caches
 from kbroker.ext.shedding cimport thread_sheds
+from kbroker.ext.runners cimport runner_gives_way, runner_new
 from kbroker.ext.sockets cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP,
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, epoll_create1, epoll_ctl, epoll_event_t, epoll_wait, eventfd,
@@ -32,8 +33,12 @@ from kbroker.ext.sockets cimport (
 from kbroker.ext.timer cimport wheel_advance, wheel_init, wheel_wait_ms
 
 cdef enum:
-    EVENTS_MAX = 256
     FETCH = 1
+
+cdef enum Ending:                   # of a turn
+    TURN_OVER
+    TURN_LAST                       # there is nothing left to do
+    TURN_GIVEN                      # somebody else runs the thread
 
 
 cdef NetThread* thread_new(Net* net, int index) noexcept nogil:
@@ -44,19 +49,29 @@ cdef NetThread* thread_new(Net* net, int index) noexcept nogil:
     thread.net = net
     thread.index = index
     thread.buffer_bytes = <uint64_t> net.settings.read_bytes
-    thread.buffer = <unsigned char*> malloc(thread.buffer_bytes)
+    thread.runner = runner_new(thread)
     thread.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
     thread.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     # Edge-triggered: every write to it is an event, it need not be read.
     event.events = EPOLLIN | <uint32_t> EPOLLET
     event.data.ptr = NULL
-    if thread.buffer == NULL or thread.epoll_fd < 0 or thread.event_fd < 0 \
+    if thread.runner == NULL or thread.epoll_fd < 0 or thread.event_fd < 0 \
             or epoll_ctl(thread.epoll_fd, EPOLL_CTL_ADD, thread.event_fd, &event) < 0:
         thread_free(thread)
         return NULL
+    thread.buffer = thread.runner.buffer
     read_clocks(thread)
     wheel_init(&thread.wheel, thread.now_ms)
     return thread
+
+
+cdef void runners_free(Runner* runner) noexcept nogil:
+    cdef Runner* following
+    while runner != NULL:
+        following = runner.next
+        free(runner.buffer)
+        free(runner)
+        runner = following
 
 
 cdef void thread_free(NetThread* thread) noexcept nogil:
@@ -69,7 +84,7 @@ cdef void thread_free(NetThread* thread) noexcept nogil:
         close(thread.epoll_fd)
     if thread.event_fd >= 0:
         close(thread.event_fd)
-    free(thread.buffer)
+    runners_free(<Runner*> thread.runners)
     free(thread.burst_clear)
     free(thread.burst_records)
     free(thread)
@@ -86,11 +101,12 @@ cdef void read_clocks(NetThread* thread) noexcept nogil:
 
 # ---- steps -------------------------------------------------------------------------------------
 
-cdef int wait_for_events(NetThread* thread, epoll_event_t* events) noexcept nogil:
+cdef void wait_for_events(Runner* runner) noexcept nogil:
+    cdef NetThread* thread = runner.thread
     cdef int64_t wait_ms = 0
     cdef int64_t room_ms
     cdef int count
-    turn_end(&thread.turns)
+    turn_end(&runner.turns)
     if thread.ready == NULL and thread.handshakes == NULL and thread.closed == NULL \
             and thread_may_sleep(thread):
         wait_ms = wheel_wait_ms(&thread.wheel)
@@ -99,13 +115,14 @@ cdef int wait_for_events(NetThread* thread, epoll_event_t* events) noexcept nogi
             wait_ms = room_ms
     if wait_ms > 1000000000:
         wait_ms = 1000000000
-    count = epoll_wait(thread.epoll_fd, events, EVENTS_MAX, <int> wait_ms)
+    count = epoll_wait(thread.epoll_fd, thread.events, EVENTS_MAX, <int> wait_ms)
     atomic_store_i32(&thread.asleep, 0)
-    turn_begin(&thread.turns)
+    turn_begin(&runner.turns)
     thread.counters.turns += 1
     if count < 0 and errno != EINTR:
         net_log(thread.net, LOG_ERROR, "epoll_wait failed, errno %ld", errno, 0)
-    return count if count > 0 else 0
+    thread.events_count = max(count, 0)
+    thread.events_at = 0
 
 
 cdef void handle_event(Connection* connection, uint32_t events) noexcept nogil:
@@ -127,29 +144,30 @@ cdef void handle_event(Connection* connection, uint32_t events) noexcept nogil:
         connection_progress(connection)
 
 
-cdef void run_events(NetThread* thread, epoll_event_t* events, int count) noexcept nogil:
-    cdef int index
-    cdef Connection* connection
-    for index in range(count):
-        connection = <Connection*> events[index].data.ptr
-        if connection == NULL:
+cdef void run_events(NetThread* thread) noexcept nogil:
+    cdef const epoll_event_t* event
+    while thread.events_at < thread.events_count:
+        event = &thread.events[thread.events_at]
+        thread.events_at += 1
+        if event.data.ptr == NULL:
             thread.counters.wakeups += 1
         else:
-            handle_event(connection, events[index].events)
+            handle_event(<Connection*> event.data.ptr, event.events)
 
 
 cdef void run_ready(NetThread* thread) noexcept nogil:
     """Connections that may go on; who gets onto the list meanwhile has its turn in the next one."""
-    cdef Connection* connection = thread.ready
-    cdef Connection* following
-    thread.ready = NULL
-    thread.ready_tail = NULL
-    while connection != NULL:
-        following = connection.ready_next
+    cdef Connection* connection
+    if thread.going == NULL:
+        thread.going = thread.ready
+        thread.ready = NULL
+        thread.ready_tail = NULL
+    while thread.going != NULL:
+        connection = thread.going
+        thread.going = connection.ready_next
         connection.flags &= ~<uint32_t> FLAG_IN_READY
         if not connection.blocked & BLOCK_CLOSED:
             connection_progress(connection)
-        connection = following
 
 
 cdef void hurry(Connection* connection) noexcept nogil:
@@ -163,12 +181,14 @@ cdef void hurry(Connection* connection) noexcept nogil:
 
 
 cdef void close_connections(NetThread* thread, bint only_quiet) noexcept nogil:
-    """only_quiet: those that wait for no answer and have nothing left to send."""
+    """only_quiet: those that wait for no answer and have nothing left to send. One whose request
+    stands in a disk waits for its answer."""
     cdef Connection* connection = thread.connections
     cdef Connection* following
     while connection != NULL:
         following = connection.next
-        if not only_quiet or (connection.ops == NULL and encrypted_is_sent(connection)):
+        if not only_quiet or (connection.ops == NULL and not connection.blocked & BLOCK_HELD
+                              and encrypted_is_sent(connection)):
             connection_close(connection, LOG_DEBUG, NULL)
         else:
             hurry(connection)
@@ -185,36 +205,51 @@ cdef bint is_done(NetThread* thread) noexcept nogil:
     return thread.connections == NULL
 
 
-cdef bint thread_turn(NetThread* thread, epoll_event_t* events) noexcept nogil:
-    cdef int count = wait_for_events(thread, events)
+cdef void finish_turn(NetThread* thread) noexcept nogil:
+    """What a turn does once it has its events. A runner that takes over begins with what is left
+    of the turn in which the one before it was caught."""
     read_clocks(thread)
     thread_run_posts(thread)
     connections_retry(thread)
-    run_events(thread, events, count)
+    run_events(thread)
     run_ready(thread)
     thread_handshakes(thread)
     thread_sheds(thread)
     wheel_advance(&thread.wheel, thread.now_ms)
     thread_flush(thread)
     connections_reap(thread)
-    return not is_done(thread)
 
 
-cdef void* thread_main(void* argument) noexcept nogil:
-    cdef NetThread* thread = <NetThread*> argument
-    cdef epoll_event_t events[EVENTS_MAX]
-    cdef char name[THREAD_NAME_BYTES]
-    snprintf(name, THREAD_NAME_BYTES, "kbroker-net-%d", <int> thread.index)
-    thread_name(name)
-    thread_hurries()
-    turn_begin(&thread.turns)
-    while thread_turn(thread, events):
-        pass
+cdef int thread_turn(Runner* runner) noexcept nogil:
+    if runner_gives_way(runner):
+        return TURN_GIVEN
+    wait_for_events(runner)
+    finish_turn(runner.thread)
+    return TURN_LAST if is_done(runner.thread) else TURN_OVER
+
+
+cdef void end(NetThread* thread) noexcept nogil:
     run_ready(thread)
     while thread.handshakes != NULL:
         thread_handshakes(thread)
     thread_flush(thread)
     connections_reap(thread)
-    turn_end(&thread.turns)
-    atomic_store_i32(&thread.running, 0)
+
+
+cdef void* runner_main(void* argument) noexcept nogil:
+    cdef Runner* runner = <Runner*> argument
+    cdef NetThread* thread = runner.thread
+    cdef char name[THREAD_NAME_BYTES]
+    cdef int ending = TURN_OVER
+    snprintf(name, THREAD_NAME_BYTES, "kbroker-net-%d", <int> thread.index)
+    thread_name(name)
+    thread_hurries()
+    turn_begin(&runner.turns)
+    finish_turn(thread)
+    while ending == TURN_OVER:
+        ending = thread_turn(runner)
+    if ending == TURN_LAST:
+        end(thread)
+        atomic_store_i32(&thread.running, 0)
+    turn_end(&runner.turns)
     return NULL

@@ -13,8 +13,9 @@ cdef void net_unstall_all(Net* net) noexcept nogil
 cdef void network_unstall(void* net) noexcept nogil
 # Quiescent states, for memory that handlers read without a lock (registry): what was unlinked
 # before net_synchronize is reachable by no network or I/O thread after it. Blocks for at most a
-# loop turn; never called by a network or I/O thread, nor with the GIL held.
-cdef void net_synchronize(Net* net) noexcept nogil
+# loop turn; never called by a network or I/O thread, nor with the GIL held. False: somebody who may
+# still hold it stands in a disk that hangs; ask again later.
+cdef bint net_synchronize(Net* net) noexcept nogil
 
 # ---- before start ------------------------------------------------------------------------------
 cdef void net_install(Net* net, int32_t api_key, Handler handler) noexcept nogil

@@ -13,11 +13,12 @@ from kbroker.ext.atomics cimport (
     atomic_load_i32, atomic_load_i64, atomic_load_ptr, atomic_load_relaxed_i32, atomic_load_u64,
     atomic_store_i32, atomic_store_relaxed_u64, atomic_store_u64,
 )
-from kbroker.ext.connection cimport API_KEYS_MAX, Job
+from kbroker.ext.connection cimport API_KEYS_MAX, Job, Runner
 from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_mutex_lock, pthread_mutex_unlock,
 )
 from kbroker.ext.sockets cimport usleep, write
+from kbroker.ext.stays cimport Stay, stay_hangs
 
 cdef enum:
     TURN_WAIT_US = 20           # between looks whether a turn is over; most take less
@@ -65,7 +66,8 @@ cdef int64_t thread_run_posts(NetThread* thread) noexcept nogil:
 cdef bint thread_may_sleep(NetThread* thread) noexcept nogil:
     atomic_exchange_i32(&thread.asleep, 1)
     atomic_fence()
-    if atomic_load_ptr(&thread.inbox) == NULL and not atomic_load_i32(&thread.retry):
+    if atomic_load_ptr(&thread.inbox) == NULL and not atomic_load_i32(&thread.retry) \
+            and not atomic_load_i32(&thread.returning):
         return True
     atomic_store_i32(&thread.asleep, 0)
     return False
@@ -121,19 +123,29 @@ cdef void turn_end(uint64_t* turns) noexcept nogil:
     atomic_store_u64(turns, turns[0] + 1)
 
 
-cdef void wait_for_turn(uint64_t* turns) noexcept nogil:
+cdef bint wait_for_turn(uint64_t* turns, const Stay* stay) noexcept nogil:
+    """False: it stands in a disk that hangs."""
     cdef uint64_t seen = atomic_load_u64(turns)
     while seen & 1 and atomic_load_u64(turns) == seen:
+        if stay_hangs(stay):
+            return False
         usleep(TURN_WAIT_US)
+    return True
 
 
-cdef void net_synchronize(Net* net) noexcept nogil:
+cdef bint net_synchronize(Net* net) noexcept nogil:
+    cdef Runner* runner
     cdef int32_t index
+    cdef bint all_left = True
     atomic_fence()
     for index in range(atomic_load_i32(&net.threads_count)):
-        wait_for_turn(&net.threads[index].turns)
+        runner = <Runner*> atomic_load_ptr(&net.threads[index].runners)
+        while runner != NULL:
+            all_left &= wait_for_turn(&runner.turns, &runner.stay)
+            runner = runner.next
     for index in range(net.io_count):
-        wait_for_turn(&net.io_turns[index])
+        all_left &= wait_for_turn(&net.io_turns[index], &net.io_stays[index])
+    return all_left
 
 
 cdef void net_install(Net* net, int32_t api_key, Handler handler) noexcept nogil:

@@ -17,7 +17,8 @@ from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.batch cimport (
     BATCH_OK, BATCH_SHORT, RECORDS_OFFSET, BatchInfo, batch_crc_ok, batch_parse,
 )
-from kbroker.ext.log cimport Log, check
+from kbroker.ext.log cimport Log
+from kbroker.ext.log_errors cimport check
 from kbroker.ext.log_read cimport ReadSlice, log_read
 from kbroker.ext.log_state cimport (
     LOG_CLOSED, LOG_CORRUPT, LOG_NO_MEMORY, LOG_OFFSET_OUT_OF_RANGE, LOG_OK, LOG_STORAGE_ERROR,

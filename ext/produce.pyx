@@ -23,25 +23,16 @@ the connection is not read from then on. With acks=0 the bytes count and the tim
 
 Rights: a request that wants one that is not known goes to the control thread first (rights.pxd).
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
 from kbroker.ext.atomics cimport atomic_add_relaxed_i64, atomic_load_i32, atomic_load_i64
-from kbroker.ext.batch cimport (
-    ATTRIBUTES_OFFSET, BATCH_BAD_CRC, BATCH_BAD_LENGTH, BATCH_BAD_MAGIC, BATCH_BAD_TIMESTAMP,
-    BATCH_EMPTY, BATCH_NO_CODEC, BATCH_NO_KEY, BATCH_OK, BATCH_OLD_MAGIC, BATCH_TOO_LARGE,
-    BATCH_TRAILING, BATCH_ZSTD_TOO_EARLY, CODEC_MASK, LENGTH_OFFSET, RECORDS_OFFSET, BatchInfo,
-    BatchRules, batch_error_code, batch_error_message, batch_parse, batch_validate,
-)
-from kbroker.ext.broker cimport (
-    COUNTED_PRODUCE, Broker, broker_of, count_error, count_refused,
-)
-from kbroker.ext.compression cimport codec_available
+from kbroker.ext.batch cimport BATCH_OK, RECORDS_OFFSET, BatchInfo, BatchRules, batch_validate
+from kbroker.ext.broker cimport COUNTED_PRODUCE, broker_of, count_error
 from kbroker.ext.connection cimport (
     H_CLOSE, H_CONTROL, H_DONE, H_IO, H_NONE, H_PENDING, H_STALL, Op, Reply, Request, Verdict,
 )
-from kbroker.ext.endian cimport load_i32
 from kbroker.ext.error_codes cimport (
     INVALID_RECORD, INVALID_REQUIRED_ACKS, INVALID_PRODUCER_ID_MAPPING, INVALID_TOPIC_EXCEPTION,
     INVALID_TXN_STATE, KAFKA_STORAGE_ERROR, NONE, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED,
@@ -53,27 +44,30 @@ from kbroker.ext.journal cimport JOURNAL_FAILED, JOURNAL_OK
 from kbroker.ext.journal_room cimport journal_wait_room_until
 from kbroker.ext.log_append cimport AppendResult, log_append_on
 from kbroker.ext.log_state cimport LOG_DUPLICATE, LOG_OK, LOG_STALL, LOG_STORAGE_ERROR, Log
-from kbroker.ext.produce_codec cimport (
-    Rewritten, must_decompress, rewrite_batch, rewritten_free, tell_missing_codec,
+from kbroker.ext.produce_codec cimport Rewritten, must_decompress, rewrite_batch, rewritten_free
+from kbroker.ext.produce_refuse cimport Produce, produce_refuse
+from kbroker.ext.produce_room cimport (
+    is_full, produce_demand, produce_hangs, produce_has_room,
 )
-from kbroker.ext.produce_room cimport is_full, produce_demand, produce_has_room
 from kbroker.ext.produce_verify cimport (
-    FIRST_THAT_ADDS, OPENS_FOR_SEVERAL, OPENS_NONE, OPENS_SOME, Openings, find_topic,
-    is_transactional, produce_openings, produce_rights, topic_ruling,
+    FIRST_THAT_ADDS, OPENS_FOR_SEVERAL, OPENS_NONE, OPENS_SOME, find_topic, is_transactional,
+    produce_openings, produce_rights, topic_ruling,
 )
 from kbroker.ext.produce_wait cimport durable_park, durable_release, durable_watch
 from kbroker.ext.produce_wire cimport (
-    BAD_RECORDS_LISTED_MAX, PartitionResult, ProduceHead, ProduceTopic, bad_records_find, end_topic,
-    read_head, read_partition, read_topic, response_bytes_max, write_response,
+    BAD_RECORDS_LISTED_MAX, PartitionResult, ProduceHead, ProduceTopic, end_topic, read_head,
+    read_partition, read_topic, response_bytes_max, write_response,
 )
-from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_CLIENT, Terms
+from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_CLIENT
 from kbroker.ext.purgatory cimport log_has_readers, log_wake
 from kbroker.ext.quotas cimport quota_produce
 from kbroker.ext.registry cimport Topic, topic_log
 from kbroker.ext.response cimport op_deadline, reply_begin, reply_end
 from kbroker.ext.rights cimport (
-    RIGHT_TRANSACTIONAL_ID_WRITE, RULING_ALLOWED, RULING_UNKNOWN, Rights, rights_find, rights_of,
+    RIGHT_TRANSACTIONAL_ID_WRITE, RULING_ALLOWED, RULING_UNKNOWN, rights_find, rights_of,
 )
+from kbroker.ext.runners cimport stay_begins, stay_ends
+from kbroker.ext.stays cimport stay_enters, stay_hangs, stay_leaves
 from kbroker.ext.wire cimport (
     REQUEST_PARTITIONS_MAX, Cursor, Slice, Writer, cursor_init, skip_tags, writer_init,
 )
@@ -81,39 +75,11 @@ from kbroker.ext.wire cimport (
 cdef enum:
     RESULTS_ON_STACK = 16
     DURABLE_WAIT_MS_MIN = 1000      # with a timeout of 0 Kafka, who waits for no disk, answers well
-    RECORD_OVERHEAD_OF_OLD = 14     # the least length of a message of magic 0
 
 cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
 cdef const char* NO_ROOM = b"The broker's disk has reached the limit that is set for it"
-cdef const char* REJECTED = b"One or more records have been rejected"
 cdef const char* NOT_IN_TXN = b"The partition is not part of the producer's transaction"
 cdef const char* SEVERAL_PRODUCERS = b"Transactional batches of one request are of one producer"
-
-
-# One request while it is handled; on the stack of handle_produce.
-ctypedef struct Produce:
-    Request* request
-    Broker* broker
-    ProduceHead head
-    BatchRules rules                # of the partition at hand
-    uint32_t count                  # partitions
-    uint32_t records_bytes
-    bint heavy                      # something must be decompressed
-    uint64_t full                   # directories whose limits leave no room for clients
-    int64_t stalled_until_ns        # monotonic; 0: no journal has been waited for
-    bint demand                     # somebody waits for the journal
-    bint failed                     # a partition has an error
-    int32_t waiting                 # partitions whose batch must become durable
-    int32_t bad_left                # bad records that may still be listed
-    bint transactional
-    bint verifies                   # batches that open a transaction want a verdict
-    bint checks                     # there is an authorizer
-    bint unsettled                  # a right is not known
-    bint denied                     # the transactional id may not be used
-    const Rights* rights
-    Openings openings
-    Terms terms                     # of the batch at hand
-    PartitionResult* results
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -165,53 +131,6 @@ cdef void set_rules(Produce* produce, Log* log) noexcept nogil:
     rules.zstd_allowed = produce.request.api_version >= 7
 
 
-cdef inline bint came_to_the_log(int code) noexcept nogil:
-    """Was it a check that Kafka makes at the log, whose answers tell where the log starts?"""
-    return not (code == BATCH_EMPTY or code == BATCH_OLD_MAGIC or code == BATCH_TRAILING
-                or code == BATCH_ZSTD_TOO_EARLY or code == BATCH_BAD_MAGIC
-                or code == BATCH_BAD_LENGTH or code == BATCH_BAD_CRC
-                or code == BATCH_TOO_LARGE)
-
-
-cdef void list_bad_records(Produce* produce, PartitionResult* result) noexcept nogil:
-    """Those of a batch that is not compressed; else they were found when it was decompressed."""
-    cdef const uint8_t* batch = result.records.p
-    cdef BatchInfo info
-    if batch_parse(batch, batch + result.records.n, &info) == BATCH_OK and info.compression == 0:
-        bad_records_find(batch + RECORDS_OFFSET, batch + info.length, &produce.rules, &info,
-                         &produce.bad_left, &result.bad)
-
-
-cdef inline bint is_shorter_than_any(const Slice* records) noexcept nogil:
-    """A length that no format has ever had: Kafka says so in words."""
-    return load_i32(records.p + LENGTH_OFFSET) < RECORD_OVERHEAD_OF_OLD
-
-
-cdef void refuse_codec(Produce* produce, PartitionResult* result) noexcept nogil:
-    """The library that one of the two codecs needs, the batch's or the topic's, is missing."""
-    cdef int32_t codec = result.records.p[ATTRIBUTES_OFFSET + 1] & CODEC_MASK
-    if codec_available(codec):
-        codec = result.log.cfg.compression_type
-    result.message = batch_error_message(BATCH_NO_CODEC)
-    tell_missing_codec(produce.request.net, codec)
-
-
-cdef void refuse_batch(Produce* produce, PartitionResult* result, int code) noexcept nogil:
-    """The batch was refused by its content. Records of the wrong kind are listed each."""
-    result.error = batch_error_code(code)
-    count_refused(produce.broker, code, result.records.n)
-    if came_to_the_log(code):
-        result.log_start = atomic_load_i64(&result.log.log_start)
-    elif code == BATCH_BAD_MAGIC or (code == BATCH_BAD_LENGTH
-                                     and is_shorter_than_any(&result.records)):
-        result.message = batch_error_message(code)
-    if code == BATCH_NO_KEY or code == BATCH_BAD_TIMESTAMP:
-        result.message = REJECTED
-        list_bad_records(produce, result)
-    if code == BATCH_NO_CODEC:
-        refuse_codec(produce, result)
-
-
 cdef int append_or_wait(Produce* produce, Log* log, uint8_t* batch, const BatchInfo* info,
                         AppendResult* out) noexcept nogil:
     """log_append; room was seen for the whole request, so a stall here is rare and short. Of
@@ -234,7 +153,11 @@ cdef void append_batch(Produce* produce, PartitionResult* result, uint8_t* batch
     cdef AppendResult appended
     cdef int code
     memset(&appended, 0, sizeof(appended))
+    stay_enters(produce.request.stay, result.log.directory)
     code = append_or_wait(produce, result.log, batch, info, &appended)
+    stay_leaves(produce.request.stay)
+    if stay_hangs(produce.request.stay):
+        produce.overdue = True          # out of there at once: other batches may be for other disks
     result.error = REQUEST_TIMED_OUT if code == LOG_STALL else error_of_log(code)
     result.log_start = appended.log_start
     if code != LOG_OK and code != LOG_DUPLICATE:
@@ -262,7 +185,7 @@ cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept 
     code = batch_validate(records.p, records.p + max(records.n, 0), &produce.rules, &info,
                           &bad_record)
     if code != BATCH_OK:
-        refuse_batch(produce, result, code)
+        produce_refuse(produce, result, code)
         return
     if not must_decompress(result.log, records):
         append_batch(produce, result, <uint8_t*>records.p, &info)
@@ -270,7 +193,7 @@ cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept 
     code = rewrite_batch(result.log, records.p, &produce.rules, &info, &rewritten,
                          &produce.bad_left, &result.bad)
     if code != BATCH_OK:
-        refuse_batch(produce, result, code)
+        produce_refuse(produce, result, code)
     elif rewritten.batch == NULL:
         append_batch(produce, result, <uint8_t*>records.p, &info)
     else:
@@ -289,6 +212,8 @@ cdef void find_log(Produce* produce, Topic* topic, bint by_id, bint denied,
         result.error = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     elif denied:
         result.error = TOPIC_AUTHORIZATION_FAILED
+    elif produce.overdue:
+        result.error = REQUEST_TIMED_OUT
     elif produce.openings == OPENS_FOR_SEVERAL:
         result.error = INVALID_PRODUCER_ID_MAPPING
         result.message = SEVERAL_PRODUCERS
@@ -429,7 +354,9 @@ cdef int run(Produce* produce) noexcept nogil:
         if produce.results == NULL:
             produce.request.reason = b"out of memory"
             return H_CLOSE
+    stay_begins(produce.request)
     execute(produce)
+    stay_ends(produce.request)
     outcome = answer(produce)
     if produce.failed:
         for i in range(produce.count):
@@ -437,6 +364,16 @@ cdef int run(Produce* produce) noexcept nogil:
     if produce.results != on_stack:
         free(produce.results)
     return outcome
+
+
+cdef int stall(Produce* produce) noexcept nogil:
+    """A disk that hangs, or no room: wait, for no longer than the request lets its answer take."""
+    cdef Request* request = produce.request
+    cdef int64_t least_ms = max(produce.head.timeout_ms, <int32_t>DURABLE_WAIT_MS_MIN)
+    if produce.head.acks == 0 or monotonic_ns() - request.received_ns < least_ms * 1000000:
+        return H_STALL
+    produce.overdue = True
+    return run(produce)
 
 
 cdef bint must_verify(Produce* produce) noexcept nogil:
@@ -448,7 +385,9 @@ cdef bint must_verify(Produce* produce) noexcept nogil:
         or atomic_load_i32(&produce.broker.verify_transactions) != 0
     if not produce.transactional or produce.head.transactional_id.n < 0 or produce.denied:
         return False
+    stay_begins(request)            # their logs may be held
     produce.openings = produce_openings(produce.broker, request, produce.rights, produce.checks)
+    stay_ends(request)
     return produce.openings == OPENS_SOME and produce.verifies and request.verdicts == NULL
 
 
@@ -490,11 +429,13 @@ cdef int handle_produce(Request* request) noexcept nogil:
         return H_CLOSE
     if must_ask(&produce):
         return ask(&produce, version)
+    if produce_hangs(produce.broker, request):
+        return stall(&produce)
     if must_verify(&produce):
         return H_CONTROL
     if produce.heavy and not request.on_io:
         return H_IO
     if not produce_has_room(produce.broker, request, produce.records_bytes, produce.count,
                             &produce.full):
-        return H_STALL
+        return stall(&produce)
     return run(&produce)

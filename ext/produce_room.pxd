@@ -10,6 +10,8 @@ from kbroker.ext.connection cimport Request
 from kbroker.ext.log_state cimport Log
 from kbroker.ext.produce_wire cimport PartitionResult
 
+# It wants something of a log directory that hangs: stall, and look at no log of it.
+cdef bint produce_hangs(Broker* broker, const Request* request) noexcept nogil
 # Of a request that was walked before and found sound. False: stall until there is room. *full is
 # the set of directories whose limits leave none, by their places.
 cdef bint produce_has_room(Broker* broker, const Request* request, uint32_t records_bytes,

@@ -2,6 +2,7 @@
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
+from kbroker.ext.atomics cimport atomic_load_relaxed_u64
 from kbroker.ext.broker cimport (
     DISK_FULL,
     DISK_LATER,
@@ -59,6 +60,19 @@ cdef void survey(Broker* broker, const Request* request, Wanted* wanted) noexcep
                 wanted.bytes[log.directory] += records.n
                 wanted.count[log.directory] += 1
         end_topic(&c, request.api_version)
+
+
+cdef bint produce_hangs(Broker* broker, const Request* request) noexcept nogil:
+    cdef uint64_t hanging = atomic_load_relaxed_u64(&request.net.hanging)
+    cdef Wanted wanted
+    cdef int32_t i
+    if hanging == 0:
+        return False
+    survey(broker, request, &wanted)
+    for i in range(broker.directories_count):
+        if hanging >> i & 1 and wanted.count[i] != 0:
+            return True
+    return False
 
 
 cdef bint several_have_room(Broker* broker, const Request* request, uint64_t* full) noexcept nogil:

@@ -21,6 +21,7 @@ from kbroker.ext.registry cimport topic_log
 from kbroker.ext.rights cimport (
     RIGHT_TRANSACTIONAL_ID_WRITE, rights_more, rights_put, rights_unref,
 )
+from kbroker.ext.stays cimport stay_enters, stay_leaves
 from kbroker.ext.wire cimport Cursor, cursor_init
 
 ctypedef struct Producing:              # who a transactional batch says that it is of
@@ -139,8 +140,11 @@ cdef Openings produce_openings(Broker* broker, const Request* request, const Rig
             first = producer
         elif first.id != producer.id or first.epoch != producer.epoch:
             return OPENS_FOR_SEVERAL
-        if openings == OPENS_NONE and not log_needs_no_verifying(log, producer.id, producer.epoch):
-            openings = OPENS_SOME
+        if openings == OPENS_NONE:
+            stay_enters(request.stay, log.directory)
+            if not log_needs_no_verifying(log, producer.id, producer.epoch):
+                openings = OPENS_SOME
+            stay_leaves(request.stay)
     return openings
 
 

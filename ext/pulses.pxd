@@ -46,8 +46,9 @@ ctypedef struct PulseTable:
     uint32_t retired_count
     Beat* retired
     BeatTable* retired_tables
-    # Waits until no reader can hold what was unlinked before; NULL: there are none.
-    void (*synchronize)(void* argument) noexcept nogil
+    # Waits until no reader can hold what was unlinked before; NULL: there are none. False: one may
+    # for long.
+    bint (*synchronize)(void* argument) noexcept nogil
     void* synchronize_argument
 
 # True: the member is well, and its session begins anew. False: ask the coordinator.

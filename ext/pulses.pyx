@@ -170,26 +170,43 @@ cdef void beat_retire(PulseTable* pulses, Beat* beat) noexcept nogil:
     pulses.retired_count += 1
 
 
-cdef void reclaim(PulseTable* pulses):
-    """Free what was unlinked. The GIL is let go of once all is in its place."""
-    cdef Beat* beat = pulses.retired
-    cdef BeatTable* table = pulses.retired_tables
+cdef void free_all(Beat* beat, BeatTable* table) noexcept nogil:
     cdef Beat* next_beat
     cdef BeatTable* next_table
+    while beat != NULL:
+        next_beat = beat.next
+        free(beat)
+        beat = next_beat
+    while table != NULL:
+        next_table = table.next
+        free(table)
+        table = next_table
+
+
+cdef void reclaim(PulseTable* pulses):
+    """Free what was unlinked. What somebody who stands in a disk that hangs may hold stays until
+    the next time. The GIL is let go of once all is in its place."""
+    cdef Beat** beats = &pulses.retired
+    cdef BeatTable** tables = &pulses.retired_tables
+    cdef Beat* beat = pulses.retired
+    cdef BeatTable* table = pulses.retired_tables
+    cdef bint unread = True
     pulses.retired = NULL
     pulses.retired_count = 0
     pulses.retired_tables = NULL
     with nogil:
         if pulses.synchronize != NULL:
-            pulses.synchronize(pulses.synchronize_argument)
-        while beat != NULL:
-            next_beat = beat.next
-            free(beat)
-            beat = next_beat
-        while table != NULL:
-            next_table = table.next
-            free(table)
-            table = next_table
+            unread = pulses.synchronize(pulses.synchronize_argument)
+        if unread:
+            free_all(beat, table)
+    if unread:
+        return
+    while beats[0] != NULL:
+        beats = &beats[0].next
+    while tables[0] != NULL:
+        tables = &tables[0].next
+    beats[0] = beat
+    tables[0] = table
 
 
 # ---- the face

@@ -11,6 +11,7 @@ from kbroker.ext.posix cimport pthread_mutex_t
 
 # One topic; immutable once it stands in the table. Owned by the registry.
 ctypedef struct Topic:
+    Topic* next                     # among the retired
     uint8_t* name                   # not terminated
     int32_t name_length
     uint32_t hash                   # of the name
@@ -21,6 +22,7 @@ ctypedef struct Topic:
 
 # Open addressing, linear probing; a slot is NULL, a tombstone or a topic.
 ctypedef struct TopicTable:
+    TopicTable* next                # among the retired
     uint32_t mask
     uint32_t filled                 # slots that are not NULL, tombstones included
     void** by_name
@@ -31,8 +33,10 @@ ctypedef struct Registry:
     pthread_mutex_t lock            # writers
     uint32_t topics_count
     int64_t partitions_count
-    # Waits until no reader can hold what was unlinked before.
-    void (*synchronize)(void* argument) noexcept nogil
+    Topic* retired                  # unlinked, and maybe still held
+    TopicTable* retired_tables
+    # Waits until no reader can hold what was unlinked before. False: one may for long.
+    bint (*synchronize)(void* argument) noexcept nogil
     void* synchronize_argument
 
 # -- readers

@@ -176,14 +176,36 @@ cdef int make_room(Registry* registry) noexcept nogil:
         if old.by_name[i] != NULL and old.by_name[i] != TOMBSTONE:
             table_insert(table, <Topic*>old.by_name[i])
     atomic_store_ptr(&registry.table, table)
-    wait_for_readers(registry)
-    table_free(old)
+    old.next = registry.retired_tables
+    registry.retired_tables = old
+    reclaim(registry)
     return 0
 
 
-cdef inline void wait_for_readers(Registry* registry) noexcept nogil:
-    if registry.synchronize != NULL:
-        registry.synchronize(registry.synchronize_argument)
+cdef void free_retired(Registry* registry) noexcept nogil:
+    cdef Topic* topic
+    cdef TopicTable* table
+    while registry.retired != NULL:
+        topic = registry.retired
+        registry.retired = topic.next
+        topic_free(topic)
+    while registry.retired_tables != NULL:
+        table = registry.retired_tables
+        registry.retired_tables = table.next
+        table_free(table)
+
+
+cdef void reclaim(Registry* registry) noexcept nogil:
+    """What was unlinked goes when no reader can hold it; while one stands in a disk that hangs it
+    stays until the next time."""
+    if registry.synchronize == NULL or registry.synchronize(registry.synchronize_argument):
+        free_retired(registry)
+
+
+cdef void retire(Registry* registry, Topic* topic) noexcept nogil:
+    topic.next = registry.retired
+    registry.retired = topic
+    reclaim(registry)
 
 
 # -- the writer -----------------------------------------------------------------------------
@@ -192,6 +214,8 @@ cdef int registry_init(Registry* registry) noexcept nogil:
     registry.table = table_new(SLOTS_FIRST)
     registry.topics_count = 0
     registry.partitions_count = 0
+    registry.retired = NULL
+    registry.retired_tables = NULL
     registry.synchronize = NULL
     registry.synchronize_argument = NULL
     pthread_mutex_init(&registry.lock, NULL)
@@ -204,6 +228,7 @@ cdef void registry_destroy(Registry* registry) noexcept nogil:
     cdef uint32_t i
     if table == NULL:
         return
+    free_retired(registry)
     for i in range(table.mask + 1):
         if table.by_name[i] != NULL and table.by_name[i] != TOMBSTONE:
             topic_free(<Topic*>table.by_name[i])
@@ -244,8 +269,7 @@ cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_leng
         registry.partitions_count -= old.partitions_count
     pthread_mutex_unlock(&registry.lock)
     if old != NULL:
-        wait_for_readers(registry)
-        topic_free(old)
+        retire(registry, old)
     return 0
 
 
@@ -264,8 +288,7 @@ cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t lengt
         pthread_mutex_unlock(&registry.lock)
     if topic == NULL:
         return False
-    wait_for_readers(registry)
-    topic_free(topic)
+    retire(registry, topic)
     return True
 
 

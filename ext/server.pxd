@@ -1,7 +1,8 @@
 """Net: made, started, stopped and freed. The network half wired; Engine is its Python face."""
 from libc.stdint cimport int32_t, int64_t
 
-from kbroker.ext.connection cimport Net, NetSettings
+from kbroker.ext.connection cimport Net
+from kbroker.ext.net_settings cimport NetSettings
 
 # NULL when memory is out. Everything but the settings may still be changed before net_start.
 cdef Net* net_create(const NetSettings* settings) noexcept nogil

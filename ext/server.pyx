@@ -11,14 +11,14 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     API_KEYS_MAX, API_VERSIONS_KEY, H_CLOSE, Job, JobQueue, LISTENERS_MAX, NET_THREADS_MAX,
-    NetThread, STOP_DRAIN, STOP_NOW,
+    NetThread, Runner, STOP_DRAIN, STOP_NOW,
 )
 from kbroker.ext.io_pool cimport io_pool_resize, io_pool_stop
 from kbroker.ext.listener cimport (
     acceptor_errand, acceptor_start, acceptor_stop, listener_skips_pacing,
 )
 from kbroker.ext.log_ring cimport log_ring_init
-from kbroker.ext.loop cimport thread_free, thread_main, thread_new
+from kbroker.ext.loop cimport runner_main, thread_free, thread_new
 from kbroker.ext.memory cimport pool_destroy, pool_init
 from kbroker.ext.network cimport thread_run_posts, thread_wake
 from kbroker.ext.posix cimport (
@@ -28,8 +28,10 @@ from kbroker.ext.posix cimport (
 from kbroker.ext.quotas cimport Quotas, quotas_free, quotas_new
 from kbroker.ext.queue cimport job_finish, queue_close, queue_destroy, queue_init, queue_pop
 from kbroker.ext.sockets cimport (
-    EFD_CLOEXEC, EFD_NONBLOCK, SIGNAL_SET_BYTES, eventfd, poll, signals_block, signals_restore,
+    EFD_CLOEXEC, EFD_NONBLOCK, SIGNAL_SET_BYTES, cond_init_monotonic, eventfd, poll, signals_block,
+    signals_restore,
 )
+from kbroker.ext.watch cimport watch_start, watch_stop
 
 
 cdef Net* net_create(const NetSettings* settings) noexcept nogil:
@@ -48,6 +50,8 @@ cdef Net* net_create(const NetSettings* settings) noexcept nogil:
     pthread_mutex_init(&net.threads_lock, NULL)
     pthread_cond_init(&net.io_parked, NULL)
     pthread_cond_init(&net.errand_done, NULL)
+    pthread_mutex_init(&net.hang_lock, NULL)
+    cond_init_monotonic(&net.hang_moves)
     log_ring_init(&net.log)
     net.acceptor_event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
     net.quotas = quotas_new(settings.quota_samples, settings.quota_window_s)
@@ -80,11 +84,12 @@ cdef int add_network_threads(Net* net, int count) noexcept nogil:
         if thread == NULL:
             return ENOMEM
         thread.running = 1
-        code = pthread_create(&thread.pthread, NULL, thread_main, thread)
+        thread.runner.gone = False
+        code = pthread_create(&thread.runner.pthread, NULL, runner_main, thread.runner)
         if code != 0:
             thread_free(thread)
             return code
-        thread.started = 1
+        (<Runner*> thread.runners).started = True
         net.threads[net.threads_count] = thread
         atomic_store_i32(&net.threads_count, net.threads_count + 1)
     atomic_store_i32(&net.threads_wanted, count)
@@ -120,7 +125,7 @@ cdef int net_start(Net* net) noexcept nogil:
     cdef int code = net_resize(net, net.settings.network_threads, net.settings.io_threads)
     if code == 0:
         signals_block(before)
-        code = acceptor_start(net)
+        code = watch_start(net) or acceptor_start(net)
         signals_restore(before)
     return code
 
@@ -148,6 +153,14 @@ cdef void run_late_posts(NetThread* thread) noexcept nogil:
         pass
 
 
+cdef void join_runners(Runner* runner) noexcept nogil:
+    while runner != NULL:
+        if runner.started:
+            pthread_join(runner.pthread, NULL)
+            runner.started = False
+        runner = runner.next
+
+
 cdef void net_stop(Net* net, int64_t deadline_ms) noexcept nogil:
     cdef int64_t until_ns = monotonic_ns() + deadline_ms * 1000000
     cdef int index
@@ -158,10 +171,9 @@ cdef void net_stop(Net* net, int64_t deadline_ms) noexcept nogil:
     while is_anything_running(net) and monotonic_ns() < until_ns:
         poll(NULL, 0, 1)
     announce(net, STOP_NOW)
+    watch_stop(net)
     for index in range(net.threads_count):
-        if net.threads[index].started:
-            pthread_join(net.threads[index].pthread, NULL)
-            net.threads[index].started = 0
+        join_runners(<Runner*> net.threads[index].runners)
     io_pool_stop(net)
     queue_close(&net.control)
     # What came home since: handlers let go of it now, while what they refer to still lives.
@@ -197,5 +209,7 @@ cdef void net_destroy(Net* net) noexcept nogil:
     pthread_mutex_destroy(&net.threads_lock)
     pthread_cond_destroy(&net.io_parked)
     pthread_cond_destroy(&net.errand_done)
+    pthread_mutex_destroy(&net.hang_lock)
+    pthread_cond_destroy(&net.hang_moves)
     close(net.acceptor_event_fd)
     free(net)

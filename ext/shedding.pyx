@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_load_relaxed_i64,
 )
-from kbroker.ext.connection cimport Connection
+from kbroker.ext.connection cimport BLOCK_HELD, Connection
 from kbroker.ext.connections cimport connection_close
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.network cimport thread_wake
@@ -16,12 +16,12 @@ cdef int64_t excess(Net* net) noexcept nogil:
 
 
 cdef Connection* quietest(NetThread* thread) noexcept nogil:
-    """NULL: all are of the listener that is exempt."""
+    """NULL: all are of the listener that is exempt, or stand in a disk."""
     cdef int32_t exempt = atomic_load_i32(&thread.net.listener_exempt)
     cdef Connection* connection = thread.connections
     cdef Connection* found = NULL
     while connection != NULL:
-        if connection.listener != exempt and (
+        if connection.listener != exempt and not connection.blocked & BLOCK_HELD and (
                 found == NULL or connection.last_active_ms <= found.last_active_ms):
             found = connection
         connection = connection.next

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from enum import IntEnum
+from typing import Any
 
 RETRIABLE = True
 # After these the disk is as good as before: no room, no descriptor, a name that is not as expected.
@@ -188,6 +189,15 @@ class ClientError(KbrokerError):
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__((code.message if message is None else message)[:_MESSAGE_MAX_CHARS])
         self.code = code
+
+
+class LateError(ClientError):
+    """The disk hangs in the middle of an append. It was not waited for, but it is under way:
+    `append` tells what becomes of it (kbroker.ext.appending.LateAppend)."""
+
+    def __init__(self, append: Any) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT)
+        self.append = append
 
 
 class BugError(KbrokerError):

@@ -290,7 +290,7 @@ class Broker:
                 fetch_bytes_max=config.integer("fetch.max.bytes"),
                 fetch_sessions_max=config.integer("max.incremental.fetch.session.cache.slots"),
             )
-            made.set_directories(len(self.directories))
+            made.set_directories([str(one.path) for one in self.directories])
             return made
         except ValueError as error:
             raise OperatorError(str(error)) from None

@@ -1,0 +1,30 @@
+"""Appends of the control plane, and an end to the wait for a disk that hangs.
+
+Each log directory has a thread that writes them, one at a time. Who has waited in vain goes on with
+a LateError: the append is still under way, and those to the directory that come before it is over
+are refused.
+"""
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kbroker.ext.log_state cimport Log
+from kbroker.ext.producers cimport Terms
+
+ctypedef struct Appending:
+    Log* log                        # a reference
+    Terms terms
+    uint8_t* batches                # whole ones; owned
+    size_t length
+    int64_t deadline_ns             # monotonic, of the wait for room in the journal; 0: none
+    int64_t first                   # offsets given
+    int64_t last
+    int code                        # LogError
+    int32_t done                    # atomic
+    int32_t refs                    # atomic
+
+# Raises ClientError where these are no sound batches. room_wait_ms: -1, without end.
+cdef Appending* appending_new(Log* log, bytes batches, int64_t room_wait_ms) except NULL
+# Have it done, and take it: (first, last). Not `in_time`: by the caller, however long it takes.
+cdef tuple appending_result(Appending* appending, bint in_time)
+# Wait until none is under way: before the journals go.
+cdef void appendings_end() noexcept nogil

@@ -1,0 +1,7 @@
+from typing import final
+
+@final
+class LateAppend:
+    @property
+    def done(self) -> bool: ...
+    def result(self) -> tuple[int, int]: ...

@@ -1,0 +1,120 @@
+"""Reading for a fetch (see fetch_read.pxd)."""
+from libc.stdint cimport int32_t, int64_t, uint32_t
+
+from kbroker.ext.error_codes cimport (
+    KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
+    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    error_of_log,
+)
+from kbroker.ext.fetch_state cimport (
+    fetch_check_divergence, fetch_check_epoch, partition_drop_read,
+)
+from kbroker.ext.fetch_wire cimport FetchPartition
+from kbroker.ext.log_read cimport log_aborted, log_read_soon
+from kbroker.ext.log_state cimport (
+    LOG_HELD, READ_TO_HW, READ_TO_LSO, log_ref, log_watermarks,
+)
+from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
+
+
+cdef void find_log(Fetch* fetch, FetchPartition* partition) noexcept nogil:
+    """Sets partition.log, with a reference, or the error."""
+    cdef Topic* topic
+    if partition.target.name == NULL:
+        topic = registry_by_id(&fetch.broker.registry, partition.target.id)
+        if topic == NULL and not partition.target.known:
+            # A session that has seen the topic knows it by name, as Kafka's does.
+            partition.error = UNKNOWN_TOPIC_ID
+            partition.aborted_count = 0
+            return
+    else:
+        topic = registry_by_name(&fetch.broker.registry, partition.target.name,
+                                 partition.target.name_length)
+    if topic == NULL or partition.target.partition < 0 \
+            or partition.target.partition >= topic.partitions_count:
+        partition.error = UNKNOWN_TOPIC_OR_PARTITION
+        partition.aborted_count = 0     # empty, where an error of the log has null
+        return
+    partition.log = topic_log(topic, partition.target.partition)
+    if partition.log == NULL:
+        partition.error = KAFKA_STORAGE_ERROR
+    else:
+        log_ref(partition.log)
+
+
+cdef void reset_result(FetchPartition* partition) noexcept nogil:
+    partition_drop_read(partition)
+    partition.error = NONE
+    partition.held = False
+    partition.high_watermark = partition.last_stable_offset = partition.log_start = -1
+    partition.diverging_epoch = -1
+
+
+cdef void read_log(FetchPartition* partition, int isolation, int32_t bytes_max,
+                   bint min_one) noexcept nogil:
+    cdef int code = log_read_soon(partition.log, partition.target.offset, bytes_max, isolation,
+                                  min_one, &partition.slice)
+    partition.held = code == LOG_HELD
+    if not partition.held:
+        partition.error = error_of_log(code)
+
+
+cdef void read_partition(Fetch* fetch, FetchPartition* partition, int32_t bytes_max,
+                         bint min_one) noexcept nogil:
+    cdef int isolation = READ_TO_LSO if fetch.head.isolation == 1 else READ_TO_HW
+    cdef int code
+    reset_result(partition)
+    if partition.denied:
+        partition.error = TOPIC_AUTHORIZATION_FAILED
+        partition.aborted_count = 0
+    elif partition.log == NULL:
+        find_log(fetch, partition)
+    if partition.error == NONE and fetch.head.replica_id >= 0:
+        partition.error = NOT_LEADER_OR_FOLLOWER
+    if partition.error == NONE:
+        partition.error = fetch_check_epoch(partition)
+    if partition.error == NONE:
+        partition.error = fetch_check_divergence(partition)
+    if partition.error != NONE:
+        return
+    if partition.held:              # whether the client's log diverges is not known: it waits
+        log_watermarks(partition.log, &partition.slice.at)
+    else:
+        read_log(partition, isolation, max(bytes_max, 0),
+                 min_one and partition.diverging_epoch < 0)
+    if partition.error != NONE:
+        return
+    if partition.diverging_epoch >= 0:
+        partition_drop_read(partition)
+    partition.high_watermark = partition.slice.at.hw
+    partition.last_stable_offset = partition.slice.at.lso
+    partition.log_start = partition.slice.at.log_start
+    fetch.undurable |= partition.slice.at.leo > partition.slice.at.hw
+    if isolation == READ_TO_LSO and partition.diverging_epoch < 0:
+        code = log_aborted(partition.log, partition.target.offset, &partition.slice,
+                           &partition.aborted, <int*>&partition.aborted_count)
+        if code == LOG_HELD:
+            partition.held = True
+            partition_drop_read(partition)
+        else:
+            partition.error = error_of_log(code)
+
+
+cdef void fetch_evaluate(Fetch* fetch) noexcept nogil:
+    cdef int64_t left = min(max(fetch.head.bytes_max, 0), fetch.broker.fetch_bytes_max)
+    cdef bint min_one = True
+    cdef FetchPartition* partition
+    cdef uint32_t i
+    fetch.bytes = 0
+    fetch.answer_now = fetch.undurable = fetch.held = False
+    for i in range(fetch.count):
+        partition = &fetch.partitions[i]
+        read_partition(fetch, partition,
+                       <int32_t>min(<int64_t>partition.target.bytes_max, left), min_one)
+        if partition.slice.length > 0:
+            min_one = False
+            fetch.bytes += partition.slice.length
+            left = max(left - partition.slice.length, <int64_t>0)
+        fetch.held |= partition.held
+        if partition.error != NONE or partition.diverging_epoch >= 0:
+            fetch.answer_now = True
