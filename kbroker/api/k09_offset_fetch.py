@@ -23,7 +23,7 @@ from kbroker.api.rights import denied
 from kbroker.errors import ErrorCode
 from kbroker.group.offsets import Fetch
 from kbroker.group.outcome import Now, Outcome, Reply
-from kbroker.group.runtime import Call
+from kbroker.group.part import Call
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 
@@ -115,7 +115,13 @@ def _call(context: Context, group: Any, asked: _Asked | None, stable: bool) -> C
             found = _with_ids(context, found)
         return outcome._replace(response={**outcome.response, "topics": [*found, *unknown]})
 
-    return Call(group.group_id, run, lambda code, _: _refused(context, group, code))
+    return Call(group.group_id, run, lambda code, _: _refused(context, group, _told(code)))
+
+
+def _told(code: ErrorCode) -> ErrorCode:
+    """Consumers of Apache Kafka before 3.9 do not know COORDINATOR_NOT_AVAILABLE here, and end."""
+    unavailable = code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NOT_COORDINATOR if unavailable else code
 
 
 def _refused(context: Context, group: Any, code: ErrorCode) -> Response:

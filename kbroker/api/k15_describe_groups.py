@@ -19,7 +19,7 @@ from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied, operations
 from kbroker.errors import ErrorCode
 from kbroker.group.outcome import Now, Outcome, Reply
-from kbroker.group.runtime import Call
+from kbroker.group.part import Call
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP
 

@@ -20,8 +20,8 @@ from kbroker.api.rights import denied, require_cluster, require_transactional_id
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.api.transactions import older_code, producer_of
 from kbroker.errors import ClientError, DiskError, ErrorCode
+from kbroker.group.codes import coordinator_code
 from kbroker.group.outcome import DEFERRED
-from kbroker.group.runtime import coordinator_code
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CLUSTER_ACTION, TOPIC, WRITE
 from kbroker.txn import steps

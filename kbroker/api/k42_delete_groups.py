@@ -15,7 +15,7 @@ from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied
 from kbroker.errors import ErrorCode
-from kbroker.group.runtime import Call
+from kbroker.group.part import Call
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DELETE, GROUP
 

@@ -17,7 +17,7 @@ from kbroker.api.k68_consumer_group_heartbeat import check_protocol_is_on
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import NOT_ASKED, denied, operations
 from kbroker.errors import ErrorCode
-from kbroker.group.runtime import Call
+from kbroker.group.part import Call
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 

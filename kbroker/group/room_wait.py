@@ -10,23 +10,22 @@ _WAIT_MS: Final = 500
 
 
 class RoomWait:
-    """Half a second; but not at all while the last append has waited in vain. A disk that hangs
-    would else hold the thread for as long with each."""
+    """Half a second; but not at all while the last append to that log directory has waited in vain.
+    A disk that hangs would else hold the thread for as long with each."""
 
     def __init__(self) -> None:
-        self._last = ErrorCode.NONE
+        self._last: dict[int, ErrorCode] = {}
 
-    @property
-    def ms(self) -> int:
-        """For the next append."""
-        return 0 if self._last is ErrorCode.REQUEST_TIMED_OUT else _WAIT_MS
+    def ms(self, directory: int) -> int:
+        """For the next append there."""
+        return 0 if self._last.get(directory) is ErrorCode.REQUEST_TIMED_OUT else _WAIT_MS
 
-    def failed(self, error: BaseException) -> bool:
+    def failed(self, directory: int, error: BaseException) -> bool:
         """An append was refused; True where the one before it was not, or for another reason: that
         is worth a line in the log."""
-        last, self._last = self._last, code_of(error)
-        return self._last is not last
+        last, self._last[directory] = self._last.get(directory), code_of(error)
+        return self._last[directory] is not last
 
-    def done(self) -> None:
+    def done(self, directory: int) -> None:
         """An append was taken."""
-        self._last = ErrorCode.NONE
+        self._last.pop(directory, None)

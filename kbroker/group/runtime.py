@@ -10,27 +10,28 @@ Owned by the control thread; only `Host.post` may be called from another.
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kbroker.clock import Clock
-from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
+from kbroker.errors import ClientError, DiskError, ErrorCode, LateError
 from kbroker.ext.pulses import Pulses
 from kbroker.ext.records import build
+from kbroker.group.codes import coordinator_code
 from kbroker.group.loading import Load
 from kbroker.group.outcome import (
     DEFERRED,
     Answer,
     Now,
     Outcome,
-    Reply,
     Response,
     send_when_durable,
 )
+from kbroker.group.part import Call, Operation, Part, keep_last
 from kbroker.group.partition import group_partition
+from kbroker.group.pauses import Pauses
 from kbroker.group.room_wait import RoomWait
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
@@ -56,37 +57,9 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("kbroker.group")
 
-Operation = Callable[["Rooms", Reply, Now], Outcome]
-
 Refusal = Callable[[GroupSettings], "Response | None"]
 """What is wrong with a request whatever its group: its answer, None for nothing; may raise
 ClientError."""
-
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-# What the coordinator answers in the place of an error of the log, as Apache Kafka does.
-_TRANSLATED: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
-def coordinator_code(error: BaseException) -> ErrorCode:
-    """The code with which a request fails that met this error.
-
-    A full disk is retriable at this broker: the log stays as it is and takes the next append.
-    """
-    if isinstance(error, DiskError | OSError) and error.errno in _NO_ROOM:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    code = code_of(error)
-    return _TRANSLATED.get(code, code)
-
 
 def _nothing_wrong(settings: GroupSettings) -> None:
     return None
@@ -121,14 +94,6 @@ class Host(Protocol):
         """From any thread: have it done on the control thread, soon."""
 
 
-class Call(NamedTuple):
-    """A part of a request that several slots answer: `failed` makes its answer for an error."""
-
-    group_id: str
-    operation: Operation
-    failed: Callable[[ErrorCode, str], Response]
-
-
 class GroupCoordinator:
     """See the module."""
 
@@ -144,6 +109,7 @@ class GroupCoordinator:
         self._stopped = False
         self._room = RoomWait()
         """Of the last append: the same is told once, and a disk that hangs is waited for once."""
+        self._pauses = Pauses(host.clock, coordinator_code)
 
     # ---- the partitions
 
@@ -175,6 +141,7 @@ class GroupCoordinator:
         """Give up all partitions: `__consumer_offsets` was deleted."""
         slots, self._slots = self._slots, []
         self._timers.clear()
+        self._pauses.clear()
         self._due_ms = None
         for slot in slots:
             slot.state = FAILED
@@ -198,13 +165,18 @@ class GroupCoordinator:
         """Topics are gone: their committed offsets go as well; the deletion itself is done."""
         now = self._now()
         for slot in self._slots:
-            if slot.state != ACTIVE:
-                continue
-            try:
-                self._carry_out(slot, slot.rooms.offsets.forget_topics(names, now), None)
-            except Exception:
-                _LOG.exception("offsets of deleted topics in __consumer_offsets-%d stay",
-                               slot.partition)  # fmt: skip
+            if slot.state == ACTIVE:
+                self._forget_topics(slot, names, now)
+
+    def _forget_topics(self, slot: Slot, names: Sequence[str], now: Now) -> None:
+        if slot.paused:
+            slot.missed.append(partial(self._forget_topics, slot, names))
+            return
+        try:
+            self._carry_out(slot, slot.rooms.offsets.forget_topics(names, now), None)
+        except Exception:
+            _LOG.exception("offsets of deleted topics in __consumer_offsets-%d stay",
+                           slot.partition)  # fmt: skip
 
     def _open(self, slot: Slot) -> None:
         """A slot is loaded: its groups go on."""
@@ -286,13 +258,14 @@ class GroupCoordinator:
         parts: list[Response] = []
         last: dict[int, Slot] = {}
         for call in calls:
-            part = _Part()
+            part = Part()
             try:
                 slot = self._slot(call.group_id)
                 slot.check_active()
                 reply = SlotReply(slot, part, False)
                 self._carry_out(slot, call.operation(slot.rooms, reply, self._now()), reply)
-                _keep_last(last, slot)
+                if not slot.paused:
+                    keep_last(last, slot)
             except (ClientError, DiskError, OSError) as error:
                 part.fail(coordinator_code(error), str(error))
             if part.error is not None:
@@ -316,7 +289,10 @@ class GroupCoordinator:
         while its slot cannot serve."""
         slot = self._slot(group_id)
         slot.check_active()
-        return slot.log is not None and slot.log.in_transaction(producer_id, epoch)
+        try:
+            return slot.log is not None and slot.log.in_transaction(producer_id, epoch)
+        except ClientError as error:  # somebody stands in the disk with the log
+            raise ClientError(coordinator_code(error)) from None
 
     def end_transaction(
         self, partition: int, producer_id: int, committed: bool, append: Callable[[LogPort], None]
@@ -325,13 +301,20 @@ class GroupCoordinator:
         Raises ClientError while the partition is loading or lost, and what `append` raises."""
         slot = self._slots[partition] if partition < len(self._slots) else None
         log = self._host.log(partition) if slot is None else slot.log
-        if log is None or (slot is not None and slot.state != ACTIVE):
+        if log is None or (slot is not None and not slot.serves):
             raise ClientError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        append(log)
-        if slot is not None:
-            slot.rooms.offsets.end_transaction(producer_id, committed)
-            self._appends += 1
-            slot.appended = self._appends
+        if slot is None:
+            append(log)
+            return log
+        end = partial(slot.rooms.offsets.end_transaction, producer_id, committed)
+        try:
+            append(log)
+        except LateError as late:
+            marked = Outcome(then=partial(_after_marker, end))
+            self._begin_pause(slot, late, partial(self._resume, slot, marked))
+            raise
+        end()
+        self._number(slot)
         return log
 
     def all_rooms(self) -> list[Rooms]:
@@ -360,18 +343,65 @@ class GroupCoordinator:
 
     def _carry_out(self, slot: Slot, outcome: Outcome | None, reply: SlotReply | None) -> None:
         while outcome is not None:
-            error = self._append(slot, outcome) if outcome.records else ErrorCode.NONE
-            if error == ErrorCode.NONE:
-                self._replay(slot, outcome)
-            if outcome.response is not None and reply is not None:
-                if error == ErrorCode.NONE:
-                    reply(outcome.response)
-                else:
-                    reply.fail(error)
-            outcome = None if outcome.then is None else outcome.then(error)
+            try:
+                error = self._append(slot, outcome) if outcome.records else ErrorCode.NONE
+            except LateError as late:
+                self._pause(slot, outcome, reply, late)
+                return
+            outcome = self._settle(slot, outcome, reply, error)
+        self._look_at_timers(slot)
+
+    def _look_at_timers(self, slot: Slot) -> None:
         due_ms = slot.shard.timers.next_ms()
         if due_ms is not None and (self._due_ms is None or due_ms < self._due_ms):
             self._due_ms = due_ms
+
+    def _settle(
+        self, slot: Slot, outcome: Outcome, reply: SlotReply | None, error: ErrorCode
+    ) -> Outcome | None:
+        """The records are written, or an error has kept them from that; what comes next."""
+        if error == ErrorCode.NONE:
+            self._replay(slot, outcome)
+        if outcome.response is not None and reply is not None:
+            if error == ErrorCode.NONE:
+                reply(outcome.response)
+            else:
+                reply.fail(error)
+        return None if outcome.then is None else outcome.then(error)
+
+    def _pause(
+        self, slot: Slot, outcome: Outcome, reply: SlotReply | None, late: LateError
+    ) -> None:
+        """The client does not wait for the disk: it is to ask again."""
+        self._begin_pause(slot, late, partial(self._resume, slot, outcome))
+        if reply is not None:
+            reply.give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _begin_pause(
+        self, slot: Slot, late: LateError, resume: Callable[[ErrorCode, int], None]
+    ) -> None:
+        before = slot.appended
+        self._number(slot)  # nothing comes behind it in the directory before it is over
+
+        def over(error: ErrorCode, took_ms: int) -> None:
+            if error != ErrorCode.NONE:  # it has no record to wait for
+                slot.appended = before
+            resume(error, took_ms)
+
+        self._pauses.begin(slot, late.append, over)
+
+    def _resume(self, slot: Slot, outcome: Outcome, error: ErrorCode, took_ms: int) -> None:
+        if error == ErrorCode.NONE and slot.log is not None:
+            self._room.done(slot.log.directory)
+        missed, slot.missed = slot.missed, []
+        try:
+            self._carry_out(slot, self._settle(slot, outcome, None, error), None)
+        except Exception:
+            _LOG.exception("an operation on __consumer_offsets-%d went wrong", slot.partition)
+        slot.shard.timers.delay(took_ms)  # those as well that it set by the time of its request
+        self._look_at_timers(slot)
+        for do in missed:
+            do(self._now())
 
     @staticmethod
     def _replay(slot: Slot, outcome: Outcome) -> None:
@@ -382,7 +412,8 @@ class GroupCoordinator:
                 slot.rooms.offsets.replay_pending(outcome.producer[0], record)
 
     def _append(self, slot: Slot, outcome: Outcome) -> ErrorCode:
-        """Write the records as one batch; what kept it from being written."""
+        """Write the records as one batch; what kept it from being written. Raises LateError while
+        that is not known."""
         now_ms = self._host.clock.wall_ms()
         log = slot.log
         producer_id, epoch = outcome.producer or (-1, -1)
@@ -399,10 +430,14 @@ class GroupCoordinator:
                 raise ClientError(ErrorCode.MESSAGE_TOO_LARGE)
             if log is None:
                 return ErrorCode.NOT_COORDINATOR
-            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=self._room.ms)
+            room_wait_ms = self._room.ms(log.directory)
+            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=room_wait_ms)
         except (ClientError, DiskError, OSError) as error:
-            if self._room.failed(error):
+            place = -1 if log is None else log.directory
+            if self._room.failed(place, error):
                 _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
+            if isinstance(error, LateError):
+                raise
             return coordinator_code(error)
         except (RecordError, ValueError) as error:  # a string over 32,767 bytes
             _LOG.warning("__consumer_offsets-%d has no record for that: %s", slot.partition, error)
@@ -410,10 +445,17 @@ class GroupCoordinator:
         except Exception:
             _LOG.exception("__consumer_offsets-%d takes no record", slot.partition)
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        self._room.done()
+        self._appended(slot)
+        return ErrorCode.NONE
+
+    def _appended(self, slot: Slot) -> None:
+        if slot.log is not None:
+            self._room.done(slot.log.directory)
+        self._number(slot)
+
+    def _number(self, slot: Slot) -> None:
         self._appends += 1
         slot.appended = self._appends
-        return ErrorCode.NONE
 
     def _plain_bytes_max(self) -> int | None:
         """What a batch may hold that is not compressed; None where batches are."""
@@ -423,20 +465,24 @@ class GroupCoordinator:
 
     def next_due_ms(self) -> int | None:
         """When `run_due` has something to do (monotonic ms)."""
-        return _earliest((self._due_ms, self._timers.next_ms()))
+        return _earliest((self._due_ms, self._timers.next_ms(), self._pauses.next_ms()))
 
     def run_due(self, now_ms: int) -> None:
-        """Do what is due in any slot, and load again what could not be read."""
+        """Do what is due in any slot, load again what could not be read, and go on with what has
+        waited for the disk."""
+        self._pauses.look()
         while (action := self._timers.pop_due(now_ms)) is not None:
             action(self._now())
         if self._due_ms is None or self._due_ms > now_ms:
             return
         for slot in self._slots:
             self._run_slot(slot, now_ms)
-        self._due_ms = _earliest(slot.shard.timers.next_ms() for slot in self._slots)
+        self._due_ms = _earliest(
+            slot.shard.timers.next_ms() for slot in self._slots if not slot.paused
+        )
 
     def _run_slot(self, slot: Slot, now_ms: int) -> None:
-        while (action := slot.shard.timers.pop_due(now_ms)) is not None:
+        while not slot.paused and (action := slot.shard.timers.pop_due(now_ms)) is not None:
             try:
                 self._carry_out(slot, action(self._now()), None)
             except Exception:
@@ -447,32 +493,7 @@ def _earliest(moments: Iterable[int | None]) -> int | None:
     return min((one for one in moments if one is not None), default=None)
 
 
-def _keep_last(last: dict[int, Slot], slot: Slot) -> None:
-    """Of each log directory the slot that was appended to last: its journal syncs in the order of
-    appends."""
-    place = 0 if slot.log is None else slot.log.directory
-    before = last.get(place)
-    if before is None or slot.appended > before.appended:
-        last[place] = slot
-
-
-class _Part:
-    """The answer of one call among several: kept until all are there."""
-
-    def __init__(self) -> None:
-        self.response: Response | None = None
-        self.error: tuple[ErrorCode, str] | None = None
-
-    def send(self, response: Response) -> None:
-        self.response = response
-
-    def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
-        self.response = response
-
-    def send_when_all(
-        self, places: list[tuple[Any, int]], response: Response, timeout_ms: int
-    ) -> None:
-        self.response = response
-
-    def fail(self, code: ErrorCode, message: str | None = None) -> None:
-        self.error = (code, code.message if message is None else message)
+def _after_marker(end: Callable[[], None], error: ErrorCode) -> None:
+    """It was late. Where it is not there after all, its coordinator writes another."""
+    if error == ErrorCode.NONE:
+        end()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.loading import Piece
-from kbroker.group.outcome import Answer, Response, send_when_durable
+from kbroker.group.outcome import Answer, Now, Response, send_when_durable
 from kbroker.group.shard import Shard
-from kbroker.group.slot_loads import FAILED, LOADING
+from kbroker.group.slot_loads import ACTIVE, FAILED, LOADING
 from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ class Slot:
         self.appended = 0
         """Order of the last append among those of all slots; the journal syncs in that order."""
         self._furnish = furnish
+        self.paused = False
+        """Its last append stands in a disk that hangs (kbroker.group.pauses)."""
+        self.missed: list[Callable[[Now], None]] = []
+        """What is to be done once it goes on."""
         self.begin()
 
     def begin(self) -> None:
@@ -51,6 +55,11 @@ class Slot:
         return self._problems + self.records.damaged
 
     @property
+    def serves(self) -> bool:
+        """Whether it can be changed now."""
+        return self.state == ACTIVE and not self.paused
+
+    @property
     def shard(self) -> Shard:
         """What its rooms share."""
         return self.rooms.shard
@@ -61,6 +70,8 @@ class Slot:
             raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if self.state == FAILED:
             raise ClientError(ErrorCode.NOT_COORDINATOR)
+        if self.paused:
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def send(self, answer: Answer, response: Response) -> None:
         """Answer when all that was appended is durable."""
@@ -94,12 +105,13 @@ class Slot:
 class SlotReply:
     """Answers one request of a slot, once; where `gated`, when the slot's log is durable."""
 
-    __slots__ = ("_answer", "_gated", "_slot", "done")
+    __slots__ = ("_answer", "_gated", "_given_up", "_slot", "done")
 
     def __init__(self, slot: Slot, answer: Answer, gated: bool) -> None:
         self._slot = slot
         self._answer: Answer | None = answer
         self._gated = gated
+        self._given_up = False
         self.done = False
 
     def __call__(self, response: Response) -> None:
@@ -122,7 +134,15 @@ class SlotReply:
         if answer is not None:
             answer.fail(code)
 
+    def give_up(self, code: ErrorCode) -> None:
+        """Answer with an error now; what the operation answers later comes in vain."""
+        if not self.done:
+            self.fail(code)
+        self._given_up = True
+
     def _take(self) -> Answer | None:
+        if self._given_up:
+            return None
         if self.done:
             _LOG.error("a group request was answered twice", stack_info=True)
             return None

@@ -37,6 +37,7 @@ class Loadable(Protocol):
     name: str
     log: LogPort | None
     state: str
+    paused: bool
 
     @property
     def passed_over(self) -> int:
@@ -119,12 +120,15 @@ class SlotLoads(Generic[S]):
                         slot.name, error, pause_ms // 1000, _REMEDY)  # fmt: skip
 
         def due(now: Now) -> Outcome:
+            if slot.paused:  # what it would read is not all there yet
+                self._timers.schedule(timer, now.monotonic_ms + _AGAIN_MS, due)
+                return NOTHING
             slot.begin()
             self.load(slot, tries)
             return NOTHING
 
-        at_ms = self._host.clock.monotonic_ms() + pause_ms
-        self._timers.schedule((slot.partition, "", "load"), at_ms, due)
+        timer = (slot.partition, "", "load")
+        self._timers.schedule(timer, self._host.clock.monotonic_ms() + pause_ms, due)
 
 
 def check_all_served(slots: Sequence[Loadable]) -> None:

@@ -69,6 +69,11 @@ class Timers:
             self._push(name, found[0])
         return None
 
+    def delay(self, ms: int) -> None:
+        """All that is to come comes so much later."""
+        self._due = {name: (at_ms + ms, action) for name, (at_ms, action) in self._due.items()}
+        self._rebuild()
+
     def clear(self) -> None:
         """Forget all."""
         self._due.clear()

@@ -17,28 +17,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError, ErrorCode
-from kbroker.ext.records import build
-from kbroker.group.loading import Load
+from kbroker.group.codes import coordinator_code
 from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
 from kbroker.group.outcome import send_when_durable as answer_when_durable
 from kbroker.group.partition import group_partition
 from kbroker.group.room_wait import RoomWait
-from kbroker.group.runtime import coordinator_code
 from kbroker.group.slot_loads import ACTIVE, FAILED, SlotLoads, check_all_served
 from kbroker.group.timers import Timers
-from kbroker.metadata.records.wire import RecordError
 from kbroker.storage.manager import LogPort
-from kbroker.txn import records, steps
+from kbroker.txn import steps
 from kbroker.txn.doubt import Doubt
 from kbroker.txn.durable import Durable
 from kbroker.txn.expiry import in_batches
 from kbroker.txn.figures import Counts, Figures, figures_of
-from kbroker.txn.markers import Groups, Marker, Markers, Partitions
-from kbroker.txn.settings import TransactionSettings
+from kbroker.txn.host import Host
+from kbroker.txn.markers import Marker, Markers
 from kbroker.txn.slot import Slot
 from kbroker.txn.steps import Add, End, Producer
 from kbroker.txn.transaction import (
@@ -49,6 +45,7 @@ from kbroker.txn.transaction import (
     State,
     Transaction,
 )
+from kbroker.txn.writer import Writer
 
 _LOG: Final = logging.getLogger("kbroker.txn")
 
@@ -68,29 +65,8 @@ Operation = Callable[[Slot, int], Response]
 Failed = Callable[[ErrorCode], Response]
 
 
-class Host(Partitions, Protocol):
-    """What the coordinator is built on; the wiring provides it."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def groups(self) -> Groups: ...
-    def settings(self) -> TransactionSettings: ...
-    def partitions(self) -> int:
-        """How many partitions `__transaction_state` has; 0 where it is not there."""
-
-    def state_log(self, partition: int) -> LogPort | None:
-        """The log of a partition of it, None where the disk denies it."""
-
-    def load(self, log: LogPort, *, strict: bool) -> Load:
-        """See kbroker.group.slot_loads.Host."""
-
-    def new_producer_id(self) -> int: ...
-    def tell(self, log: LogPort, offset: int) -> bool:
-        """See kbroker.txn.durable.Tell."""
-
-    def post(self, do: Callable[[], None]) -> None:
-        """From any thread: have it done on the control thread, soon."""
+def _nothing() -> None:
+    """What follows from most steps."""
 
 
 class TransactionCoordinator:
@@ -98,8 +74,9 @@ class TransactionCoordinator:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._room = RoomWait()
-        self._markers = Markers(host, host.groups, self._room)
+        room = RoomWait()
+        self._markers = Markers(host, host.groups, room)
+        self._writer = Writer(host, room)
         self._slots: list[Slot] = []
         self._timers = Timers()
         self._loads = SlotLoads(_LOG, host, self._timers, self._opened)
@@ -126,6 +103,7 @@ class TransactionCoordinator:
         """Give up all partitions: `__transaction_state` was deleted."""
         slots, self._slots = self._slots, []
         self._timers.clear()
+        self._writer.clear()
         self.durable.clear()
         for slot in slots:
             slot.state = FAILED
@@ -243,36 +221,32 @@ class TransactionCoordinator:
 
     # ---- steps
 
-    def put(self, slot: Slot, transactional_id: str, value: Transaction) -> None:
-        """Take a step. Raises ClientError where it cannot be written; then it was not taken."""
-        self._append(slot, [(transactional_id, value)])
-        slot.replay(transactional_id, value)
-        if value.state in PREPARED:
-            log = slot.active_log()
-            slot.unmarked[transactional_id] = set(value.partitions)
-            self.durable.when(
-                log,
-                log.log_end_offset,
-                lambda durable: self._write_markers(slot, transactional_id) if durable else None,
-            )
+    def put(
+        self,
+        slot: Slot,
+        transactional_id: str,
+        value: Transaction,
+        then: Callable[[], None] = _nothing,
+    ) -> None:
+        """Take a step, `then` go on. Raises ClientError where it cannot be written; then it was not
+        taken, or will be when a disk that hangs has let go of it."""
 
-    def _append(self, slot: Slot, changes: Iterable[tuple[str, Transaction | None]]) -> None:
+        def taken() -> None:
+            slot.replay(transactional_id, value)
+            if value.state in PREPARED:
+                self._prepared(slot, transactional_id, value)
+            then()
+
+        self._writer.write(slot, [(transactional_id, value)], taken)
+
+    def _prepared(self, slot: Slot, name: str, value: Transaction) -> None:
         log = slot.active_log()
-        version = 1 if self._host.settings().version >= 1 else 0
-        now_ms = self._host.clock.wall_ms()
-        try:
-            batch = build(
-                [(now_ms, *records.encode(name, value, version)) for name, value in changes]
-            )
-            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=self._room.ms)
-        except (ClientError, DiskError, OSError) as error:
-            if self._room.failed(error):
-                _LOG.warning("__transaction_state-%d takes no record: %s", slot.partition, error)
-            raise ClientError(coordinator_code(error)) from None
-        except (RecordError, ValueError) as error:  # a transactional id over 32,767 bytes
-            raise ClientError(ErrorCode.INVALID_REQUEST, str(error)) from None
-        self._room.done()
-        self._host.appended(log)
+        slot.unmarked[name] = set(value.partitions)
+        self.durable.when(
+            log,
+            log.log_end_offset,
+            lambda durable: self._write_markers(slot, name) if durable else None,
+        )
 
     def init(
         self, transactional_id: str, timeout_ms: int, expected: Producer | None
@@ -354,6 +328,9 @@ class TransactionCoordinator:
         now = slot.transactions.get(name)
         if now is None or now.state not in PREPARED or slot.state != ACTIVE:
             return
+        if slot.paused:
+            self._later(slot, name, partial(self._write_markers, slot, name))
+            return
         log = slot.active_log()
         commit = now.state is State.PREPARE_COMMIT
         marker = Marker(now.producer_id, now.epoch, commit, log.leader_epoch, now.version)
@@ -408,14 +385,17 @@ class TransactionCoordinator:
         now = slot.transactions.get(name)
         if now is None or now.state not in PREPARED or slot.state != ACTIVE:
             return
+        ended = steps.complete(now, self._host.clock.wall_ms())
         try:
-            self.put(slot, name, steps.complete(now, self._host.clock.wall_ms()))
+            self.put(slot, name, ended, partial(self._completed, slot, name, now.state))
         except ClientError:
             self._later(slot, name, partial(self._complete, slot, name))
-            return
+
+    def _completed(self, slot: Slot, name: str, state: State) -> None:
+        self._timers.cancel((slot.partition, name, "end"))
         slot.unmarked.pop(name, None)
         slot.marked.pop(name, None)
-        self.counts.ended(now.state)
+        self.counts.ended(state)
         self._try_again(slot, name)
 
     # ---- what happens by itself
@@ -428,7 +408,8 @@ class TransactionCoordinator:
         for slot in () if first else self._slots:
             for name in list(slot.ongoing):
                 found = slot.transactions[name]
-                if slot.state == ACTIVE and steps.is_overdue(found, now.wall_ms):
+                serves = slot.state == ACTIVE and not slot.paused
+                if serves and steps.is_overdue(found, now.wall_ms):
                     _LOG.info("transaction %s is open for more than %d ms: aborting it",
                               name, found.timeout_ms)  # fmt: skip
                     try:
@@ -455,9 +436,8 @@ class TransactionCoordinator:
             ]
             try:
                 for names in in_batches(gone):
-                    self._append(slot, [(name, None) for name in names])
-                    for name in names:
-                        slot.replay(name, None)
+                    changes = [(name, None) for name in names]
+                    self._writer.write(slot, changes, partial(slot.forget, names))
             except ClientError as error:
                 _LOG.warning("expired transactional ids stay: %s", error)
         return NOTHING
@@ -487,10 +467,12 @@ class TransactionCoordinator:
 
     def next_due_ms(self) -> int | None:
         """When `run_due` has something to do (monotonic ms)."""
-        return self._timers.next_ms()
+        found = (self._timers.next_ms(), self._writer.next_ms())
+        return min((one for one in found if one is not None), default=None)
 
     def run_due(self, now_ms: int) -> None:
         """Do what is on disk by now, and what is due."""
+        self._writer.look()
         self.durable.run()
         while (action := self._timers.pop_due(now_ms)) is not None:
             try:

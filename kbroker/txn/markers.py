@@ -77,13 +77,13 @@ class Markers:
                 log.append(
                     batch,
                     leader_epoch=log.leader_epoch,
-                    room_wait_ms=self._room.ms,
+                    room_wait_ms=self._room.ms(log.directory),
                     transaction_version=marker.version,
                 )
             except (ClientError, DiskError, OSError) as error:
-                self._room.failed(error)
+                self._room.failed(log.directory, error)
                 raise
-            self._room.done()
+            self._room.done(log.directory)
 
         topic, index = partition
         if topic == CONSUMER_OFFSETS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from kbroker.errors import ClientError, ErrorCode
@@ -22,6 +22,8 @@ class Slot:
         self.partition = partition
         self.name = f"__transaction_state-{partition}"
         self.log = log
+        self.paused = False
+        """Its last append stands in a disk that hangs (kbroker.group.pauses)."""
         self.begin()
 
     def begin(self) -> None:
@@ -51,6 +53,8 @@ class Slot:
             raise ClientError(_RETRY_AFTER)
         if self.state == FAILED or self.log is None:
             raise ClientError(ErrorCode.NOT_COORDINATOR)
+        if self.paused:
+            raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return self.log
 
     def replay(self, transactional_id: str, value: Transaction | None) -> None:
@@ -66,6 +70,11 @@ class Slot:
         self.by_state[value.state] += 1
         if value.state is State.ONGOING:
             self.ongoing.add(transactional_id)
+
+    def forget(self, transactional_ids: Iterable[str]) -> None:
+        """Fold their tombstones in."""
+        for name in transactional_ids:
+            self.replay(name, None)
 
     def take(self, piece: Piece) -> None:
         """Fold a piece of the partition in."""

@@ -10,8 +10,8 @@ from typing import Any
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext.pulses import Pulses
 from kbroker.group.classic.requests import HeartbeatRequest
+from kbroker.group.codes import coordinator_code
 from kbroker.group.outcome import CoordinatorRecord, Now, Outcome, Reply, Response
-from kbroker.group.runtime import coordinator_code
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
 from kbroker.group.topics import TopicInfo

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kbroker.errors import ClientError, DiskError, ErrorCode
+from kbroker.errors import ClientError, DiskError, ErrorCode, LateError
 from kbroker.ext import records
 from kbroker.ext.offsets_rows import OffsetsFold
 from kbroker.txn.coordinator import TransactionCoordinator
@@ -24,12 +24,44 @@ TIMEOUT_MS = 60_000
 PARTITIONS = [("a", 0), ("a", 1), ("b", 0)]
 
 
+class LateAppend:
+    """An append that stands in a disk that hangs (kbroker.ext.appending.LateAppend)."""
+
+    def __init__(self, append: Callable[[], None]) -> None:
+        self._append = append
+        self._error: Exception | None = None
+        self.done = False
+
+    def land(self) -> None:
+        try:
+            self._append()
+        except ClientError as error:
+            self._error = error
+        self.done = True
+
+    def result(self) -> tuple[int, int]:
+        assert self.done
+        if self._error is not None:
+            raise self._error
+        return 0, 0
+
+
 class Stream:
     """Every append of every log, in order; `durable` of them are on disk."""
 
     def __init__(self) -> None:
         self.appends: list[tuple[Any, bytes]] = []
         self.durable = 0
+        self.hangs = False
+        self.standing: LateAppend | None = None
+        """The coordinator's append that stands in the disk."""
+
+    def thaw(self) -> None:
+        """The disk goes on."""
+        self.hangs = False
+        standing, self.standing = self.standing, None
+        if standing is not None:
+            standing.land()
 
 
 class Log:
@@ -80,7 +112,16 @@ class Log:
             self._open.add(batch.producer_id)
         self._epochs[batch.producer_id] = max(before, batch.producer_epoch)
 
-    def append(self, batch: bytes, *, transaction_version: int = 0, **_: Any) -> None:
+    def append(
+        self, batch: bytes, *, transaction_version: int = 0, room_wait_ms: int = -1, **_: Any
+    ) -> None:
+        if room_wait_ms >= 0 and self.stream.hangs:
+            if self.stream.standing is not None:
+                raise ClientError(ErrorCode.REQUEST_TIMED_OUT)
+            self.stream.standing = LateAppend(
+                lambda: self.append(batch, transaction_version=transaction_version)
+            )
+            raise LateError(self.stream.standing)
         for one in records.batches(batch):
             self._judge(one, transaction_version)
         count = sum(one.last_offset_delta + 1 for one in records.batches(batch))
@@ -178,6 +219,11 @@ class World:
         """So many appends more are on disk."""
         self.stream.durable = min(self.stream.durable + count, len(self.stream.appends))
         self.coordinator.run_due(self.wall_ms - START_MS)
+
+    def thaw(self) -> None:
+        """The disk that hung goes on, and the coordinator sees it."""
+        self.stream.thaw()
+        self.advance(20)
 
     def settle(self) -> None:
         for _ in range(20):

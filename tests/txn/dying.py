@@ -29,6 +29,7 @@ from kbroker.txn.coordinator import TransactionCoordinator
 from kbroker.txn.durable import Durable
 from kbroker.txn.markers import Markers
 from kbroker.txn.transaction import EPOCH_MAX, Transaction
+from kbroker.txn.writer import Writer
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class Steps:
 
 def watch(steps: Steps) -> None:
     """Every durable step of a transaction is one of `steps`."""
-    append_state = TransactionCoordinator._append
+    append_state = Writer._append
     append_offsets = GroupCoordinator._append
     begin_on, write, when = TransactionCoordinator.begin_on, Markers.write, Durable.when
 
@@ -109,7 +110,7 @@ def watch(steps: Steps) -> None:
         when(self, log, offset, steps.then(do))
 
     for room, name, patched in (
-        (TransactionCoordinator, "_append", state),
+        (Writer, "_append", state),
         (TransactionCoordinator, "begin_on", batch),
         (TransactionCoordinator, "write_marker", told_marker),
         (GroupCoordinator, "_append", offsets),

@@ -8,10 +8,10 @@ from kio.index import load_request_schema
 from kbroker.clock import FakeClock, SystemClock
 from kbroker.config.broker import BrokerConfig
 from kbroker.errors import ClientError, DiskError, ErrorCode
+from kbroker.group.codes import coordinator_code
 from kbroker.group.committed import Committed, pack, unpack
 from kbroker.group.outcome import Outcome
 from kbroker.group.pending import PendingOffsets
-from kbroker.group.runtime import coordinator_code
 from kbroker.group.settings import settings_of
 from kbroker.limits import PARKED_REQUESTS_MAX_COUNT
 from kbroker.protocol import ApiKey

@@ -210,9 +210,11 @@ def test_every_crash_point(version: int, commit: bool) -> None:
                 assert found == {"commit" if commit else "abort"}, point
 
 
+@pytest.mark.parametrize("hangs", [False, True])
 @pytest.mark.parametrize("seed", range(30))
-def test_random(seed: int) -> None:
-    """Many producers, fencings, timeouts, crashes; what was told holds, and nothing is half."""
+def test_random(seed: int, hangs: bool) -> None:
+    """Many producers, fencings, timeouts, crashes; what was told holds, and nothing is half. Where
+    the disk hangs now and then, appends come late."""
     chance = random.Random(seed)
     world = World()
     clients = [Client(world, f"id{n % 4}", chance.choice((0, 2))) for n in range(6)]
@@ -220,6 +222,10 @@ def test_random(seed: int) -> None:
     waiting: list[tuple[bytes, str, Answer]] = []
     for _ in range(300):
         client = chance.choice(clients)
+        if hangs and chance.random() < 0.05:
+            world.stream.hangs = True
+        elif hangs and chance.random() < 0.15:
+            world.thaw()
         act = chance.random()
         if act < 0.15 or client.producer.id < 0:
             client.init()
@@ -242,7 +248,10 @@ def test_random(seed: int) -> None:
         else:
             told.update({value: end for value, end, answer in waiting if answer.came is not None})
             waiting.clear()
+            if chance.random() < 0.5:
+                world.stream.thaw()
             world.crash(chance.randint(world.stream.durable, len(world.stream.appends)))
+    world.thaw()
     world.settle()
     told.update({value: end for value, end, answer in waiting if answer.came is not None})
     world.advance(TIMEOUT_MS + 10_001)
