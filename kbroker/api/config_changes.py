@@ -322,15 +322,18 @@ def take_effect(context: Context, records: list[Record], changed: list[Resource]
     if not records:
         return
     differing = _differing(context, records)
-    services.store.append(records)
-    for (kind, name), settings in differing.items():
-        context.changed("settings changed", kind=kind, name=name, settings=",".join(settings))
-    if any(kind == NAMES[CLIENT_METRICS] for kind, _ in changed):
-        services.telemetry.subscriptions_changed()
-    if any(kind == "broker" for kind, _ in changed):
-        publish.reload_broker_settings(services)
-    else:
-        publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])
+
+    def follow() -> None:
+        for (kind, name), settings in differing.items():
+            context.changed("settings changed", kind=kind, name=name, settings=",".join(settings))
+        if any(kind == NAMES[CLIENT_METRICS] for kind, _ in changed):
+            services.telemetry.subscriptions_changed()
+        if any(kind == "broker" for kind, _ in changed):
+            publish.reload_broker_settings(services)
+        else:
+            publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])
+
+    services.store.append(records, follow)
 
 
 def _differing(context: Context, records: Iterable[Record]) -> dict[Resource, list[str]]:

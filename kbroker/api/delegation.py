@@ -47,10 +47,13 @@ class TokenSweep:
         services = self._services
         if services.clock.monotonic_ms() < self._next_ms:
             return
-        self._next_ms = self._due_ms()
         records = services.tokens.ended() if services.image.tokens else []
         if records:
-            services.store.append(records)
+            try:
+                services.store.append(records)
+            except ClientError:  # the disk hangs: a second later
+                return
+        self._next_ms = self._due_ms()
 
 
 def principal(one: Any) -> Principal:

@@ -76,11 +76,14 @@ def create_topics(request: Any, context: Context) -> Response:
         elif name in refused:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             results.append(_refused(name, code, code.message))
-    if created and not request.validate_only:
-        services.store.append(records)
+
+    def take_effect() -> None:
         publish.create_topics(services, created)
         for planned in created.values():
             context.changed("topic created", topic=planned.name, partitions=planned.partitions)
+
+    if created and not request.validate_only:
+        services.store.append(records, take_effect)
     context.answer.throttle(quota.throttle_ms)
     return {"topics": results}
 

@@ -55,10 +55,14 @@ def delete_topics(request: Any, context: Context) -> Response:
     if doomed:
         services = context.services
         gone = [(topic.name, len(topic), _delay_ms(context, topic)) for topic in doomed]
-        services.store.append([one for topic in doomed for one in builders.delete_topic(topic)])
-        publish.delete_topics(services, gone)
-        for topic in doomed:
-            context.changed("topic deleted", topic=topic.name)
+
+        def take_effect() -> None:
+            publish.delete_topics(services, gone)
+            for topic in doomed:
+                context.changed("topic deleted", topic=topic.name)
+
+        records = [one for topic in doomed for one in builders.delete_topic(topic)]
+        services.store.append(records, take_effect)
     context.answer.throttle(quota.throttle_ms)
     results += [_result(topic.name, topic.id, ErrorCode.NONE, None) for topic in doomed]
     if context.services.authorizer is not None:

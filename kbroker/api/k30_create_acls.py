@@ -45,12 +45,16 @@ def create_acls(request: Any, context: Context) -> Response:
     if len(fresh) > _CREATED_MAX_COUNT:
         text = f"A request may create at most {_CREATED_MAX_COUNT} ACLs."
         raise ClientError(ErrorCode.INVALID_REQUEST, text)
-    if fresh:
-        context.services.store.append([record_of(acl, random_uuid()) for acl in fresh])
+
+    def take_effect() -> None:
         for acl in fresh:
             authorizer.add(acl)
             context.changed("ACL created", acl=acl)
         tell_data_plane(context.services)
+
+    if fresh:
+        records = [record_of(acl, random_uuid()) for acl in fresh]
+        context.services.store.append(records, take_effect)
     return {"results": [_result(faults[acl]) for acl in asked]}
 
 

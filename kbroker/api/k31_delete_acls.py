@@ -64,9 +64,12 @@ def delete_acls(request: Any, context: Context) -> Response:
 def _delete(context: Context, doomed: dict[Acl, None]) -> None:
     services = context.services
     gone = [one.id for one in services.image.acls.values() if acl_of(one) in doomed]
-    services.store.append([RemoveAccessControlEntryRecord(one) for one in gone])
-    assert services.authorizer is not None
-    for acl in doomed:
-        services.authorizer.remove(acl)
-        context.changed("ACL deleted", acl=acl)
-    tell_data_plane(services)
+
+    def take_effect() -> None:
+        assert services.authorizer is not None
+        for acl in doomed:
+            services.authorizer.remove(acl)
+            context.changed("ACL deleted", acl=acl)
+        tell_data_plane(services)
+
+    services.store.append([RemoveAccessControlEntryRecord(one) for one in gone], take_effect)

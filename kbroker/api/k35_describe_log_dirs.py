@@ -61,7 +61,9 @@ def _directory(
                 "partition_index": move.key[1], "partition_size": move.size_bytes,
                 "offset_lag": move.lag, "is_future_key": True,
             })  # fmt: skip
-    total, usable = _disk(directory.path)
+    total, usable = _UNKNOWN_BYTES, _UNKNOWN_BYTES
+    if not context.services.logs.hangs(directory):
+        total, usable = _disk(directory.path)
     return {
         "log_dir": str(directory.path.absolute()),
         "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],

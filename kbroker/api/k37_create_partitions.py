@@ -67,11 +67,14 @@ def create_partitions(request: Any, context: Context) -> Response:
         grown.append((topic.name, len(topic)))
         records += builders.create_partitions(topic, asked.count, services.replica, homes)
         results.append(_result(asked.name, ErrorCode.NONE, None))
-    if records and not request.validate_only:
-        services.store.append(records)
+
+    def take_effect() -> None:
         for name, first in grown:
             publish.add_partitions(services, name, first)
             context.changed("partitions added", topic=name, before=first)
+
+    if records and not request.validate_only:
+        services.store.append(records, take_effect)
     context.answer.throttle(quota.throttle_ms)
     return {"results": results}
 

@@ -41,8 +41,9 @@ def create_delegation_token(request: Any, context: Context) -> Response:
             raise ClientError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         lifetime_ms = milliseconds(request.max_lifetime)
         token = tokens.make(owner, requester, renewers, lifetime_ms)
-        context.services.store.append([token])
-        context.changed("token made", owner=owner, token=token.token_id)
+        context.services.store.append(
+            [token], lambda: context.changed("token made", owner=owner, token=token.token_id)
+        )
     except ClientError as error:
         return _response(error.code, owner, requester)
     return _response(ErrorCode.NONE, owner, requester, token, tokens.hmac(token))

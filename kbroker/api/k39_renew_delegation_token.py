@@ -27,7 +27,8 @@ def renew_delegation_token(request: Any, context: Context) -> Response:
     tokens = delegation.tokens_of(context)
     period_ms = milliseconds(request.renew_period)
     token = tokens.renew(bytes(request.hmac), context.principal, period_ms)
-    context.services.store.append([token])
     end_ms = token.expiration_timestamp
-    context.changed("token renewed", token=token.token_id, at_ms=end_ms)
+    context.services.store.append(
+        [token], lambda: context.changed("token renewed", token=token.token_id, at_ms=end_ms)
+    )
     return {"error_code": ErrorCode.NONE, "expiry_timestamp": end_ms}

@@ -22,6 +22,8 @@ def expire_delegation_token(request: Any, context: Context) -> Response:
     tokens = delegation.tokens_of(context)
     period_ms = milliseconds(request.expiry_time_period)
     end_ms, record = tokens.expire(bytes(request.hmac), context.principal, period_ms)
-    context.services.store.append([record])
-    context.changed("token made to end", token=record.token_id, at_ms=end_ms)
+    context.services.store.append(
+        [record],
+        lambda: context.changed("token made to end", token=record.token_id, at_ms=end_ms),
+    )
     return {"error_code": ErrorCode.NONE, "expiry_timestamp": end_ms}

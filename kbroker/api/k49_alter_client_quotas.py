@@ -73,11 +73,14 @@ def alter_client_quotas(request: Any, context: Context) -> Response:
         raise ClientError(
             ErrorCode.POLICY_VIOLATION, f"A request may change at most {_RECORDS_MAX} quotas."
         )
-    if records and not request.validate_only:
-        context.services.store.append(records)
+
+    def take_effect() -> None:
         publish_quotas(context.services, list(results))
         for entity in (one for one, error in results.items() if error is None):
             context.changed("quotas changed", entity=_told(entity))
+
+    if records and not request.validate_only:
+        context.services.store.append(records, take_effect)
     return {
         "entries": [
             _result(entity, 0, None) if error is None else _result(entity, error.code, str(error))

@@ -57,8 +57,7 @@ def alter_user_scram_credentials(request: Any, context: Context) -> Response:
             except ClientError as error:
                 errors[one.name] = ApiError.of(error)
     if records:
-        context.services.store.append(records)
-        _tell(context, records)
+        context.services.store.append(records, lambda: _tell(context, records))
     results = [_result(name, ErrorCode.NONE, None) for name in done]
     results += [_result(name, error.code, error.message) for name, error in errors.items()]
     return {"results": results}

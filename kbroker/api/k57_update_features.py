@@ -74,20 +74,31 @@ def _take_effect(
     store, services = context.services.store, context.services
     changed = {name: one.level for name, one in updates.items() if levels.get(name, 0) != one.level}
     quorum = changed.pop(KRAFT_VERSION, 0)
-    if quorum:
-        store.upgrade_kraft_version()
+
+    def upgraded() -> None:
         context.changed("feature changed", feature=KRAFT_VERSION, level=quorum)
-    records: list[Record] = []
-    if changed.get(ELIGIBLE_LEADERS, 0) > 0:
-        records += _safe_for_eligible_leaders(context)
-    records += (FeatureLevelRecord(name, level) for name, level in changed.items())
-    if records:
-        store.append(records)
-    for name, level in changed.items():
-        context.changed("feature changed", feature=name, level=level)
-    publish.tell_versions(services)
-    if ELIGIBLE_LEADERS in changed:
-        publish.reload_broker_settings(services)
+        publish.tell_versions(services)
+        change()
+
+    def change() -> None:
+        records: list[Record] = []
+        if changed.get(ELIGIBLE_LEADERS, 0) > 0:
+            records += _safe_for_eligible_leaders(context)
+        records += (FeatureLevelRecord(name, level) for name, level in changed.items())
+        if records:
+            store.append(records, done)
+
+    def done() -> None:
+        for name, level in changed.items():
+            context.changed("feature changed", feature=name, level=level)
+        publish.tell_versions(services)
+        if ELIGIBLE_LEADERS in changed:
+            publish.reload_broker_settings(services)
+
+    if quorum:
+        store.upgrade_kraft_version(upgraded)
+    else:
+        change()
 
 
 def _safe_for_eligible_leaders(context: Context) -> list[Record]:

@@ -29,10 +29,14 @@ def unregister_broker(request: Any, context: Context) -> Response:
     store, node = context.services.store, request.broker_id
     if node not in context.image.brokers:
         raise ClientError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {node} is not registered.")
+
+    def take_effect() -> None:
+        context.changed("broker unregistered", node=node)
+        publish.tell_versions(context.services)
+
     if node == context.node_id:
-        store.append(builders.register_again(context.image, node, store.next_offset + 1))
+        records = builders.register_again(context.image, node, store.next_offset + 1)
     else:
-        store.append(builders.unregister_broker(context.image, node))
-    context.changed("broker unregistered", node=node)
-    publish.tell_versions(context.services)
+        records = builders.unregister_broker(context.image, node)
+    store.append(records, take_effect)
     return {"error_message": None}

@@ -115,10 +115,14 @@ def _finish(services: Services, move: Move) -> None:
 
 
 def _record(services: Services, move: Move, records: list[Record]) -> None:
-    """Have the metadata tell it. What is refused for want of room is not there."""
+    """Have the metadata tell it. What is refused for want of room is not there, nor what is while
+    something else stands in the disk."""
     move.recorded = True
     try:
-        services.store.append(records)
+        services.store.append(records, patient=True)
+    except ClientError:
+        move.recorded = False
+        raise
     except KbrokerError as error:
         move.recorded = services.store.failure is not None or not isinstance(error, DiskError)
         raise

@@ -21,6 +21,7 @@ from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.definitions_kbroker import CLIENT_TELEMETRY
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
+from kbroker.errors import ClientError
 from kbroker.metadata.builders import change_directories
 from kbroker.metadata.directories import home_of
 from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED, has_cordoned
@@ -69,9 +70,22 @@ def offer_topic(services: Services, topic: Topic) -> None:
 def create_topics(services: Services, names: Iterable[str]) -> None:
     """Open the logs of new topics and offer them to clients."""
     topics = [services.image.topics[name] for name in names]
-    services.logs.create([spec for topic in topics for spec in specs_of(services, topic)])
     for topic in topics:
-        offer_topic(services, topic)
+        services.note_topic(topic.name)
+    specs = [spec for topic in topics for spec in specs_of(services, topic)]
+    services.logs.create(specs, lambda: _offer_new(services, specs))
+
+
+def _offer_new(services: Services, specs: Iterable[PartitionSpec]) -> None:
+    """Their logs are made. Where a disk has taken long, their topics may be gone, or not be the
+    same, or have other settings."""
+    for spec in {spec.topic: spec for spec in specs}.values():
+        now = services.image.topics.get(spec.topic)
+        if now is None or now.id != spec.topic_id:
+            continue
+        if _log_config(services, now) != spec.config:
+            configure_topics(services, [now.name])
+        offer_topic(services, now)
     services.topics_changed()
     adapt_segments(services)
 
@@ -79,10 +93,8 @@ def create_topics(services: Services, names: Iterable[str]) -> None:
 def add_partitions(services: Services, name: str, first: int) -> None:
     """Open the logs of the partitions from `first` on and offer them."""
     topic = services.image.topics[name]
-    services.logs.create(specs_of(services, topic, first))
-    offer_topic(services, topic)
-    services.topics_changed()
-    adapt_segments(services)
+    specs = specs_of(services, topic, first)
+    services.logs.create(specs, lambda: _offer_new(services, specs))
 
 
 def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> None:
@@ -92,8 +104,8 @@ def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -
     services.topics_deleted([name for name, _, _ in gone])
     for name, partitions, delay_ms in gone:
         services.data_plane.remove_topic(name)
-        for log in services.logs.delete(name, range(partitions), now_ms + delay_ms):
-            services.data_plane.wake(log)
+        due_ms = now_ms + delay_ms
+        services.logs.delete(name, range(partitions), due_ms, services.data_plane.wake)
         services.forget_topic(name)
     adapt_segments(services)
 
@@ -117,16 +129,14 @@ def _share_of_disk(services: Services) -> int:
 
 def configure_topics(services: Services, names: Iterable[str]) -> None:
     """Give the logs of these topics the settings that hold now."""
+    configs = {}
     for name in names:
         topic = services.image.topics.get(name)
-        if topic is None:
-            continue
-        overrides = services.image.configs(("topic", name))
-        config = log_config(services.config, overrides, _share_of_disk(services))
-        for index in topic.partitions:
-            log = services.logs.get(name, index)
-            if log is not None:
-                log.configure(config)
+        if topic is not None:
+            overrides = services.image.configs(("topic", name))
+            config = log_config(services.config, overrides, _share_of_disk(services))
+            configs.update(dict.fromkeys(((name, index) for index in topic.partitions), config))
+    services.logs.configure(configs)
 
 
 def reload_broker_settings(services: Services) -> None:
@@ -187,7 +197,11 @@ def cordon(services: Services) -> None:
     if broker is None or told is None or broker.fenced:
         return
     if sorted(told) != sorted(logs.ids().cordoned):
-        services.store.append(change_directories(services.image, node_id, logs.ids()))
+        try:
+            services.store.append(change_directories(services.image, node_id, logs.ids()))
+        except ClientError as error:
+            _LOG.error("which log directories are cordoned is told later: %s", error)
+            services.store.when_idle(lambda: cordon(services))
 
 
 def limit_listeners(services: Services) -> None:

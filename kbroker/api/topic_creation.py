@@ -213,8 +213,10 @@ def create_automatically(
         created.append(name)
         records += topic.records
     if created:
-        services.store.append(records)
-        publish.create_topics(services, created)
+        try:
+            services.store.append(records, lambda: publish.create_topics(services, created))
+        except ClientError as error:  # the disk hangs: they come later, or are asked for again
+            refused.append(error)
     return refused
 
 

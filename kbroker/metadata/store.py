@@ -15,9 +15,10 @@ mode uses it:
 `open` formats an empty directory, else loads the newest snapshot and the log behind it, and
 begins a new KRaft epoch: `quorum-state` first, then a control batch with a LeaderChange record.
 `append` makes one batch, syncs it, then replays it into the image: a change is told when it is
-on the disk, and is there whole or not at all. A change too large for one batch is put between
-begin and end records (KIP-868); one that a crash left open is aborted by the next `open`.
-Snapshots follow the growth of the log; what lies before one is removed.
+on the disk, and is there whole or not at all. One that stands in a disk that hangs is not waited
+for: it is taken in when it is over, and none is begun before. A change too large for one batch is
+put between begin and end records (KIP-868); one that a crash left open is aborted by the next
+`open`. Snapshots follow the growth of the log; what lies before one is removed.
 
 The directory of one node may change hands between kbroker and Apache Kafka, one at a time. Kafka
 needs of its server.properties: the same `node.id`, `process.roles=broker,controller`, this
@@ -31,33 +32,23 @@ Not thread-safe: the control thread owns it.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kbroker.clock import Clock
-from kbroker.errors import BugError, CorruptFileError, DiskError, OperatorError
-from kbroker.storage.checkpoints import (
-    PARTITION_METADATA,
-    read_leader_epochs,
-    write_leader_epochs,
-    write_topic_id,
-)
-from kbroker.storage.folders import holds
-from kbroker.uuids import ONE_UUID, random_uuid, uuid_text
+from kbroker.errors import BugError, ClientError, CorruptFileError, DiskError, ErrorCode
+from kbroker.storage.checkpoints import read_leader_epochs, write_leader_epochs
+from kbroker.storage.disk_worker import DiskWorker
 
 from . import features
 from .batches import BATCH_MAX_BYTES, Batch, Pair, build_batch
 from .builders import Replica, replica_of
+from .identity import identify
 from .image import Image
 from .log import MetadataLog
-from .meta_properties import (
-    META_PROPERTIES,
-    MetaProperties,
-    read_meta_properties,
-    write_meta_properties,
-)
+from .meta_properties import MetaProperties
 from .quorum import Quorum, only_voter, read_quorum_state, write_quorum_state
 from .records import cluster, raft, topics
 from .records.frame import decode_control, decode_metadata, encode_control, encode_metadata
@@ -73,7 +64,6 @@ from .snapshot import (
 )
 
 FOLDER: Final = "__cluster_metadata-0"
-NODE_ID_DEFAULT: Final = 1
 SNAPSHOT_MIN_BYTES: Final = 4 << 20
 """Bytes of log behind a snapshot that make the next one worth while, at the least: reading them
 back costs some 0.2 s of a start."""
@@ -81,7 +71,20 @@ SNAPSHOT_INTERVAL_MS: Final = 3_600_000
 """How long a change waits for a snapshot at most; 0 is for ever. Kafka's default too
 (metadata.log.max.snapshot.interval.ms)."""
 _BATCH_BYTES: Final = BATCH_MAX_BYTES // 2
+_HANGS: Final = "The disk of the metadata log does not answer; what was asked may still take place."
 _log = logging.getLogger("kbroker.metadata")
+
+
+def _nothing() -> None:
+    """What follows where nothing does."""
+
+
+class _Batches(NamedTuple):
+    """What is to be appended, the offset behind it, and its time."""
+
+    data: list[bytes]
+    end: int
+    now_ms: int
 
 
 class MetadataStore:
@@ -107,6 +110,9 @@ class MetadataStore:
         self._cluster_id = cluster_id
         self._snapshot_bytes = snapshot_bytes
         self._snapshot_interval_ms = snapshot_interval_ms
+        self.worker = DiskWorker(str(self.folder))
+        """Writes what is appended. Of its own: what is done to folders of partitions may take its
+        time, and no change is refused for that."""
         self._meta: MetaProperties | None = None
         self._quorum = Quorum()
         self._log = MetadataLog(self.folder)
@@ -170,7 +176,7 @@ class MetadataStore:
 
     def open(self) -> Image:
         """Format an empty directory, load what is there, and begin to lead."""
-        self._meta = self._identify()
+        self._meta = identify(self.directory, self._clock, self._node_id, self._cluster_id)
         remove_leftovers(self.folder)
         state = read_quorum_state(self.folder)
         self._load()
@@ -186,72 +192,6 @@ class MetadataStore:
     def close(self) -> None:
         """Let go of the files. Nothing is left to sync."""
         self._log.close()
-
-    def _identify(self) -> MetaProperties:
-        meta = read_meta_properties(self.directory)
-        if meta is None:
-            meta = self._format()
-        if self._node_id is not None and meta.node_id != self._node_id:
-            raise OperatorError(
-                f"node.id is {self._node_id}, but {self.directory} belongs to node "
-                f"{meta.node_id}: set node.id={meta.node_id}, or use another data directory"
-            )
-        if self._cluster_id is not None and meta.cluster_id != self._cluster_id:
-            raise OperatorError(
-                f"the cluster id is to be {self._cluster_id}, but {self.directory} belongs to "
-                f"cluster {meta.cluster_id}: use another data directory"
-            )
-        if meta.directory_id is None:
-            meta = meta._replace(directory_id=random_uuid())
-            write_meta_properties(self.directory, meta)
-        if not self.folder.is_dir():
-            self._make_folder()
-        return meta
-
-    def _format(self) -> MetaProperties:
-        """What `kafka-storage format --standalone` writes; meta.properties makes it count."""
-        self._refuse_foreign_files()
-        meta = MetaProperties(
-            self._cluster_id or uuid_text(random_uuid()),
-            NODE_ID_DEFAULT if self._node_id is None else self._node_id,
-            random_uuid(),
-        )
-        assert meta.directory_id is not None
-        self._make_folder()
-        now = self._clock.wall_ms()
-        levels = [cluster.FeatureLevelRecord(*item) for item in features.NEW_CLUSTER.items()]
-        write_snapshot(
-            self.directory / BOOTSTRAP, ((level, 0) for level in levels), now_ms=now
-        )  # fmt: skip
-        voters = only_voter(meta.node_id, meta.directory_id)
-        write_snapshot(
-            self.folder / SnapshotId(0, 0).file_name, [], timestamp=now, now_ms=now,
-            control=[raft.KRaftVersionRecord(0, 1), voters],
-        )  # fmt: skip
-        write_meta_properties(self.directory, meta)
-        _log.info("formatted %s: cluster %s, node %d", self.directory, *meta[:2])
-        return meta
-
-    def _refuse_foreign_files(self) -> None:
-        """A directory without meta.properties that holds data is not to be formatted over."""
-        found = [self.folder] if any(_sizes(self.folder)) else []
-        if self.directory.is_dir():
-            found += (
-                path for path in sorted(self.directory.iterdir())
-                if path != self.folder and holds(path, PARTITION_METADATA)
-            )  # fmt: skip
-        if found:
-            raise OperatorError(
-                f"{self.directory} has no {META_PROPERTIES}, but holds {found[0].name}: bring "
-                f"{META_PROPERTIES} back, or use an empty data directory"
-            )
-
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DiskError(self.folder, error) from error
-        write_topic_id(self.folder, ONE_UUID)
 
     def _load(self) -> None:
         newest = SnapshotId(0, 0)
@@ -280,7 +220,7 @@ class MetadataStore:
             control = [self._quorum.leader_change(node_id), *self._quorum.records()]
         else:
             control = [self._quorum.leader_change(node_id)]
-        self._append_batch([encode_control(record) for record in control], control=True)
+        self._append(self._batch([encode_control(record) for record in control], control=True))
         epochs = [entry for entry in read_leader_epochs(self.folder) if entry[1] < start]
         write_leader_epochs(self.folder, [*epochs, (epoch, start)])
 
@@ -307,30 +247,62 @@ class MetadataStore:
 
     # ---- append
 
-    def append(self, records: Iterable[Record]) -> int:
-        """Make a change durable and take it in: all of it or nothing. The last record's offset.
+    def append(
+        self,
+        records: Iterable[Record],
+        then: Callable[[], object] = _nothing,
+        *,
+        patient: bool = False,
+    ) -> None:
+        """Make a change durable and take it in, all of it or nothing; `then` follows.
 
-        DiskError where the disk failed: the image is as before.
+        DiskError where the disk failed: the image is as before. ClientError (REQUEST_TIMED_OUT)
+        where it hangs: the change takes place when it is over, as does `then`, or was not begun, as
+        another one is under way. `patient`: once begun, it is waited for.
         """
         listed = list(records)
-        self.image.check(listed)
-        self._write(listed)
-        if self._changed_at_ms is None:
-            self._changed_at_ms = self._clock.monotonic_ms()
-        self.snapshot_when_due()
-        return self.next_offset - 1
 
-    def upgrade_kraft_version(self) -> None:
+        def taken() -> None:
+            if self._changed_at_ms is None:
+                self._changed_at_ms = self._clock.monotonic_ms()
+            self.snapshot_when_due()
+            then()
+
+        self._check_idle()
+        self.image.check(listed)
+        self._write(listed, taken, patient=patient)
+
+    def when_idle(self, do: Callable[[], object]) -> None:
+        """Call it when nothing is under way in a disk that hangs."""
+        self.worker.do(_nothing, lambda _: do())
+
+    def upgrade_kraft_version(self, then: Callable[[], object] = _nothing) -> None:
         """From 0 to 1: from now on the log itself says who its voters are. `quorum-state` follows
-        with the next epoch, as Apache Kafka has it."""
+        with the next epoch, as Apache Kafka has it. Raises and goes on as `append`."""
         records = [
             raft.KRaftVersionRecord(0, 1), only_voter(self.meta.node_id, self.directory_id),
         ]  # fmt: skip
-        self._append_batch([encode_control(record) for record in records], control=True)
-        for record in records:
-            self._quorum.take(record)
 
-    def _write(self, records: list[Record]) -> None:
+        def taken() -> None:
+            for record in records:
+                self._quorum.take(record)
+            then()
+
+        self._check_idle()
+        made = self._batch([encode_control(record) for record in records], control=True)
+        self._append(made, taken)
+
+    def _check_idle(self) -> None:
+        if self.worker.late:
+            raise ClientError(ErrorCode.REQUEST_TIMED_OUT, _HANGS)
+
+    def _write(
+        self,
+        records: list[Record],
+        then: Callable[[], object] = _nothing,
+        *,
+        patient: bool = False,
+    ) -> None:
         pairs: list[Pair] = []
         version = self.image.metadata_version
         if version < 0:
@@ -340,14 +312,30 @@ class MetadataStore:
             pairs.append((None, encode_metadata(record, kind)))
         size = sum(len(value or b"") for _, value in pairs)
         if size <= _BATCH_BYTES:
-            self._append_batch(pairs)
+            made = self._batch(pairs)
         elif features.has_transactions(version):
-            self._append_transaction(pairs)
+            made = self._transaction(pairs)
         else:
             raise BugError(f"{size} bytes of records at once, at metadata.version {version}")
-        self.image.replay_all(records)
 
-    def _append_transaction(self, pairs: list[Pair]) -> None:
+        def taken() -> None:
+            self.image.replay_all(records)
+            then()
+
+        self._append(made, taken, patient=patient)
+
+    def _append(
+        self, made: _Batches, then: Callable[[], object] = _nothing, *, patient: bool = False
+    ) -> None:
+        def taken(_: None) -> None:
+            self._since_snapshot += sum(map(len, made.data))
+            then()
+
+        work = partial(self._log.append, made.data, made.end, self.epoch, made.now_ms)
+        if not self.worker.do(work, taken, patient=patient):
+            raise ClientError(ErrorCode.REQUEST_TIMED_OUT, _HANGS)
+
+    def _transaction(self, pairs: list[Pair]) -> _Batches:
         """Several batches that a reader takes in together."""
         begin = encode_metadata(cluster.BeginTransactionRecord("a large change"), 0)
         end = encode_metadata(cluster.EndTransactionRecord(), 0)
@@ -356,17 +344,15 @@ class MetadataStore:
         for chunk in _chunks([(None, begin), *pairs, (None, end)]):
             batches.append(build_batch(offset, self.epoch, now, chunk))
             offset += len(chunk)
-        self._log.append(batches, offset, self.epoch, now)
-        self._since_snapshot += sum(map(len, batches))
+        return _Batches(batches, offset, now)
 
-    def _append_batch(self, pairs: list[Pair], *, control: bool = False) -> None:
+    def _batch(self, pairs: list[Pair], *, control: bool = False) -> _Batches:
         if not pairs:
             raise BugError("an append of no records")
         now = self._clock.wall_ms()
         offset = self.next_offset
         data = build_batch(offset, self.epoch, now, pairs, control=control)
-        self._log.append([data], offset + len(pairs), self.epoch, now)
-        self._since_snapshot += len(data)
+        return _Batches([data], offset + len(pairs), now)
 
     # ---- snapshots
 
@@ -378,6 +364,8 @@ class MetadataStore:
         """
         due = max(self._snapshot_bytes, 2 * self._last_snapshot_bytes)
         if self._since_snapshot < due and not self._waited_enough():
+            return False
+        if self.worker.late:
             return False
         try:
             self.snapshot()
@@ -397,26 +385,45 @@ class MetadataStore:
         """Write the image as a snapshot and remove what lies before it."""
         identity = SnapshotId(self.next_offset, self._log.last_epoch)
         version = self.image.metadata_version
-        self._last_snapshot_bytes = write_snapshot(
-            self.folder / identity.file_name,
-            (
-                (record, features.record_version(type(record), version))
-                for record in self.image.records()
-            ),
-            epoch=identity.epoch,
-            control=self._quorum.records(),
-            timestamp=self._log.last_timestamp,
-            now_ms=self._clock.wall_ms(),
+        work = partial(
+            self._write_snapshot,
+            identity,
+            [(one, features.record_version(type(one), version)) for one in self.image.records()],
+            self._quorum.records(),
+            self._clock.wall_ms(),
         )
-        self._since_snapshot = 0
-        self._changed_at_ms = None
+
+        def taken(size: int) -> None:
+            self._last_snapshot_bytes = size
+            self._since_snapshot = 0
+            self._changed_at_ms = None
+
+        self.worker.do(work, taken)
+        return identity
+
+    def _write_snapshot(
+        self,
+        identity: SnapshotId,
+        records: list[tuple[Record, int]],
+        control: list[Record],
+        now_ms: int,
+    ) -> int:
+        """The worker's. Its size in bytes."""
+        size = write_snapshot(
+            self.folder / identity.file_name,
+            records,
+            epoch=identity.epoch,
+            control=control,
+            timestamp=self._log.last_timestamp,
+            now_ms=now_ms,
+        )
         self._log.roll()
         self._log.drop_before(identity.offset)
         for older in list_snapshots(self.folder):
             if older < identity:
                 (self.folder / older.file_name).unlink(missing_ok=True)
         write_leader_epochs(self.folder, [(identity.epoch, identity.offset)])
-        return identity
+        return size
 
 
 class _Loader:
@@ -484,11 +491,3 @@ def _chunks(pairs: list[Pair]) -> Iterator[list[Pair]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def _sizes(folder: Path) -> Iterator[int]:
-    """Sizes of the segments in a folder."""
-    if folder.is_dir():
-        for name in os.listdir(folder):
-            if name.endswith(".log"):
-                yield (folder / name).stat().st_size

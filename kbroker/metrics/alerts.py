@@ -80,6 +80,10 @@ ALERTS: Final = (
           "0m", _CRITICAL, "The data directory of {{ $labels.instance }} failed.",
           "A write or sync of the journal failed, so nothing is acknowledged any more. Check the"
           " disk, then start the broker again: what was acknowledged is there."),
+    Alert("KbrokerDiskHangs", f"{metric('kbroker_log_directory_hangs')} == 1", "0m", _CRITICAL,
+          "{{ $labels.logdirectory }} of {{ $labels.instance }} hangs.",
+          "A write there has stood for half a second: nothing that goes to it is acknowledged until"
+          " the disk goes on. What is in other log directories is served."),
     Alert("KbrokerProduceRefused", f"{metric('kbroker_disk_refused')} == 1", "1m", _CRITICAL,
           "{{ $labels.instance }} refuses produce for want of room.",
           "kbroker log sizes tells where the space is; then raise kbroker.disk.bytes.max, shorten"

@@ -44,7 +44,7 @@ from kbroker.security import admission
 from kbroker.server import journal, sockets
 from kbroker.server.beside import beside
 from kbroker.server.control import ControlThread, Mailbox
-from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
+from kbroker.server.disk_failure import DiskWatch, FlushesPutOff, hangs
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
 from kbroker.server.liveness import Planes
@@ -231,6 +231,9 @@ class Broker:
         services.moves = logs.moves = moving.made(services, self._cleaner)
         data_plane.engine.start()
         self._planes = Planes(data_plane.engine, mailbox.post)
+        logs.hangs = partial(hangs, data_plane.hanging, store)
+        for worker in (store.worker, *(one.worker for one in self.directories)):
+            worker.open(mailbox.post)
         self._phase, self._serving = "serving", True
         self._control.start()
         self._tell_where(disk.refused_for)
@@ -327,8 +330,9 @@ class Broker:
         )
         log.leader_epoch = spec.leader_epoch
         if self._journal_open and self._data_plane is not None and self._logs is not None:
-            home = self._logs.homes[spec.topic, spec.partition]
-            self._data_plane.adopt(log, home.place)
+            folder = Path(opening.directory)
+            place = next(one.place for one in self.directories if one.path == folder.parent)
+            self._data_plane.adopt(log, place)
         return log
 
     def _open_logs(self, services: Services) -> None:
@@ -399,6 +403,8 @@ class Broker:
         engine.stop(_DRAIN_MS)
         if self._control is not None:
             self._control.stop()
+        for worker in (self._store.worker, *(one.worker for one in self.directories)):
+            worker.close()  # what is late is waited for, and taken in
         if self._cleaner is not None:
             self._cleaner.stop()  # before the looks that it may wait for
         for thread in self._upkeep:

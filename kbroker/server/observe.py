@@ -209,6 +209,7 @@ def _directories(samples: Samples, parts: Parts) -> None:
         labels = labels_text(logdirectory=str(one))
         samples.add("kafka_log_logmanager_logdirectoryoffline", int(not one.online), labels)
         samples.add("kafka_log_logmanager_logdirectorycordoned", int(one.cordoned), labels)
+        samples.add("kbroker_log_directory_hangs", int(logs.hangs(one)), labels)
         samples.add("kbroker_log_directory_partitions", homes[one], labels)
         if one.online:
             used = parts.disk.used_bytes(one.place)
@@ -471,5 +472,8 @@ def status(parts: Parts) -> dict[str, Any]:
             name.removeprefix("kbroker_disk_"): value for name, value in disk_numbers(parts).items()
         },
         "produce_refused": parts.disk.refused_for,
+        "hanging": [
+            str(one) for one in services.logs.directories if services.logs.hangs(one)
+        ],
         "journal": parts.data_plane.journal_stats(),
     }

@@ -66,7 +66,7 @@ def tasks_of(
         (
             "removal of deleted partitions",
             _FOLDER_CHECK_MS,
-            lambda: logs.remove_dead_folders(clock.monotonic_ms(), directory),
+            lambda: logs.dead.remove(clock.monotonic_ms(), directory),
         ),
         (
             "producer expiry",

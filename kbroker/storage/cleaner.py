@@ -6,17 +6,18 @@ caught up with. The bytes are kbroker.ext.cleaner's. A thread that finds nothing
 `log.cleaner.backoff.ms`.
 
 `cleaner-offset-checkpoint` of each directory holds the first offset of each of its logs that no
-cleaning has seen. It is written after every cleaning, and when a topic is deleted, lest one of the
-same name inherits it. A crash may leave one that is older than the logs: what was cleaned is
+cleaning has seen. It is written after every cleaning there, and when a topic is deleted, lest one
+of the same name inherits it. A crash may leave one that is older than the logs: what was cleaned is
 cleaned again.
 
 A log that the disk has no room for is told once and tried again later, ever more seldom; one that
 holds what cannot be read is told once and left alone until the next start.
 
-Concurrency. `_lock` guards all state; neither a cleaning nor a write to the disk holds it. Who
-writes the checkpoint holds `_writing` and looks at the state under `_lock` only then, so that no
-older state is written over a newer one. At most one thread is at a partition,
-also across a deletion and a new topic of the name: the files of the old one have the same names.
+Concurrency. `_lock` guards all state; nothing that may wait for a disk holds it: no look at a log,
+no cleaning, no checkpoint. Who writes a directory's checkpoint holds its `checkpointing` and looks
+at the state under `_lock` only then, so that no older state is written over a newer one. At most
+one thread is at a partition, also across a deletion and a new topic of the name: the files of the
+old one have the same names. Logs of a directory whose disk hangs are left alone.
 """
 
 from __future__ import annotations
@@ -114,7 +115,6 @@ class LogCleaner:
         self._settings = CleanerSettings.of(config)
         self._throttle = Throttle(self._settings.bytes_per_second)
         self._lock = threading.Lock()
-        self._writing = threading.Lock()
         self._checkpoint: dict[Key, int] = {}
         self._busy: set[Key] = set()
         self._paused: set[Key] = set()
@@ -206,29 +206,30 @@ class LogCleaner:
     # ---- the checkpoint
 
     def forget(self, keys: list[Key]) -> None:
-        """These partitions were deleted. The control thread's."""
+        """These partitions were deleted; `write_checkpoint` of their homes is to follow. Of the
+        control thread."""
         with self._lock:
-            known = [key for key in keys if self._checkpoint.pop(key, None) is not None]
             for key in keys:
+                self._checkpoint.pop(key, None)
                 self._uncleanable.pop(key, None)
                 self._retries.pop(key, None)
-        if known:
-            self._write_checkpoint()
 
-    def _write_checkpoint(self) -> None:
-        """When it returns, what the caller changed is written, by it or by one behind it."""
-        with self._writing:
+    def write_checkpoint(self, directory: LogDirectory) -> None:
+        """Where it is not what the directory has. When it returns, what the caller changed is
+        written, by it or by one behind it."""
+        if not directory.online:
+            return
+        with directory.checkpointing:
             with self._lock:
                 known, brought = list(self._checkpoint.items()), dict(self._brought)
-            for directory in self._logs.online:
-                kept = {
-                    key: at for key, at in known if self._logs.get(*key) is not None
-                    and directory in (self._logs.homes.get(key), brought.get(key))
-                }  # fmt: skip
-                try:
-                    directory.write_offsets(CLEANER_OFFSETS, kept)
-                except DiskError as error:
-                    _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
+            kept = {
+                key: at for key, at in known if self._logs.get(*key) is not None
+                and directory in (self._logs.homes.get(key), brought.get(key))
+            }  # fmt: skip
+            try:
+                directory.write_offsets(CLEANER_OFFSETS, kept)
+            except DiskError as error:
+                _LOG.error("%s; after a restart cleaned logs are cleaned again", error)
 
     # ---- moves between directories; any thread
 
@@ -255,20 +256,22 @@ class LogCleaner:
         records."""
         with self._lock:
             self._brought[key] = directory
-        self._write_checkpoint()
+        self.write_checkpoint(directory)
 
     # ---- which log is next
 
     def _due(self, key: Key, log: Log) -> Cleanable | None:
         """What of it is to be cleaned now."""
-        now_ms = self._clock.wall_ms()
-        found = survey(log, self._checkpoint.get(key), now_ms)
+        known = self._checkpoint.get(key)
+        found = survey(log, known, self._clock.wall_ms())
         if found is None:
             return None
-        if found.reset:
-            if not found.deletes or found.first_dirty > self._checkpoint[key]:
+        if found.reset and known is not None:
+            if not found.deletes or found.first_dirty > known:
                 _LOG.info("%s-%d: %s; beginning at %d", *key, found.reset, found.first_dirty)
-            self._checkpoint[key] = found.first_dirty
+            with self._lock:
+                if self._checkpoint.get(key) == known:
+                    self._checkpoint[key] = found.first_dirty
         if not found.cleanable_bytes:
             return None
         if found.overdue_ms > 0 or dirty_ratio(found) > found.min_ratio:
@@ -277,22 +280,34 @@ class LogCleaner:
 
     def take(self) -> Work | None:
         """The dirtiest log that is due; it is nobody else's until `clean` is done with it."""
-        now_ms = self._clock.monotonic_ms()
-        best: Work | None = None
-        with self._lock:
-            for key, log in self._logs.snapshot():
-                if not isinstance(log, Log) or log.offline or key in self._busy | self._paused:
-                    continue
-                if self._uncleanable.get(key) is log or self._retries.get(key, (0, 0))[0] > now_ms:
-                    continue
-                found = self._due(key, log)
-                if found is not None and (
-                    best is None or dirty_ratio(found) > dirty_ratio(best.cleanable)
-                ):
-                    best = Work(key, log, found)
+        due = []
+        for key, log in self._candidates():
+            found = self._due(key, log)
+            if found is not None:
+                due.append(Work(key, log, found))
+        with self._lock:  # others may have looked as well
+            free = [work for work in due if self._is_free(work.key, work.log)]
+            best = max(free, key=lambda work: dirty_ratio(work.cleanable), default=None)
             if best is not None:
                 self._busy.add(best.key)
         return best
+
+    def _candidates(self) -> list[tuple[Key, Log]]:
+        hanging = {one for one in self._logs.online if self._logs.hangs(one)}
+        with self._lock:
+            return [
+                (key, log) for key, log in self._logs.snapshot() if isinstance(log, Log)
+                and self._is_free(key, log) and self._logs.homes.get(key) not in hanging
+            ]  # fmt: skip
+
+    def _is_free(self, key: Key, log: Log) -> bool:
+        """Whether a thread may be at it. Under `_lock`."""
+        if log.offline or key in self._busy or key in self._paused:
+            return False
+        retry_ms, _ = self._retries.get(key, (0, 0))
+        return self._uncleanable.get(key) is not log and (
+            retry_ms <= self._clock.monotonic_ms() and self._logs.get(*key) is log
+        )
 
     # ---- cleaning
 
@@ -333,8 +348,9 @@ class LogCleaner:
             if done is not None and counts:
                 self._retries.pop(work.key, None)
                 self._checkpoint[work.key] = done.end_offset
-        if counts:
-            self._write_checkpoint()
+        home = self._logs.homes.get(work.key)
+        if counts and home is not None:
+            self.write_checkpoint(home)
 
     def _try_later(self, work: Work, error: Exception) -> None:
         with self._lock:
@@ -353,6 +369,9 @@ class LogCleaner:
         """Retention of compacted logs, and the files that their cleaning left."""
         now_ms = self._clock.wall_ms()
         for key, log in self._logs.snapshot():
+            home = self._logs.homes.get(key)
+            if home is None or self._logs.hangs(home):
+                continue
             with self._lock:
                 if not isinstance(log, Log) or log.offline or not compacted(log):
                     continue

@@ -153,7 +153,7 @@ class DiskGuard:
 
     def used_bytes(self) -> int:
         """What the files of the data directory take."""
-        dead = sum(map(_folder_bytes, self._logs.dead_folders(self.directory)))
+        dead = sum(map(_folder_bytes, self._logs.dead.paths(self.directory)))
         metadata = _folder_bytes(self.directory.path / METADATA_FOLDER)
         moves = self._logs.moves
         arriving = 0 if moves is None else moves.arriving_bytes(self.directory)
@@ -286,7 +286,7 @@ class DiskGuard:
             return  # the names of what is to go may not be on the disk as they are seen
         for _, log in self._logs.of(self.directory):
             log.unlink_deleted(at_once=True)
-        self._logs.remove_dead_folders(None, self.directory)
+        self._logs.dead.remove(None, self.directory)
 
     def _delete_oldest(self, wanted: int) -> int:
         """Delete closed segments, oldest first, until `wanted` bytes are free; bytes freed."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -50,6 +50,15 @@ _NAMED_MAX: Final = 5  # partitions in a line of the log
 def is_reserved(directory_id: bytes | None) -> bool:
     """Whether it names no directory: unassigned, migrating, lost (KIP-858)."""
     return directory_id is None or int.from_bytes(directory_id, "big") < _RESERVED_MAX
+
+
+def tell_offline(offline: Mapping[Key, str]) -> None:
+    """In a line of the log for each reason."""
+    for why in dict.fromkeys(offline.values()):
+        about = [f"{key[0]}-{key[1]}" for key, told in offline.items() if told == why]
+        more = ", ..." if len(about) > _NAMED_MAX else ""
+        _LOG.error("%d partitions are offline (%s%s): %s", len(about),
+                   ", ".join(about[:_NAMED_MAX]), more, why)  # fmt: skip
 
 
 def least_used(

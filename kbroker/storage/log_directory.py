@@ -19,6 +19,7 @@ from kbroker.errors import CorruptFileError, DiskError
 from kbroker.files import DirectoryLock, read_offset_checkpoint, sync_directory
 from kbroker.files import write_offset_checkpoint as write_offsets
 from kbroker.storage.checkpoints import take_clean_shutdown
+from kbroker.storage.disk_worker import DiskWorker
 from kbroker.storage.log_port import Key
 
 _LOG: Final = logging.getLogger("kbroker.storage")
@@ -37,6 +38,7 @@ class LogDirectory:
         self.met: DiskError | None = None
         """The first error after which it has to be: see `note`."""
         self.lock = DirectoryLock(path)
+        self.worker = DiskWorker(str(path))
         self.opened = False  # by this start
         self.fresh = False  # formatted by this start
         self.alone = False  # there is no other one, and was none at the last start

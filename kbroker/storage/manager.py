@@ -20,47 +20,32 @@ set. A log that was deleted in the meantime answers with an error, which is pass
 
 from __future__ import annotations
 
+import errno
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from kbroker.errors import DiskError
-from kbroker.files import remove_folder
 from kbroker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
-from kbroker.storage.folders import (
-    DELETE_SUFFIX,
-    METADATA_FOLDER,
-    aside_name,
-    ensure_topic_id,
-    put_aside,
-)
-from kbroker.storage.homes import least_used, settle
+from kbroker.storage.dead_folders import DeadFolders
+from kbroker.storage.folder_work import Gone, Made, configure_logs, open_one, rename_gone
+from kbroker.storage.folders import METADATA_FOLDER
+from kbroker.storage.homes import least_used, settle, tell_offline
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Directories, Key, LogOpener, LogPort, Opening, PartitionSpec
-from kbroker.storage.opening import close_all, open_all
+from kbroker.storage.manager_ports import CleanerPort, MovesPort
+from kbroker.storage.opening import close_all, open_all, openings_of
 
-__all__ = ["METADATA_FOLDER", "CleanerPort", "Key", "LogManager", "LogOpener", "LogPort", "Opening",
+__all__ = ["METADATA_FOLDER", "Key", "LogManager", "LogOpener", "LogPort", "Opening",
            "PartitionSpec"]  # fmt: skip
 
 _LOG: Final = logging.getLogger("kbroker.storage")
-_NAMED_MAX: Final = 5  # partitions in a line of the log
 
 
-class CleanerPort(Protocol):
-    """What the log cleaner is told (kbroker.storage.cleaner); the control thread's."""
-
-    def forget(self, keys: list[Key]) -> None: ...
-    def reconfigure(self) -> None: ...
-
-
-class MovesPort(Protocol):
-    """The moves between directories (kbroker.storage.moves)."""
-
-    def cancel(self, key: Key) -> None: ...
-    def arriving_bytes(self, directory: LogDirectory) -> int: ...
+def _nothing(*_: object) -> None:
+    """What follows where nothing does."""
 
 
 class LogManager:
@@ -89,13 +74,16 @@ class LogManager:
         self.incoming: dict[Key, tuple[LogDirectory, dict[str, int]]] = {}
         """What the checkpoints of a directory are to say of a partition that is about to live
         there."""
+        self.hangs: Callable[[LogDirectory], bool] = lambda one: one.worker.late
+        """Whether a directory's disk does not answer at the moment."""
         self._open_log = open_log
         self._threads = threads
         self._logs: dict[Key, LogPort] = {}
-        self._dying: list[tuple[int, Path, LogDirectory]] = []
+        self._coming: dict[Key, Opening] = {}  # new ones that are not made yet
+        self.dead = DeadFolders()
+        """Folders of deleted partitions that are still there."""
         self._complained: set[Key] = set()
         self._started = False
-        self._lock = threading.Lock()
 
     # ---- the directories
 
@@ -149,6 +137,7 @@ class LogManager:
         """Homes for new partitions: where there are fewest, not in what is offline or cordoned.
         `among` has what the caller has placed before and not made yet, and is added to."""
         places = [one for one in self.online if not one.cordoned] or [self.main]
+        places = [one for one in places if not self.hangs(one)] or places
         if len(places) == 1:
             return places * count
         planned = {} if among is None else among
@@ -184,14 +173,13 @@ class LogManager:
         self.homes, self.unfinished = homes.directories, homes.unfinished
         self.found = homes.found
         self.offline.update(homes.offline)
-        for why in dict.fromkeys(homes.offline.values()):
-            about = [f"{key[0]}-{key[1]}" for key, told in homes.offline.items() if told == why]
-            more = ", ..." if len(about) > _NAMED_MAX else ""
-            _LOG.error("%d partitions are offline (%s%s): %s", len(about),
-                       ", ".join(about[:_NAMED_MAX]), more, why)  # fmt: skip
+        tell_offline(homes.offline)
         groups: list[list[Opening]] = []
         for directory in self.online:
-            self._guarded(directory, partial(self._openings, directory, listed, groups))
+            here = [spec for spec in listed
+                    if self.homes.get((spec.topic, spec.partition)) is directory]  # fmt: skip
+            do = partial(self._add_openings, directory, here, groups)
+            self._guarded(directory, do)
         self.expected = sum(map(len, groups))
         open_all(groups, self._open, self._threads)
         for directory in self.online:
@@ -217,57 +205,36 @@ class LogManager:
             del self._logs[key]
         directory.opened = False
 
-    def _openings(
-        self,
-        directory: LogDirectory,
-        specs: Iterable[PartitionSpec],
-        groups: list[list[Opening]],
+    def _add_openings(
+        self, directory: LogDirectory, specs: list[PartitionSpec], groups: list[list[Opening]]
     ) -> None:
-        """Add what is to be opened in a directory."""
-        recovery_points = directory.offsets(RECOVERY_POINTS)
-        log_starts = directory.offsets(LOG_START_OFFSETS)
-        openings = []
-        for spec in specs:
-            key = (spec.topic, spec.partition)
-            if self.homes.get(key) is not directory:
-                continue
-            point, clean = recovery_points.get(key, 0), directory.started_clean
-            start = log_starts.get(key, 0)
-            before = self.found.get(key)
-            if before is not None or (key in self.found and not self.started_clean):
-                point, clean = 0, False  # moved by hand: no checkpoint here speaks of it
-            if before is not None:
-                told = before.written(LOG_START_OFFSETS) or before.offsets(LOG_START_OFFSETS)
-                start = max(start, told.get(key, 0))
-            folder = str(directory.path / spec.folder)
-            openings.append(Opening(folder, spec, start, point, clean))
-        if openings and not directory.started_clean:
+        made = openings_of(directory, specs, self.found, all_clean=self.started_clean)
+        if made and not directory.started_clean:
             where = f" of {directory}" if len(self.directories) > 1 else ""
-            _LOG.info("recovering %d partitions%s after an unclean stop", len(openings), where)
-        if openings:
-            groups.append(openings)
+            _LOG.info("recovering %d partitions%s after an unclean stop", len(made), where)
+        if made:
+            groups.append(made)
 
-    def _open(self, opening: Opening) -> LogPort | None:
-        """Open or create one log; one that the disk denies is offline."""
+    def _open(self, opening: Opening) -> None:
+        """Open or create one log at the start; one that the disk denies is offline."""
+        self._take(opening, open_one(opening, self._open_log, fresh=False))
+
+    def _take(self, opening: Opening, made: Made) -> None:
         spec = opening.spec
         key = (spec.topic, spec.partition)
-        path = Path(opening.directory)
-        try:
-            if self._started:  # of a topic that was there while it was away
-                put_aside(path)
-            path.mkdir(exist_ok=True)
-            ensure_topic_id(path, spec.topic_id)
-            log = self._open_log(opening)
-        except (OSError, DiskError) as error:
-            _LOG.error("partition %s is offline: %s", spec.folder, error)
-            self.offline[key] = str(error)
+        if isinstance(made, OSError | DiskError):
+            _LOG.error("partition %s is offline: %s", spec.folder, made)
+            self.offline[key] = str(made)
             if self._started:  # a start asks the disk for each of them anew
-                failed = error if isinstance(error, DiskError) else DiskError(path, error)
+                path = opening.directory
+                failed = made if isinstance(made, DiskError) else DiskError(path, made)
                 self.homes[key].note(failed)
-            return None
-        self.offline.pop(key, None)
-        self._logs[key] = log
-        return log
+            return
+        self._logs[key] = made
+        if self.homes[key].online:
+            self.offline.pop(key, None)
+        else:  # the disk has failed meanwhile
+            made.take_offline(errno.EIO)
 
     # ---- the set of logs; the control thread's
 
@@ -283,96 +250,151 @@ class LogManager:
     def __len__(self) -> int:
         return len(self._logs)
 
-    def create(self, specs: Iterable[PartitionSpec]) -> list[LogPort | None]:
-        """Logs for new partitions; None in the place of one that the disk denies.
+    def create(
+        self, specs: Iterable[PartitionSpec], then: Callable[[], object] = _nothing
+    ) -> list[LogPort | None]:
+        """Logs for new partitions, as they are now; None in the place of one that the disk denies,
+        or lets wait. `then` follows when none waits any more.
 
-        The folders' names are durable on return; the files in them are the logs' concern.
+        The folders' names are durable then; the files in them are the logs' concern.
         """
         listed = list(specs)
         homes = {one.id: one for one in self.directories}
-        made = {
-            (spec.topic, spec.partition): homes.get(spec.home, self.main) for spec in listed
-        }
-        self.homes.update(made)
-        self._forget_namesakes(made)
-        logs = [
-            self._open(Opening(str(home.path / spec.folder), spec, 0, 0, True))
-            for spec, home in zip(listed, made.values(), strict=True)
-        ]
-        self._sync_names(made.values())
-        return logs
+        openings: dict[LogDirectory, list[Opening]] = {}
+        for spec in listed:
+            home = homes.get(spec.home, self.main)
+            opening = Opening(str(home.path / spec.folder), spec, 0, 0, True)
+            openings.setdefault(home, []).append(opening)
+            key = (spec.topic, spec.partition)
+            self.homes[key] = home
+            self._coming[key] = opening
+        waiting = len(openings)
+        refused: list[DiskError] = []
 
-    def _sync_names(self, directories: Iterable[LogDirectory]) -> None:
-        for directory in dict.fromkeys(directories):
-            if directory.online or directory is self.main:
-                directory.sync_names()
+        def made(home: LogDirectory, outcome: tuple[list[Made], DiskError | None]) -> None:
+            nonlocal waiting
+            waiting -= 1
+            for opening, one in zip(openings[home], outcome[0], strict=True):
+                self._arrived(opening, one)
+            if outcome[1] is not None:
+                refused.append(outcome[1])
+                _LOG.error("%s", outcome[1])
+            if not waiting:
+                then()
 
-    def _forget_namesakes(self, made: Mapping[Key, LogDirectory]) -> None:
+        for home, some in openings.items():
+            home.worker.do(partial(self._make, home, some), partial(made, home))
+        if refused:
+            raise refused[0]
+        return [self.get(spec.topic, spec.partition) for spec in listed]
+
+    def _make(
+        self, home: LogDirectory, openings: Sequence[Opening]
+    ) -> tuple[list[Made], DiskError | None]:
+        """A worker's: what became of each, and of their names."""
+        self._forget_namesakes(home, openings)
+        made = []
+        for opening in openings:
+            made.append(open_one(opening, self._open_log, fresh=True))
+            home.worker.steps += 1
+        try:
+            home.sync_names()
+        except DiskError as error:
+            return made, error
+        return made, None
+
+    def _arrived(self, opening: Opening, made: Made) -> None:
+        key = (opening.spec.topic, opening.spec.partition)
+        if self._coming.get(key) is opening:
+            del self._coming[key]
+            self._take(opening, made)
+        elif not isinstance(made, OSError | DiskError):  # deleted meanwhile, as its folder will be
+            made.mark_deleted()
+
+    def _forget_namesakes(self, home: LogDirectory, openings: Iterable[Opening]) -> None:
         """Take offsets of deleted partitions out of the checkpoints before others have their names:
         after a crash a log start offset would cut the new log, a recovery point vouch for it."""
+        keys = [(opening.spec.topic, opening.spec.partition) for opening in openings]
         for name, write in (
             (RECOVERY_POINTS, self.checkpoint_recovery_points),
             (LOG_START_OFFSETS, self.checkpoint_log_starts),
         ):
-            for directory in {home for key, home in made.items() if key in home.written(name)}:
+            if not home.written(name).keys().isdisjoint(keys):
                 try:
-                    write(directory)
+                    write(home)
                 except DiskError as error:
                     _LOG.error("%s", error)
 
-    def delete(self, topic: str, partitions: Iterable[int], due_ms: int) -> list[LogPort]:
-        """Take logs out; their folders are renamed at once and removed after `due_ms`.
-
-        `due_ms` is of the monotonic clock. Answers the logs that were taken out.
-        """
-        taken = []
+    def delete(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        due_ms: int,
+        then: Callable[[LogPort], object] = _nothing,
+    ) -> list[LogPort]:
+        """Take logs out, and call `then` with each when it is ended. Their folders are renamed at
+        once, or when their disk answers, and removed after `due_ms` of the monotonic clock."""
         keys = [(topic, partition) for partition in partitions]
-        touched = []
+        gone: dict[LogDirectory, list[tuple[Path, LogPort | None]]] = {}
         for key in keys:
             if self.moves is not None:
                 self.moves.cancel(key)
-            log = self._logs.pop(key, None)
-            home = self.homes.pop(key, None)
+            self._coming.pop(key, None)
             self.offline.pop(key, None)
-            if log is not None:
-                log.mark_deleted()
-                taken.append(log)
+            log, home = self._logs.pop(key, None), self.homes.pop(key, None)
             if home is not None:
-                touched.append(home)
-                self._let_die(home.path / f"{topic}-{key[1]}", home, due_ms)
-        self._sync_names(touched)
+                gone.setdefault(home, []).append((home.path / f"{topic}-{key[1]}", log))
         if self.cleaner is not None:
             self.cleaner.forget(keys)
-        return taken
+
+        def renamed(home: LogDirectory, outcomes: list[Gone]) -> None:
+            for one in outcomes:
+                self._take_gone(one, home, due_ms)
+            for _, log in gone[home]:
+                if log is not None:
+                    then(log)
+
+        for home, folders in gone.items():
+            home.worker.do(partial(self._end, folders, home), partial(renamed, home))
+        return [log for folders in gone.values() for _, log in folders if log is not None]
+
+    def _end(
+        self, folders: list[tuple[Path, LogPort | None]], home: LogDirectory
+    ) -> list[Gone]:
+        """A worker's."""
+        gone = rename_gone(folders, home)
+        if self.cleaner is not None:
+            self.cleaner.write_checkpoint(home)
+        return gone
+
+    def _take_gone(self, gone: Gone, home: LogDirectory, due_ms: int) -> None:
+        if gone.error is not None:
+            _LOG.error("cannot rename %s: %s", gone.folder, gone.error)
+            home.note(DiskError(gone.folder, gone.error))
+        elif gone.aside is not None:
+            self.dead.add(gone.aside, home, due_ms)
+
+    def configure(self, configs: Mapping[Key, dict[str, int]]) -> None:
+        """Give logs their settings; those of a disk that hangs have theirs when it answers."""
+        by_home: dict[LogDirectory, list[tuple[LogPort, dict[str, int]]]] = {}
+        for key, config in configs.items():
+            log = self.get(*key)
+            if log is not None:
+                by_home.setdefault(self.homes[key], []).append((log, config))
+        for home, some in by_home.items():
+            home.worker.do(partial(configure_logs, some), _nothing)
 
     def moved(self, key: Key, home: LogDirectory, left: Path, due_ms: int) -> None:
         """A partition lives in another directory now; the folder that it has left is to be removed.
         """
         before, self.homes[key] = self.homes[key], home
         self.incoming.pop(key, None)
-        self.dies(left, before, due_ms)
+        self.dead.add(left, before, due_ms)
         for directory in (home, before):
             try:
                 directory.sync_names()
             except DiskError as error:
                 _LOG.error("%s", error)
-
-    def _let_die(self, folder: Path, home: LogDirectory, due_ms: int) -> None:
-        target = folder.with_name(aside_name(folder.name, DELETE_SUFFIX))
-        try:
-            folder.rename(target)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            _LOG.error("cannot rename %s: %s", folder, error)
-            home.note(DiskError(folder, error))
-            return
-        self.dies(target, home, due_ms)
-
-    def dies(self, folder: Path, home: LogDirectory, due_ms: int) -> None:
-        """A folder of a directory that is to be removed after a moment of the monotonic clock."""
-        with self._lock:
-            self._dying.append((due_ms, folder, home))
 
     # ---- any thread
 
@@ -413,27 +435,6 @@ class LogManager:
                     self._complained.add(key)
                     _LOG.error("%s of %s-%d: %s", what, *key, error)
         return total
-
-    def dead_folders(self, directory: LogDirectory | None = None) -> list[Path]:
-        """Folders of deleted partitions whose delay is not over yet; of one directory, or all."""
-        with self._lock:
-            return [path for _, path, home in self._dying if directory in (None, home)]
-
-    def remove_dead_folders(
-        self, now_ms: int | None, directory: LogDirectory | None = None
-    ) -> None:
-        """Remove the folders of deleted partitions whose delay is over; None: all of them. Nothing
-        of a disk that has failed: the next start sees to them."""
-        due: list[tuple[int, Path, LogDirectory]] = []
-        left: list[tuple[int, Path, LogDirectory]] = []
-        with self._lock:
-            for entry in self._dying:
-                over = now_ms is None or entry[0] <= now_ms
-                wanted = entry[2].online and directory in (None, entry[2])
-                (due if over and wanted else left).append(entry)
-            self._dying = left
-        for _, path, _ in due:
-            remove_folder(path)
 
     def checkpoint_recovery_points(self, directory: LogDirectory | None = None) -> None:
         """Replace the checkpoints of recovery points."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -18,10 +18,36 @@ from kbroker.storage.checkpoints import (
     write_clean_shutdown,
 )
 from kbroker.storage.log_directory import LogDirectory
-from kbroker.storage.log_port import Key, LogPort, Opening
+from kbroker.storage.log_port import Key, LogPort, Opening, PartitionSpec
 from kbroker.storage.progress import Progress
 
 _LOG: Final = logging.getLogger("kbroker.storage")
+
+
+def openings_of(
+    directory: LogDirectory,
+    specs: Iterable[PartitionSpec],
+    found: Mapping[Key, LogDirectory | None],
+    *,
+    all_clean: bool,
+) -> list[Opening]:
+    """What is to be opened in a directory at the start. `found` are those that the metadata had
+    elsewhere; `all_clean`: every directory was stopped in good order."""
+    recovery_points = directory.offsets(RECOVERY_POINTS)
+    log_starts = directory.offsets(LOG_START_OFFSETS)
+    openings = []
+    for spec in specs:
+        key = (spec.topic, spec.partition)
+        point, clean = recovery_points.get(key, 0), directory.started_clean
+        start = log_starts.get(key, 0)
+        before = found.get(key)
+        if before is not None or (key in found and not all_clean):
+            point, clean = 0, False  # moved by hand: no checkpoint here speaks of it
+        if before is not None:
+            told = before.written(LOG_START_OFFSETS) or before.offsets(LOG_START_OFFSETS)
+            start = max(start, told.get(key, 0))
+        openings.append(Opening(str(directory.path / spec.folder), spec, start, point, clean))
+    return openings
 
 
 def open_all(

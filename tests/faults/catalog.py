@@ -99,8 +99,11 @@ FAULTS = (
                                              "test_bad_disk.py::test_control_a_read_that_lies"),
     ),
     Fault(
-        "F10", "a disk that hangs", "fsfreeze under load", ("P1",),
-        "the last batches cut off", 1, 20, _here("test_bad_disk.py::test_a_frozen_disk"),
+        "F10", "a disk that hangs", "fsfreeze under load, of the only disk and of one of two",
+        ("P1",), "the last batches cut off", 4, 28,
+        _here("test_bad_disk.py::test_a_frozen_disk",
+              "test_hung_disk.py::test_everybody_is_answered",
+              "test_hung_changes.py::test_the_control_thread_waits_for_no_disk"),
     ),
     Fault(
         "F11", "a torn end", "cut at every byte; garbage, zeros, old batches behind it", ("P6",),

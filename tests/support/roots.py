@@ -26,7 +26,7 @@ _LONG_S = 1800.0
 _BOOT_S = 300.0
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 
-_ENTER = """
+_APART = """
 set -e
 mount --make-rprivate /
 # What is mounted here, too, stays so for as long as this runs: tests take loop devices off theirs.
@@ -35,6 +35,9 @@ grep ^/dev/loop /proc/mounts | while read -r _ place _; do
     case "$BIND" in "${place%/}"/*) continue ;; esac
     umount --lazy "$place" 2>/dev/null || :
 done
+"""
+_BOOT = _APART + 'exec "$@"'
+_ENTER = _APART + """
 mount -t proc proc "$ROOT/proc"
 mount -t tmpfs tmp "$ROOT/run"
 for device in null zero full random urandom; do
@@ -86,10 +89,12 @@ class Root:
         nspawn = need_command("systemd-nspawn", "systemd-container")
         with (self.path.parent / f"{self.path.name}.boot").open("wb") as log:
             container = subprocess.Popen(
-                [nspawn, "--quiet", "--register=no", "--keep-unit", "--private-network", "--boot",
+                ["unshare", "--mount", "sh", "-c", _BOOT, "sh",
+                 nspawn, "--quiet", "--register=no", "--keep-unit", "--private-network", "--boot",
                  "--console=pipe", f"--directory={self.path}"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"},
+                env={**os.environ, "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1",
+                     "ROOT": str(self.path), "BIND": ""},
             )  # fmt: skip
         try:
             system = Booted(container)

@@ -166,7 +166,7 @@ def test_the_end_of_a_leader_epoch(control, version):
 
 
 def test_a_full_disk_is_a_storage_error_and_changes_nothing(control, monkeypatch):
-    def fail(records):
+    def fail(records, then):
         raise DiskError("/data", "No space left on device")
 
     monkeypatch.setattr(control.store, "append", fail)

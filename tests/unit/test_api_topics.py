@@ -240,7 +240,7 @@ def test_topics_are_deleted_at_every_version(control, version):
     assert log.deleted and set(control.data_plane.topics) == {"b"}
     assert not [path for path in control.logs.directory.iterdir() if path.name == "a-0"]
     assert len(list(control.logs.directory.glob("a-*-delete"))) == 2
-    control.logs.remove_dead_folders(control.clock.monotonic_ms() + 60_000)
+    control.logs.dead.remove(control.clock.monotonic_ms() + 60_000)
     assert not list(control.logs.directory.glob("a-*"))
     control.create("a")
 

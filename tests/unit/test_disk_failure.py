@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ import pytest
 
 from kbroker.clock import FakeClock
 from kbroker.config import BrokerConfig
-from kbroker.errors import DiskError
+from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.server import disk_failure
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
 from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.disk import DiskLimits
+from kbroker.storage.disk_worker import DiskWorker
 from kbroker.storage.disks import DiskGuards
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, PartitionSpec
@@ -29,6 +31,7 @@ class FakeStore:
     """The metadata log."""
 
     failure: DiskError | None = None
+    worker = DiskWorker("its disk")
 
     def fail(self, error: DiskError) -> None:
         self.failure = error
@@ -61,7 +64,7 @@ class Room:
 
     def clean(self) -> None:
         config = BrokerConfig({"log.dirs": str(self.logs.directory)})
-        LogCleaner(config, self.logs, FakeClock())._write_checkpoint()
+        LogCleaner(config, self.logs, FakeClock()).write_checkpoint(self.logs.main)
 
     def fail(self, call: str, error: int, do: Callable[[Room], object]) -> None:
         """What meets the error, and the look behind it."""
@@ -162,16 +165,63 @@ def test_nor_after_a_look_that_was_going_on(tmp_path: Path) -> None:
     assert data_plane.rooms == {1: None}
 
 
+def three_of_them(tmp_path: Path) -> LogManager:
+    """A partition in each of three directories."""
+    homes = [LogDirectory(tmp_path / name, place, name.encode() * 16)
+             for place, name in enumerate("abc")]  # fmt: skip
+    for one in homes:
+        one.path.mkdir()
+    logs = LogManager(homes, FakeLog)
+    logs.start([PartitionSpec("t", b"t" * 16, index, {}, 0, one.id)
+                for index, one in enumerate(homes)])  # fmt: skip
+    return logs
+
+
+def test_one_that_fails_while_the_loss_of_another_is_told_late_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = three_of_them(tmp_path)
+    told: list[set[tuple[str, int]]] = []
+    late: list[Callable[[], None]] = []
+
+    class AnsweringStore(FakeStore):
+        image = None
+
+        def append(self, records: set[tuple[str, int]], then: Callable[[], None]) -> None:
+            told.append(records)
+            then()
+
+    class HangingStore(AnsweringStore):
+        def append(self, records: set[tuple[str, int]], then: Callable[[], None]) -> None:
+            if not late:  # begun; the next is refused as long as this one is under way
+                late.append(partial(super().append, records, then))
+            raise ClientError(ErrorCode.REQUEST_TIMED_OUT)
+
+    monkeypatch.setattr(disk_failure, "change_directories", lambda *given: given[-1])
+    store: Any = HangingStore()
+    data_plane: Any = FakeDataPlane()
+    watch = DiskWatch(store, logs, data_plane, 1)
+    offline = [0]
+    monkeypatch.setattr(disk_failure, "logs_taken_offline", lambda: offline[0])
+    for index in (1, 2):
+        log = logs.get("t", index)
+        assert isinstance(log, FakeLog)
+        log.take_offline(errno.EIO)
+        offline[0] += 1
+        watch.look()
+    assert not told
+    late[0]()
+    store.append = partial(AnsweringStore.append, store)
+    watch.look()
+    watch.look()
+    assert told == [{("t", 1)}, {("t", 1), ("t", 2)}]
+
+
 def test_what_fails_during_a_look_is_seen_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = [LogDirectory(tmp_path / name, place, name.encode() * 16)
-            for place, name in enumerate("abc")]  # fmt: skip
-    for one in both:
-        one.path.mkdir()
-    logs = LogManager(both, FakeLog)
-    specs = [PartitionSpec("t", b"t" * 16, index, {}, 0, one.id) for index, one in enumerate(both)]
-    logs.start(specs)
+    logs = three_of_them(tmp_path)
+    both = logs.directories
     store, data_plane = FakeStore(), FakeDataPlane()
     watch = DiskWatch(store, logs, data_plane, 1)  # type: ignore[arg-type]
     offline = [0]

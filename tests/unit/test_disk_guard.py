@@ -152,7 +152,7 @@ def test_files_that_wait_for_their_end_go_at_once(tmp_path: Path) -> None:
     fill(log, 20, 2_000)
     disk.logs.delete("gone", [0], 10**12)
     disk.check()
-    assert not list(tmp_path.rglob("*.deleted")) and not disk.logs.dead_folders()
+    assert not list(tmp_path.rglob("*.deleted")) and not disk.logs.dead.paths()
     assert not list(tmp_path.glob("gone-0*"))
 
 
@@ -168,9 +168,9 @@ def test_nothing_goes_once_the_disk_has_failed(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     disk.logs.fail(disk.logs.main, "the disk has failed")
     disk.check()
-    disk.logs.remove_dead_folders(10**12)
+    disk.logs.dead.remove(10**12)
     assert sorted(tmp_path.rglob("*")) == before
-    assert len(list(tmp_path.rglob("*.log.deleted"))) == 20 and len(disk.logs.dead_folders()) == 1
+    assert len(list(tmp_path.rglob("*.log.deleted"))) == 20 and len(disk.logs.dead.paths()) == 1
 
 
 def test_a_request_too_large_for_what_can_come_free_is_not_kept_waiting(tmp_path: Path) -> None:

@@ -137,10 +137,10 @@ def test_deleted_partitions_go_out_of_the_way_at_once_and_away_later(manager):
     assert manager.delete("a", range(2), due_ms=100) == logs[:2]
     assert logs[0].deleted and not logs[2].deleted
     assert len([name for name in folders(manager) if name.endswith("-delete")]) == 2
-    manager.remove_dead_folders(99)
+    manager.dead.remove(99)
     assert len(folders(manager)) == 3
     manager.create([spec(topic_id=b"n" * 16)])
-    manager.remove_dead_folders(100)
+    manager.dead.remove(100)
     assert folders(manager) == ["a-0", "b-0"]
 
 

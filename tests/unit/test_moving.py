@@ -52,7 +52,7 @@ def moved(plane, append=None):
 
 
 def refused(plane, number, failure=True):
-    def append(records):
+    def append(records, *, patient):
         error = DiskError("the metadata log", OSError(number, "no"))
         if failure:
             plane.store.fail(error)
@@ -121,7 +121,7 @@ def test_the_disk_that_failed_is_the_one_to_blame(plane, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EIO, "no")
 
-    def append(records):
+    def append(records, *, patient):
         log.offline_errno = errno.EIO
 
     monkeypatch.setattr(plane.data_plane, "move", refuse)
