@@ -16,13 +16,14 @@ from kbroker.ext.log_append cimport AppendResult, log_append_on
 from kbroker.ext.log_errors cimport check
 from kbroker.ext.log_state cimport DIRECTORIES_MAX, LOG_OK, LOG_STALL, log_ref, log_unref
 from kbroker.ext.posix cimport (
-    CLOCK_MONOTONIC, pthread_cond_broadcast, pthread_cond_init, pthread_cond_signal,
-    pthread_cond_t, pthread_cond_timedwait, pthread_cond_wait, pthread_condattr_init,
-    pthread_condattr_setclock, pthread_condattr_t, pthread_create, pthread_mutex_init,
+    pthread_cond_broadcast, pthread_cond_init, pthread_cond_signal, pthread_cond_t,
+    pthread_cond_timedwait, pthread_cond_wait, pthread_create, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, pthread_t, timespec_t,
 )
 from kbroker.ext.producers cimport NOT_GUARDED, ORIGIN_COORDINATOR
-from kbroker.ext.sockets cimport SIGNAL_SET_BYTES, signals_block, signals_restore, thread_name
+from kbroker.ext.sockets cimport (
+    SIGNAL_SET_BYTES, cond_init_monotonic, signals_block, signals_restore, thread_name,
+)
 
 cdef enum:
     GRACE_MS = 100                  # for the write, behind the wait for room
@@ -143,7 +144,6 @@ cdef void* appender_main(void* argument) noexcept nogil:
 cdef Appender* appender_of(int32_t place):
     """NULL: there is no thread to be had."""
     cdef Appender* made = appenders[place]
-    cdef pthread_condattr_t attributes
     cdef char before[SIGNAL_SET_BYTES]
     if made != NULL:
         return made
@@ -151,10 +151,8 @@ cdef Appender* appender_of(int32_t place):
     if made == NULL:
         return NULL
     pthread_mutex_init(&made.lock, NULL)
-    pthread_condattr_init(&attributes)
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
     pthread_cond_init(&made.filled, NULL)
-    pthread_cond_init(&made.emptied, &attributes)
+    cond_init_monotonic(&made.emptied)
     signals_block(before)           # they are the control plane's
     if pthread_create(&made.thread, NULL, appender_main, made) != 0:
         free(made)

@@ -1,18 +1,16 @@
 """Reading for a fetch (see fetch_read.pxd)."""
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 
 from kbroker.ext.error_codes cimport (
-    KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER,
-    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NONE, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
+    TOPIC_AUTHORIZATION_FAILED, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     error_of_log,
 )
-from kbroker.ext.fetch_state cimport (
-    fetch_check_divergence, fetch_check_epoch, partition_drop_read,
-)
+from kbroker.ext.fetch_state cimport partition_drop_read
 from kbroker.ext.fetch_wire cimport FetchPartition
-from kbroker.ext.log_read cimport log_aborted, log_read_soon
+from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read_soon
 from kbroker.ext.log_state cimport (
-    LOG_HELD, READ_TO_HW, READ_TO_LSO, log_ref, log_watermarks,
+    LOG_HELD, LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref, log_watermarks,
 )
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
 
@@ -40,6 +38,33 @@ cdef void find_log(Fetch* fetch, FetchPartition* partition) noexcept nogil:
         partition.error = KAFKA_STORAGE_ERROR
     else:
         log_ref(partition.log)
+
+
+cdef int16_t check_epoch(FetchPartition* partition) noexcept nogil:
+    cdef int32_t told = partition.target.current_leader_epoch
+    if told < 0 or told == partition.log.leader_epoch:
+        return NONE
+    return FENCED_LEADER_EPOCH if told < partition.log.leader_epoch else UNKNOWN_LEADER_EPOCH
+
+
+cdef int16_t check_divergence(FetchPartition* partition) noexcept nogil:
+    """KIP-595: does the client's last epoch end before the offset that it asks for?"""
+    cdef int32_t epoch = -1
+    cdef int64_t end_offset = -1
+    cdef int code
+    if partition.target.last_fetched_epoch < 0:
+        return NONE
+    code = log_end_offset_for_epoch(partition.log, partition.target.last_fetched_epoch, &epoch,
+                                    &end_offset)
+    if code == LOG_HELD:
+        partition.held = True
+        return NONE
+    if code != LOG_OK or epoch < 0:
+        return OFFSET_OUT_OF_RANGE
+    if epoch < partition.target.last_fetched_epoch or end_offset < partition.target.offset:
+        partition.diverging_epoch = epoch
+        partition.diverging_end = end_offset
+    return NONE
 
 
 cdef void reset_result(FetchPartition* partition) noexcept nogil:
@@ -72,9 +97,9 @@ cdef void read_partition(Fetch* fetch, FetchPartition* partition, int32_t bytes_
     if partition.error == NONE and fetch.head.replica_id >= 0:
         partition.error = NOT_LEADER_OR_FOLLOWER
     if partition.error == NONE:
-        partition.error = fetch_check_epoch(partition)
+        partition.error = check_epoch(partition)
     if partition.error == NONE:
-        partition.error = fetch_check_divergence(partition)
+        partition.error = check_divergence(partition)
     if partition.error != NONE:
         return
     if partition.held:              # whether the client's log diverges is not known: it waits

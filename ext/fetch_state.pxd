@@ -34,6 +34,3 @@ cdef Fetch* fetch_from_request(Request* request) noexcept nogil
 # Lets go of logs, slices and session.
 cdef void fetch_free(Fetch* fetch) noexcept nogil
 cdef void partition_drop_read(FetchPartition* partition) noexcept nogil
-# Errors of a target whose log is there.
-cdef int16_t fetch_check_epoch(FetchPartition* partition) noexcept nogil
-cdef int16_t fetch_check_divergence(FetchPartition* partition) noexcept nogil

@@ -4,7 +4,7 @@ KIP-227: epoch -1 ends a session and asks for none; epoch 0 asks for a new one a
 partitions; any other continues a session, listing only what is new, changed or forgotten. The
 session's lock is held while its partitions are copied out, never while logs are read.
 """
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -12,11 +12,8 @@ from kbroker.ext.broker cimport broker_of
 from kbroker.ext.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
-    FENCED_LEADER_EPOCH,
     INVALID_FETCH_SESSION_EPOCH,
     NONE,
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN_LEADER_EPOCH,
 )
 from kbroker.ext.fetch_wire cimport (
     fetch_end_struct,
@@ -27,8 +24,7 @@ from kbroker.ext.fetch_wire cimport (
     fetch_read_tail,
     fetch_read_topic,
 )
-from kbroker.ext.log_read cimport log_end_offset_for_epoch
-from kbroker.ext.log_state cimport LOG_HELD, LOG_OK, log_unref
+from kbroker.ext.log_state cimport log_unref
 from kbroker.ext.named_places cimport (
     NamedPlaces,
     named_free,
@@ -302,33 +298,6 @@ cdef Fetch* fetch_from_request(Request* request) noexcept nogil:
 
 
 # -- letting go -----------------------------------------------------------------------------
-
-cdef int16_t fetch_check_epoch(FetchPartition* partition) noexcept nogil:
-    cdef int32_t told = partition.target.current_leader_epoch
-    if told < 0 or told == partition.log.leader_epoch:
-        return NONE
-    return FENCED_LEADER_EPOCH if told < partition.log.leader_epoch else UNKNOWN_LEADER_EPOCH
-
-
-cdef int16_t fetch_check_divergence(FetchPartition* partition) noexcept nogil:
-    """KIP-595: does the client's last epoch end before the offset that it asks for?"""
-    cdef int32_t epoch = -1
-    cdef int64_t end_offset = -1
-    cdef int code
-    if partition.target.last_fetched_epoch < 0:
-        return NONE
-    code = log_end_offset_for_epoch(partition.log, partition.target.last_fetched_epoch, &epoch,
-                                    &end_offset)
-    if code == LOG_HELD:
-        partition.held = True
-        return NONE
-    if code != LOG_OK or epoch < 0:
-        return OFFSET_OUT_OF_RANGE
-    if epoch < partition.target.last_fetched_epoch or end_offset < partition.target.offset:
-        partition.diverging_epoch = epoch
-        partition.diverging_end = end_offset
-    return NONE
-
 
 cdef void partition_drop_read(FetchPartition* partition) noexcept nogil:
     """Forget what was read, so that it can be read again."""

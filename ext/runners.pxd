@@ -24,6 +24,8 @@ cdef void stay_ends(Request* request) noexcept nogil
 
 # One more, and the first; NULL: no memory. hang_lock is held, or nobody knows the thread.
 cdef Runner* runner_new(NetThread* thread) noexcept nogil
+# It runs its network thread from here on, with a buffer of its own. hang_lock is held.
+cdef void runner_takes(Runner* runner) noexcept nogil
 # A line of the log about a log directory; `text` has one %s.
 cdef void place_tell(Net* net, int32_t place, const char* text) noexcept nogil
 # At the beginning of a turn. True: somebody else runs the thread from here on.

@@ -53,10 +53,7 @@ cdef void take_back(Runner* runner) noexcept nogil:
     while thread.runner != NULL:
         pthread_cond_wait(&thread.net.hang_moves, &thread.net.hang_lock)
     atomic_add_i32(&thread.returning, -1)
-    thread.runner = runner
-    thread.buffer = runner.buffer
-    thread.parking = NULL
-    thread.answered = NULL
+    runner_takes(runner)
     thread.clock_is_old = True
     runner.connection.blocked &= ~<unsigned int> BLOCK_HELD
 
@@ -97,6 +94,14 @@ cdef void stay_ends(Request* request) noexcept nogil:
 
 
 # ---- runners
+
+cdef void runner_takes(Runner* runner) noexcept nogil:
+    cdef NetThread* thread = runner.thread
+    thread.runner = runner
+    thread.buffer = runner.buffer
+    thread.parking = NULL
+    thread.answered = NULL
+
 
 cdef Runner* runner_new(NetThread* thread) noexcept nogil:
     cdef Runner* runner = <Runner*> calloc(1, sizeof(Runner))

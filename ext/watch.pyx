@@ -15,7 +15,7 @@ from kbroker.ext.posix cimport (
     pthread_mutex_lock, pthread_mutex_unlock, timespec_t,
 )
 from kbroker.ext.quotas cimport Hold
-from kbroker.ext.runners cimport place_tell, runner_new
+from kbroker.ext.runners cimport place_tell, runner_new, runner_takes
 from kbroker.ext.sockets cimport thread_name
 from kbroker.ext.stays cimport STAY_HANGS, Stay
 
@@ -86,10 +86,7 @@ cdef void take_over(NetThread* thread) noexcept nogil:
         return
     hold(runner.connection)
     spare.gone = False
-    thread.runner = spare
-    thread.buffer = spare.buffer
-    thread.parking = NULL
-    thread.answered = NULL
+    runner_takes(spare)
     if pthread_create(&spare.pthread, NULL, runner_main, spare) == 0:
         spare.started = True
         return
