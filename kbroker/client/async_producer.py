@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
@@ -83,6 +84,8 @@ class AsyncProducer:
         self._topics = self._producer.topic_waits()
         self._memory = ThreadPoolExecutor(1, "kbroker-async-memory")
         self._line = 0  # who waits for that thread, or is on it
+        self._held = 0  # those of them that are single records
+        self._asking: Counter[str] = Counter()  # who waits for a topic, or has not gone on since
         self._flushing = ThreadPoolExecutor(1, "kbroker-async-flush")
         self._flush: Future[None] | None = None
         self._coordinator = ThreadPoolExecutor(1, "kbroker-async-transactions")
@@ -107,35 +110,63 @@ class AsyncProducer:
         on_delivery: Callable[[Delivery], object] | None = None,
     ) -> AsyncDelivery:
         """Takes a record, as Producer.send(); awaiting what it returns waits for the outcome."""
-        sent = self._producer.try_send(
-            topic, value, key, partition, headers, timestamp_ms, on_delivery
-        )
+        record = topic, value, key, partition, headers, timestamp_ms, on_delivery
+        if self._held or self._asking:
+            sent = self._behind(self._producer.hold(*record))
+        else:
+            sent = self._producer.try_send(*record)
         if isinstance(sent, Held):
             sent = await self._waited_for(sent)
         return AsyncDelivery(self, sent)
 
+    def _behind(self, held: Held) -> Delivery | Held:
+        """Others wait: those for its topic, though it may be known by now, and those for memory go
+        first."""
+        topic = held.record[0]
+        if held.missing is None and isinstance(topic, str) and topic in self._asking:
+            return held._replace(missing=-1)
+        if held.missing is None and not self._held:
+            return self._producer.go_on(held, 0)
+        return held
+
     async def _waited_for(self, sent: Delivery | Held) -> Delivery:
         """All within max.block.ms."""
-        until_ns = time.monotonic_ns() + self._producer.max_block_ns
+        producer = self._producer
+        until_ns = time.monotonic_ns() + producer.max_block_ns
         while isinstance(sent, Held):
             held = sent
             if held.missing is None:
-                sent = await self._in_line(self._go_on, held, until_ns)
+                sent = await self._for_memory(held, until_ns)
                 continue
             try:
                 await self._known(held.record[0], held.missing, until_ns)
             except Exception as error:
-                self._producer.give_up(held, error)
+                producer.give_up(held, error)
                 raise
-            sent = self._producer.go_on(held, 0)
+            sent = producer.prepared(held) if self._held else producer.go_on(held, 0)
         return sent
+
+    async def _for_memory(self, held: Held, until_ns: int) -> Delivery | Held:
+        """Until the loop knows of it, whoever comes stands behind: memory may be there before the
+        thread has asked for it, and a smaller record may fit in a batch that is open."""
+        self._held += 1
+        try:
+            return await self._in_line(self._go_on, held, until_ns)
+        finally:
+            self._held -= 1
 
     def _go_on(self, held: Held, until_ns: int) -> Delivery | Held:
         return self._producer.go_on(held, _left_ns(until_ns))
 
     async def _known(self, topic: str, partition: int, until_ns: int) -> None:
         self._producer._check()
-        await asyncio.wrap_future(self._topics.find(topic, partition, until_ns / 1e9))
+        self._asking[topic] += 1
+        try:
+            await asyncio.wrap_future(self._topics.find(topic, partition, until_ns / 1e9))
+        finally:
+            self._asking[topic] -= 1
+            if not self._asking[topic]:
+                del self._asking[topic]
 
     async def _in_line(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """On the thread that waits for memory, in the order of asking."""

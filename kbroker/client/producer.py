@@ -36,6 +36,7 @@ from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_driver import driver_of
 from kbroker.client.producer_errors import delivery_error
 from kbroker.client.producer_interceptors import Interceptors
+from kbroker.client.producer_metrics import producer_metrics
 from kbroker.client.producer_topics import TopicWaits
 from kbroker.client.serializers import serializer_of
 from kbroker.client.transactions import Limit, Offsets, Transactions
@@ -214,6 +215,16 @@ class Producer(ProducerCore):
             return self._go_on(record, None, 0)
         return Held(record, None, missing)
 
+    def hold(self, *given: Any) -> Held:
+        """try_send() up to where memory is asked for, which others wait for already."""
+        record = given if self._plain else self._intercepted(*given)
+        held = Held(record, None, self.missing(record[0], record[3]))
+        return self.prepared(held) if held.missing is None else held
+
+    def prepared(self, held: Held) -> Held:
+        """What waits for memory and for nothing else, now that its topic is known."""
+        return Held(held.record, held.prepared or self._prepared(held.record), None)
+
     def missing(self, topic: Any, partition: Any) -> int | None:
         """The partition of a topic that a send would ask the cluster for, -1: any; None: it asks
         for none, and raises where it is given what is no topic or no partition."""
@@ -235,14 +246,23 @@ class Producer(ProducerCore):
     def _go_on(
         self, record: tuple[Any, ...], prepared: tuple[Any, ...] | None, wait_ns: int
     ) -> Delivery | Held:
+        if prepared is None:
+            prepared = self._prepared(record)
         try:
-            if prepared is None:
-                prepared = record if self._plain else self._prepare(*record)
             delivery = self._append(wait_ns, *prepared)
         except Exception as error:
             self._not_taken(record[0], record[3], error)
             raise
         return Held(record, prepared, None) if delivery is None else delivery
+
+    def _prepared(self, record: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self._plain:
+            return record
+        try:
+            return self._prepare(*record)
+        except Exception as error:
+            self._not_taken(record[0], record[3], error)
+            raise
 
     def topic_waits(self) -> TopicWaits:
         """For sends that wait on an event loop."""
@@ -413,27 +433,7 @@ class Producer(ProducerCore):
     def metrics(self) -> dict[str, float]:
         """Counters since the start and what holds now, by names like Java's producer-metrics; those
         of connections and metadata as Consumer and Admin have them."""
-        told = self.driver.totals()
-        requests = max(told["requests"], 1)
-        return self._cluster.metrics() | {
-            "record-send-total": told["acked"],
-            "record-error-total": told["errors"],
-            "record-retry-total": told["retries"],
-            "batch-split-total": told["splits"],
-            "batch-total": told["batches"],
-            "batches-waiting": told["batches_waiting"],
-            "request-total": told["requests"],
-            "outgoing-byte-total": told["request_bytes"],
-            "batch-size-avg": told["request_bytes"] / max(told["batches"], 1),
-            "request-latency-avg": told["latency_ns"] / requests / 1e6,
-            "request-latency-max": told["latency_ns_max"] / 1e6,
-            "produce-throttle-time-total": told["throttle_ms"],
-            "buffer-total-bytes": told["memory_total"],
-            "buffer-available-bytes": told["memory_available"],
-            "bufferpool-wait-total": told["memory_waits"],
-            "bufferpool-wait-time-ns-total": told["memory_wait_ns"],
-            "waiting-threads": told["memory_waiting"],
-        }
+        return self._cluster.metrics() | producer_metrics(self.driver.totals())
 
 
 def _tells_of_epoch(error: BaseException) -> bool:

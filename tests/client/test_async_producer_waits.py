@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,11 @@ def test_a_topic_that_is_not_there_holds_up_no_other(
             async with AsyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
                 await admin.create_topic(topic, partitions=2)
             await (await asyncio.wait_for(later, WITHIN_S))
+            gate = threading.Event()
+            held_up = producer._memory.submit(gate.wait, WITHIN_S)
+            await (await producer.send(topic, b"x"))
+            assert not held_up.done()
+            gate.set()
             with pytest.raises(ValueError, match="has 2, so none 2"):
                 await producer.send(topic, b"x", partition=2)
             for partition in (-1, 1.5, "1"):
@@ -180,6 +186,54 @@ def test_what_waits_is_sent_in_the_order_of_asking(kbroker: KbrokerProcess, topi
             assert producer.metrics()["bufferpool-wait-total"] > 0
 
     wire.create_topic(kbroker.port, topic, 1)
+    run(work())
+
+
+def test_nobody_overtakes_what_waits_for_memory(kbroker: KbrokerProcess, topic: str) -> None:
+    """Not when there is some again before the thread that waits for it has asked."""
+    wire.create_topic(kbroker.port, topic, 1)
+    gate = threading.Event()
+
+    async def work() -> None:
+        async with AsyncProducer(
+            bootstrap_servers=kbroker.bootstrap, buffer_memory=20_000, batch_size=1000
+        ) as producer:
+            await producer.send_and_wait(topic, b"known")
+            producer._memory.submit(gate.wait, WITHIN_S)
+            tasks = [asyncio.create_task(producer.send(topic, b"." * 1000)) for _ in range(MANY)]
+            await until(tasks[0].done)
+            for task in [each for each in tasks if each.done()]:
+                await task.result()
+            assert not tasks[-1].done()
+            tasks.append(asyncio.create_task(producer.send(topic, b"small")))
+            await asyncio.sleep(0)
+            gate.set()
+            found = [(await (await task)).offset for task in tasks]
+            assert found == list(range(1, MANY + 2))
+
+    try:
+        run(work())
+    finally:
+        gate.set()
+
+
+def test_nobody_overtakes_what_waits_for_a_topic(kbroker: KbrokerProcess, topic: str) -> None:
+    """Not when it is known before the event loop has heard of that."""
+    wire.create_topic(kbroker.port, topic, 1)
+
+    async def work() -> None:
+        async with AsyncProducer(bootstrap_servers=kbroker.bootstrap) as producer:
+            tasks = [asyncio.create_task(producer.send(topic, b"first")) for _ in range(MANY)]
+            await asyncio.sleep(0)
+            end_s = time.monotonic() + WITHIN_S
+            while not producer._producer._knows(topic):  # the loop stands
+                assert time.monotonic() < end_s
+            tasks += [asyncio.create_task(producer.send(topic, b"later")) for _ in range(MANY)]
+            found = [(await (await task)).offset for task in tasks]
+            assert found == list(range(2 * MANY))
+            await producer.send_and_wait(topic, b"last")
+            assert not producer._asking and not producer._held
+
     run(work())
 
 
