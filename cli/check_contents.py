@@ -21,8 +21,8 @@ def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
     from kbroker.errors import KbrokerError
     from kbroker.metadata.batches import BatchError
     from kbroker.metadata.directories import further
+    from kbroker.metadata.loader import load_image
     from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
-    from kbroker.metadata.store import load_image
     from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 
     try:

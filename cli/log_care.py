@@ -183,7 +183,7 @@ def _topic_of(made: Plan) -> tuple[dict[str, str], bytes | None]:
 
 def _image(place: Path) -> Image | None:
     from kbroker.errors import KbrokerError
-    from kbroker.metadata.store import load_image
+    from kbroker.metadata.loader import load_image
 
     try:
         return load_image(place)

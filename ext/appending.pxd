@@ -1,8 +1,8 @@
-"""Appends of the control plane, and an end to the wait for a disk that hangs.
+"""Appends of the control plane, which waits for no disk.
 
-Each log directory has a thread that writes them, one at a time. Who has waited in vain goes on with
-a LateError: the append is still under way, and those to the directory that come before it is over
-are refused.
+Each log directory has a thread that writes them in their order. The caller waits for some
+milliseconds, then goes on with a LateError: the append is still under way, and those behind it in
+the directory are queued.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kbroker.ext.log_state cimport Log
 from kbroker.ext.producers cimport Terms
 
-ctypedef struct Appending:
+cdef struct Appending:
     Log* log                        # a reference
     Terms terms
     uint8_t* batches                # whole ones; owned
@@ -18,6 +18,7 @@ ctypedef struct Appending:
     int64_t deadline_ns             # monotonic, of the wait for room in the journal; 0: none
     int64_t first                   # offsets given
     int64_t last
+    Appending* next                 # in the queue of its directory
     int code                        # LogError
     int32_t done                    # atomic
     int32_t refs                    # atomic

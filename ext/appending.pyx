@@ -26,20 +26,16 @@ from kbroker.ext.sockets cimport (
 )
 
 cdef enum:
-    GRACE_MS = 100                  # for the write, behind the wait for room
-
-cdef enum Wait:
-    WAIT_DONE
-    WAIT_LATE                       # it is still under way
-    WAIT_REFUSED                    # the one before it is: nothing was begun
+    GRACE_MS = 10                   # the caller waits no longer for a write
 
 ctypedef struct Appender:
     pthread_mutex_t lock
     pthread_cond_t filled
-    pthread_cond_t emptied          # ... or done
-    Appending* job
-    bint late                       # nobody waits for it any more
-    bint lets_go                    # of the last job, which may be the last one of its log
+    pthread_cond_t ended            # of an append, or of the last reference to it
+    Appending* head                 # the one under way, and those behind it
+    Appending* tail
+    bint late                       # a caller has given up waiting for the head
+    bint releasing                  # the reference of the last one, maybe the last of its log
     pthread_t thread
 
 cdef Appender* appenders[DIRECTORIES_MAX]        # by place; made when first needed, never ended
@@ -123,22 +119,24 @@ cdef void* appender_main(void* argument) noexcept nogil:
     thread_name("kbroker-append")
     pthread_mutex_lock(&appender.lock)
     while True:
-        while appender.job == NULL:
+        while appender.head == NULL:
             pthread_cond_wait(&appender.filled, &appender.lock)
-        job = appender.job
+        job = appender.head
         pthread_mutex_unlock(&appender.lock)
         run(job)
         pthread_mutex_lock(&appender.lock)
         atomic_store_i32(&job.done, 1)
-        appender.job = NULL
-        appender.late = False
-        appender.lets_go = True
-        pthread_cond_broadcast(&appender.emptied)
+        appender.head = job.next
+        if appender.head == NULL:
+            appender.tail = NULL
+            appender.late = False
+        appender.releasing = True
+        pthread_cond_broadcast(&appender.ended)
         pthread_mutex_unlock(&appender.lock)
         appending_unref(job)
         pthread_mutex_lock(&appender.lock)
-        appender.lets_go = False
-        pthread_cond_broadcast(&appender.emptied)
+        appender.releasing = False
+        pthread_cond_broadcast(&appender.ended)
 
 
 cdef Appender* appender_of(int32_t place):
@@ -152,7 +150,7 @@ cdef Appender* appender_of(int32_t place):
         return NULL
     pthread_mutex_init(&made.lock, NULL)
     pthread_cond_init(&made.filled, NULL)
-    cond_init_monotonic(&made.emptied)
+    cond_init_monotonic(&made.ended)
     signals_block(before)           # they are the control plane's
     if pthread_create(&made.thread, NULL, appender_main, made) != 0:
         free(made)
@@ -165,29 +163,31 @@ cdef Appender* appender_of(int32_t place):
 cdef bint wait_until(Appender* appender, int64_t ns) noexcept nogil:
     """False: it is too late. The lock is held."""
     cdef timespec_t until = timespec_of(ns)
-    return pthread_cond_timedwait(&appender.emptied, &appender.lock, &until) == 0
+    return pthread_cond_timedwait(&appender.ended, &appender.lock, &until) == 0
 
 
-cdef int have_done(Appender* appender, Appending* a) noexcept nogil:
-    cdef int64_t limit_ns = a.deadline_ns + <int64_t> GRACE_MS * 1000000
-    cdef bint waits = True
-    cdef int waited
-    pthread_mutex_lock(&appender.lock)
-    while appender.job != NULL and not appender.late and waits:
-        waits = wait_until(appender, a.deadline_ns)
-    if appender.job != NULL:
-        pthread_mutex_unlock(&appender.lock)
-        return WAIT_REFUSED
+cdef bint have_done(Appender* appender, Appending* a) noexcept nogil:
+    """Queue an append and wait for it a little: not at all behind one that is late. False: it is
+    still under way."""
+    cdef int64_t limit_ns = monotonic_ns() + <int64_t> GRACE_MS * 1000000
+    cdef bint waits
+    cdef bint done
     atomic_add_i32(&a.refs, 1)
-    appender.job = a
+    pthread_mutex_lock(&appender.lock)
+    if appender.tail == NULL:
+        appender.head = a
+    else:
+        appender.tail.next = a
+    appender.tail = a
     pthread_cond_signal(&appender.filled)
-    waits = True
-    while not atomic_load_i32(&a.done) and waits:
+    waits = not appender.late
+    while waits and not atomic_load_i32(&a.done):
         waits = wait_until(appender, limit_ns)
-    appender.late = not atomic_load_i32(&a.done)
-    waited = WAIT_LATE if appender.late else WAIT_DONE
+    done = atomic_load_i32(&a.done) != 0
+    if not done:
+        appender.late = True
     pthread_mutex_unlock(&appender.lock)
-    return waited
+    return done
 
 
 # ---- the result
@@ -224,17 +224,15 @@ cdef class LateAppend:
 cdef tuple appending_result(Appending* appending, bint in_time):
     cdef Appender* appender = appender_of(appending.log.directory) if in_time else NULL
     cdef LateAppend owner = LateAppend.__new__(LateAppend)
-    cdef int waited = WAIT_DONE
+    cdef bint done = True
     owner.core = appending
     with nogil:
         if appender == NULL:
             run(appending)
         else:
-            waited = have_done(appender, appending)
-    if waited == WAIT_LATE:
+            done = have_done(appender, appending)
+    if not done:
         raise LateError(owner)
-    if waited == WAIT_REFUSED:
-        raise ClientError(ErrorCode.REQUEST_TIMED_OUT)
     return take(appending)
 
 
@@ -246,6 +244,6 @@ cdef void appendings_end() noexcept nogil:
         if appender == NULL:
             continue
         pthread_mutex_lock(&appender.lock)
-        while appender.job != NULL or appender.lets_go:
-            pthread_cond_wait(&appender.emptied, &appender.lock)
+        while appender.head != NULL or appender.releasing:
+            pthread_cond_wait(&appender.ended, &appender.lock)
         pthread_mutex_unlock(&appender.lock)

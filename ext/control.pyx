@@ -174,11 +174,13 @@ cdef class Request:
         job.throttle_ms = wait_ms
         return wait_ms
 
-    def handled(self) -> None:
-        """The handler has returned; what follows until the answer is waiting (its remote time)."""
+    def handled(self, used_ns: int = -1) -> None:
+        """Note that the handler has ended: what follows until the answer is its remote time. An
+        operation has used `used_ns` of the control thread, with other work in between."""
         cdef Job* job = self.job
+        cdef int64_t used = used_ns
         if job != NULL and job.op.times.done == 0:
-            job.op.times.done = monotonic_ns()
+            job.op.times.done = monotonic_ns() if used < 0 else job.op.times.begun + used
 
     def transaction(self) -> tuple:
         """What a Produce would begin a transaction on: (transactional id, producer id, epoch,

@@ -8,14 +8,21 @@ forgotten closes its connection.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 from kbroker.api.registry import Registration, Response
 from kbroker.errors import ErrorCode
+from kbroker.operations import Completion, Meter, Offload, settle
 from kbroker.protocol import Answered, encode_response
 
 _LOG: Final = logging.getLogger("kbroker.api")
+_SMALL_BYTES: Final = 64 << 10
+_SMALL_ELEMENTS: Final = 1_000
+"""Of the arrays in an answer that is encoded at once, in some ms; so is one to a small request that
+failed as a whole."""
+
+T = TypeVar("T")
 
 Failing = Callable[[ErrorCode, str], Response]
 
@@ -60,7 +67,17 @@ class RequestPort(Protocol):
     def go_on(self) -> None: ...
     def proceed(self, errors: dict[tuple[str, int], int]) -> None: ...
     def throttle(self, least_ms: int) -> int: ...
+    def handled(self, used_ns: int = -1) -> None: ...
     def close(self) -> None: ...
+
+
+class AnswerServices(Protocol):
+    """The parts of the broker that an answer uses."""
+
+    @property
+    def answered(self) -> Answered: ...
+    @property
+    def offload(self) -> Offload: ...
 
 
 class Parked:
@@ -84,14 +101,18 @@ class Parked:
 class RequestAnswer:
     """The answer of one request; the contract is kbroker.group.outcome.Answer."""
 
-    __slots__ = ("_answered", "_entry", "_failing", "_parked", "_request", "_size", "_throttle_ms",
-                 "_version")  # fmt: skip
+    __slots__ = ("_answered", "_entry", "_failing", "_large", "_offload", "_parked", "_request",
+                 "_size", "_throttle_ms", "_version", "meter")  # fmt: skip
 
     def __init__(
-        self, request: RequestPort, entry: Registration, entity: Any, answered: Answered
+        self, request: RequestPort, entry: Registration, entity: Any, services: AnswerServices
     ) -> None:
         self._request: RequestPort | None = request
-        self._answered = answered
+        self._answered = services.answered
+        self._offload = services.offload
+        self._large = len(request.body) > _SMALL_BYTES
+        self.meter: Meter | None = None
+        """The time of its operation; None: it has none."""
         self._entry = entry
         self._version = request.api_version
         self._size = len(request.body)
@@ -133,7 +154,12 @@ class RequestAnswer:
         """Answer, then close the connection, both after a while."""
         request = self._take()
         if request is not None:
-            self._respond(request, lambda: request.refuse(self._encode(response, 0), delay_ms))
+            self._respond(
+                request,
+                lambda: self._encode(response, 0),
+                lambda body: request.refuse(body, delay_ms),
+                large=False,
+            )
 
     def close(self) -> None:
         """Close the connection in place of an answer."""
@@ -150,7 +176,10 @@ class RequestAnswer:
         self._throttle_ms = milliseconds
 
     def park(self, parked: Parked) -> None:
-        """Count the request as one that waits, until it is answered."""
+        """Count the request as one that waits, until it is answered; the control thread's time for
+        it is over."""
+        if self._request is not None and self.meter is None:
+            self._request.handled()
         self._parked = parked
         parked.add(self._size)
 
@@ -158,7 +187,7 @@ class RequestAnswer:
         """Answer at once."""
         request = self._take()
         if request is not None:
-            self._answer(request, lambda: response)
+            self._answer(request, lambda: response, large=self._is_large(response))
 
     def send_when(self, log: Any, offset: int, response: Response, timeout_ms: int) -> None:
         """Answer when `log` is durable up to `offset`, with NOT_COORDINATOR when it never will be
@@ -173,48 +202,73 @@ class RequestAnswer:
         if request is None:
             return
         code = ErrorCode.NOT_COORDINATOR
+        throttle_ms = self._throttled_ms(request)
 
-        def respond() -> None:
-            throttle_ms = request.throttle(self._throttle_ms)
+        def encode() -> tuple[bytes, bytes]:
             failed = self._encode(self._failing(code, code.message), throttle_ms)
-            done = self._encode(response, throttle_ms)
-            if len(places) == 1:
-                request.respond_when(*places[0], done, failed, timeout_ms)
-            else:
-                request.respond_when_all(places, done, failed, timeout_ms)
-            self._count(response)
+            return self._encode(response, throttle_ms), failed
 
-        self._respond(request, respond)
+        def respond(bodies: tuple[bytes, bytes]) -> None:
+            if len(places) == 1:
+                request.respond_when(*places[0], *bodies, timeout_ms)
+            else:
+                request.respond_when_all(places, *bodies, timeout_ms)
+
+        self._respond(request, encode, respond, large=self._is_large(response))
 
     def fail(self, code: ErrorCode, message: str | None = None) -> None:
         """Answer that the request failed as a whole."""
         request = self._take()
         if request is not None:
             text = code.message if message is None else message
-            self._answer(request, lambda: self._failing(code, text))
+            self._answer(request, lambda: self._failing(code, text), large=self._large)
 
-    def _answer(self, request: RequestPort, make: Callable[[], Response]) -> None:
-        def respond() -> None:
-            response = make()
-            request.respond(self._encode(response, request.throttle(self._throttle_ms)))
-            self._count(response)
+    def _answer(
+        self, request: RequestPort, make: Callable[[], Response], *, large: bool
+    ) -> None:
+        throttle_ms = self._throttled_ms(request)
+        self._respond(
+            request, lambda: self._encode(make(), throttle_ms), request.respond, large=large
+        )
 
-        self._respond(request, respond)
+    def _throttled_ms(self, request: RequestPort) -> int:
+        if self.meter is not None:
+            request.handled(self.meter.used_ns)
+        return request.throttle(self._throttle_ms)
 
-    def _count(self, response: Response) -> None:
-        self._answered.add(self._entry.key, self._version, response)
+    def _is_large(self, response: Response) -> bool:
+        return self._large or _elements(response, _SMALL_ELEMENTS) < 0
 
     def _encode(self, response: Response, throttle_ms: int) -> bytes:
+        """Encode a response, and count its error codes."""
         if throttle_ms:
             response = {**response, "throttle_time": throttle_ms}
+        self._answered.add(self._entry.key, self._version, response)
         return encode_response(self._entry.key, self._version, response)
 
-    def _respond(self, request: RequestPort, respond: Callable[[], None]) -> None:
-        try:
-            respond()
-        except Exception:
-            _LOG.exception("%s v%d: no answer", self._entry.key.name, self._version)
-            request.close()
+    def _respond(
+        self,
+        request: RequestPort,
+        encode: Callable[[], T],
+        respond: Callable[[T], None],
+        *,
+        large: bool,
+    ) -> None:
+        """Encode, on another thread where that takes long, and respond."""
+        encoded: Completion[T] = Completion()
+        if large:
+            encoded = self._offload.run(encode)
+        else:
+            settle(encoded, encode)
+
+        def on_done(encoded: Completion[T]) -> None:
+            try:
+                respond(encoded.result())
+            except Exception:
+                _LOG.exception("%s v%d: no answer", self._entry.key.name, self._version)
+                request.close()
+
+        encoded.on_done(on_done)
 
     def _take(self) -> RequestPort | None:
         request, self._request = self._request, None
@@ -225,3 +279,18 @@ class RequestAnswer:
             self._parked.remove(self._size)
             self._parked = None
         return request
+
+
+def _elements(value: Mapping[str, Any], left: int) -> int:
+    """Take the elements of all arrays in a response off `left`, until that is below 0."""
+    for field in value.values():
+        if isinstance(field, list | tuple):
+            left -= len(field)
+            if left < 0:
+                return left
+            for element in field:
+                if isinstance(element, Mapping):
+                    left = _elements(element, left)
+                    if left < 0:
+                        return left
+    return left

@@ -46,6 +46,7 @@ from kbroker.metadata import builders
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.records.topics import ClearElrRecord, ConfigRecord
+from kbroker.operations import Completion, Steps
 from kbroker.security.acls import ALTER_CONFIGS
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -75,10 +76,15 @@ _KEYS: Final[dict[int, Mapping[str, ConfigKey]]] = {
 }
 
 
-def duplicates(resources: Iterable[Any]) -> set[tuple[int, str]]:
-    """Resources that a request names more than once."""
-    counts = Counter((one.resource_type, one.resource_name) for one in resources)
-    return {key for key, count in counts.items() if count > 1}
+def duplicates(resources: Iterable[Any]) -> Steps[set[tuple[int, str]]]:
+    """Find the resources that a request names more than once."""
+    seen: set[tuple[int, str]] = set()
+    twice: set[tuple[int, str]] = set()
+    for resource in resources:
+        key = resource.resource_type, resource.resource_name
+        (twice if key in seen else seen).add(key)
+        yield
+    return twice
 
 
 def check_shape(configs: Iterable[tuple[str, str | None, int]]) -> None:
@@ -316,11 +322,13 @@ def require_altering(context: Context, asked: Any, *, before: bool) -> None:
         require_configs(context, ALTER_CONFIGS, asked.resource_type, asked.resource_name)
 
 
-def take_effect(context: Context, records: list[Record], changed: list[Resource]) -> None:
-    """Write the changes and give them to whom they concern."""
+def take_effect(
+    context: Context, records: list[Record], changed: list[Resource]
+) -> Completion[None] | None:
+    """Write the changes and publish them; None where there is nothing to write."""
     services = context.services
     if not records:
-        return
+        return None
     differing = _differing(context, records)
 
     def follow() -> None:
@@ -333,7 +341,7 @@ def take_effect(context: Context, records: list[Record], changed: list[Resource]
         else:
             publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])
 
-    services.store.append(records, follow)
+    return services.store.append(records, follow)
 
 
 def _differing(context: Context, records: Iterable[Record]) -> dict[Resource, list[str]]:

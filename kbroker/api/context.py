@@ -1,13 +1,24 @@
 """What a handler is given besides its request.
 
 A handler is a function (request, context) -> response: the request is kio's entity, the response
-a mapping that kbroker.protocol encodes. It runs on the control thread, to its end, and holds no
-socket, no thread and no clock of its own. What it changes goes into the metadata log first and
-from there to the logs and the data plane (kbroker.api.publish).
+a mapping that kbroker.protocol encodes. It runs on the control thread and holds no socket, no
+thread and no clock of its own. What it changes goes into the metadata log first and from there to
+the logs and the data plane (kbroker.api.publish).
 
-A handler that cannot answer yet keeps `context.answer`, sees to it that `send`, `send_when` or
-`fail` of it is called once, and returns DEFERRED. Handlers of groups leave all that to the
-coordinator:
+A handler that may take long, or waits, is a generator (kbroker.operations). It yields None between
+elements, so that others are served, and Completions of what it waits for:
+
+    @register(ApiKey.CREATE_ACLS, 1, 3, failed=_failed, changes=True)
+    def create_acls(request, context):
+        for creation in request.creations:
+            ...
+            yield
+        yield context.services.store.append(records, take_effect)
+        return {"results": results}
+
+A handler whose answer is sent by somebody else keeps `context.answer`, sees to it that `send`,
+`send_when` or `fail` of it is called once, and returns DEFERRED. Handlers of groups leave all that
+to the coordinator:
 
     @register(ApiKey.HEARTBEAT, 0, 4, failed=_failed)
     def heartbeat(request, context):
@@ -38,6 +49,7 @@ from kbroker.api.answer import RequestAnswer
 from kbroker.api.authorizing import authorizer_of
 from kbroker.api.coordinators import GroupHost
 from kbroker.api.hosts import Hosts
+from kbroker.api.producer_ids import ProducerIds
 from kbroker.api.quotas import mutations_of
 from kbroker.api.subscriptions import subscriptions_of
 from kbroker.api.topic_names import (
@@ -57,6 +69,7 @@ from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Changes, Completion, Offload, Operations, Steps
 from kbroker.protocol import Answered
 from kbroker.security.acls import Decision
 from kbroker.security.audit import Audit
@@ -99,10 +112,9 @@ class StorePort(Protocol):
     @property
     def failure(self) -> DiskError | None: ...
     def append(
-        self, records: Iterable[Record], then: Callable[[], object] = ..., *, patient: bool = ...
-    ) -> None: ...
-    def when_idle(self, do: Callable[[], object]) -> None: ...
-    def upgrade_kraft_version(self, then: Callable[[], object] = ...) -> None: ...
+        self, records: Iterable[Record], then: Callable[[], object] = ...
+    ) -> Completion[None]: ...
+    def upgrade_kraft_version(self, then: Callable[[], object] = ...) -> Completion[None]: ...
 
 
 class EnginePort(Protocol):
@@ -168,6 +180,9 @@ class Services:
         self.clock = clock
         self.endpoints = endpoints
         self.post = post
+        self.operations = Operations(clock.monotonic_ms)
+        self.changes = Changes(self.operations, clock.monotonic_ms)
+        self.offload = Offload()
         self.hosts = Hosts(post)
         self._group_host = GroupHost(self)
         self.groups = GroupCoordinator(self._group_host)
@@ -182,11 +197,15 @@ class Services:
         )
         self.tls: TlsListeners | None = None  # None: no listener has TLS
         self.moves: Moves | None = None  # the wiring's
-        self.producer_ids = range(0)
+        self.producer_ids = ProducerIds(self)
         self.disk_limits = DiskLimits()
         self.disk_bytes = -1  # most that the limits leave, see publish.limit_disk; -1: any
         self.partitions_about = 1  # their number rounded up, see publish.adapt_segments
         self.collisions: dict[str, set[str]] = {}
+        self.creating: set[str] = set()
+        """Topics that are about to be created automatically."""
+        self.offering: dict[str, Completion[None]] = {}
+        """Topics whose logs are being made, and when they are offered to clients."""
 
     @cached_property
     def authentication(self) -> Authentication:
@@ -208,7 +227,8 @@ class Services:
         return self.authentication.counts.copy()
 
     def close(self) -> None:
-        """At the end: what of the parts has threads of its own."""
+        """End the threads of the parts."""
+        self.offload.close()
         if "authentication" in vars(self):
             self.authentication.close()
 
@@ -230,19 +250,20 @@ class Services:
         return replica_of(self.store.image, self.config.node_id, self.store.directory_id)
 
     def topics_changed(self) -> None:
-        """Topics or partitions have come; the coordinators take over a new topic of theirs."""
+        """Take in that there are new topics or partitions, or logs of them: a coordinator takes
+        over what is new of its topic."""
         self._group_host.topics.changed()
         self.groups.open()
         self.transactions.open()
 
-    def topics_deleted(self, names: Sequence[str]) -> None:
-        """Topics have gone, and with them the offsets that groups committed."""
+    def topics_deleted(self, names: Sequence[str]) -> Steps[None]:
+        """Take in that topics were deleted, and with them the offsets that groups committed."""
         self._group_host.topics.changed()
         if CONSUMER_OFFSETS in names:
             self.groups.close()
         if TRANSACTION_STATE in names:
             self.transactions.close()
-        self.groups.topics_deleted(names)
+        yield from self.groups.topics_deleted(names)
 
     def note_topic(self, name: str) -> None:
         """Remember a name that another could collide with."""

@@ -15,7 +15,7 @@ from kbroker.group.loading import Load
 from kbroker.group.settings import GroupSettings, settings_of
 from kbroker.group.topics import TopicInfo
 from kbroker.metadata.image import Image, Topic
-from kbroker.storage.manager import LogPort
+from kbroker.storage.manager import LogPort, State
 
 if TYPE_CHECKING:
     from kbroker.api.context import Services
@@ -70,7 +70,7 @@ class ImageTopics:
 
 
 class GroupHost:
-    """See kbroker.group.runtime.Host."""
+    """What the group coordinators use of the broker (kbroker.group.host.Host)."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -99,6 +99,10 @@ class GroupHost:
     def log(self, partition: int) -> LogPort | None:
         """The log of a partition of it, None where the disk denies it."""
         return self._services.logs.get(CONSUMER_OFFSETS, partition)
+
+    def is_offline(self, partition: int) -> bool:
+        """Whether the disk denies it."""
+        return self._services.logs.state(CONSUMER_OFFSETS, partition) is State.OFFLINE
 
     def load(self, log: LogPort, *, strict: bool) -> Load:
         """Begin to read a log."""

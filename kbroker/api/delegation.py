@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context, Services
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Completion
 from kbroker.security.principals import NOBODY, Principal
 
 if TYPE_CHECKING:
     from kbroker.security.tokens import Tokens
 
+_LOG: Final = logging.getLogger("kbroker.api")
 NO_TIME: Final = -1
 
 
@@ -37,6 +40,12 @@ class TokenSweep:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._next_ms = self._due_ms()
+        self._removing = False
+
+    def _removed(self, done: Completion[None]) -> None:
+        self._removing = False
+        if done.error is not None:
+            _LOG.error("expired delegation tokens are not removed: %s", done.error)
 
     def _due_ms(self) -> int:
         key = "delegation.token.expiry.check.interval.ms"
@@ -45,14 +54,12 @@ class TokenSweep:
     def tick(self) -> None:
         """On the control thread, now and then."""
         services = self._services
-        if services.clock.monotonic_ms() < self._next_ms:
+        if self._removing or services.clock.monotonic_ms() < self._next_ms:
             return
         records = services.tokens.ended() if services.image.tokens else []
         if records:
-            try:
-                services.store.append(records)
-            except ClientError:  # the disk hangs: a second later
-                return
+            self._removing = True
+            services.store.append(records).on_done(self._removed)
         self._next_ms = self._due_ms()
 
 

@@ -1,31 +1,39 @@
-"""From the bytes of a request to the bytes of its answer.
+"""Request dispatch: from the bytes of a request to the bytes of its answer.
 
 A request that does not follow its schema closes the connection, as its sender and this broker
 disagree on what was said. What a handler raises becomes the answer: the client's own mistake
 with its text, a disk error as KAFKA_STORAGE_ERROR, anything else as UNKNOWN_SERVER_ERROR with a
 traceback in the log.
 
-A handler that returns DEFERRED has handed its request's answer on. Requests that wait so are
-bounded in number and bytes: above that what may wait (`parks` in its registration) is refused with
-an error that makes the client ask again, and everything else goes on.
+A handler answers in one of three ways. It returns its response. It is a generator, or returns a
+Completion: then the request is an operation (kbroker.operations) that the control thread runs in
+slices, with the client's deadline. Or it returns DEFERRED and has handed its answer on. Requests
+that wait in that third way are bounded in number and bytes: above that what may wait (`parks` in
+its registration) is refused with an error that makes the client ask again, and everything else goes
+on.
+
+Decoding a large body takes long, and is left to another thread.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kbroker.api.answer import Parked, RequestAnswer, RequestPort
 from kbroker.api.context import Context, Services
 from kbroker.api.data_rights import settle_rights
-from kbroker.api.registry import Left, Registration, inner_table
+from kbroker.api.registry import Left, Registration, Response, inner_table
 from kbroker.bounded_log import BoundedLog
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
 from kbroker.limits import PARKED_REQUESTS_MAX_BYTES, PARKED_REQUESTS_MAX_COUNT
+from kbroker.operations import Completion, Meter, OperationTimeoutError, Steps
 from kbroker.protocol import ApiKey, MalformedRequestError, decode_request
 
+_SMALL_BYTES: Final = 64 << 10
+"""Of a body that is decoded at once: in a few ms at the most."""
 _LOG: Final = logging.getLogger("kbroker.api")
 
 
@@ -59,17 +67,27 @@ class Dispatcher:
             )
             request.close()
             return
+        if len(request.body) <= _SMALL_BYTES:
+            self._decoded(entry, request, lambda: decode_request(entry.key, version, request.body))
+            return
+        body = request.body
+        decoded = self._services.offload.run(lambda: decode_request(entry.key, version, body))
+        decoded.on_done(lambda done: self._decoded(entry, request, done.result))
+
+    def _decoded(
+        self, entry: Registration, request: RequestPort, entity_of: Callable[[], Any]
+    ) -> None:
         try:
-            entity = decode_request(entry.key, version, request.body)
+            entity = entity_of()
         except MalformedRequestError as error:
             self._tell_malformed(request.peer, error)
             request.close()
             return
         settle_rights(request, self._services)
-        answer = RequestAnswer(request, entry, entity, self._services.answered)
+        answer = RequestAnswer(request, entry, entity, self._services)
         context = Context(
             self._services,
-            version,
+            request.api_version,
             request.listener,
             request.client_id,
             request.peer,
@@ -90,6 +108,7 @@ class Dispatcher:
         """What the data plane asks, or leaves of a request."""
         try:
             take(request, self._services)
+            request.handled()
         except Exception:
             _LOG.exception("API key %d v%d failed", request.api_key, request.api_version)
             request.close()
@@ -101,26 +120,86 @@ class Dispatcher:
         try:
             if entry.parks and self._is_full():
                 raise ClientError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            deadline_ms = self._deadline_ms(entry, request, context)
             response = entry.handler(request, context)
-        except MalformedRequestError as error:
+        except Exception as error:
+            self._fail(entry, context, answer, error)
+            return
+        if isinstance(response, Mapping):
+            self._respond(response, answer)
+        else:
+            self._start(entry, response, context, answer, deadline_ms)
+
+    def _deadline_ms(self, entry: Registration, request: Any, context: Context) -> int | None:
+        if entry.timeout is None:
+            return None
+        timeout_ms = entry.timeout(request, context)
+        if timeout_ms <= 0:
+            raise OperationTimeoutError
+        return self._services.clock.monotonic_ms() + timeout_ms
+
+    def _start(
+        self,
+        entry: Registration,
+        outcome: Steps[Response | Completion[Response]] | Completion[Response],
+        context: Context,
+        answer: RequestAnswer,
+        deadline_ms: int | None,
+    ) -> None:
+        def on_end(response: Any, error: BaseException | None) -> None:
+            if isinstance(error, Exception):
+                self._fail(entry, context, answer, error)
+            else:
+                self._respond(response, answer)
+
+        answer.meter = Meter()
+        steps: Steps[Response | Completion[Response]]
+        steps = _waiting_for(outcome) if isinstance(outcome, Completion) else outcome
+        if entry.changes:
+            steps = _waiting_for(self._services.changes.run(steps, deadline_ms, answer.meter))
+        self._services.operations.start(
+            _response_of(steps),
+            on_end,
+            on_cancel=answer.close,
+            deadline_ms=deadline_ms,
+            meter=answer.meter,
+        )
+
+    def _respond(self, response: Response, answer: RequestAnswer) -> None:
+        if response is not DEFERRED:
+            answer.send(response)
+        elif not answer.given:
+            answer.park(self.parked)
+
+    def _fail(
+        self, entry: Registration, context: Context, answer: RequestAnswer, error: Exception
+    ) -> None:
+        if isinstance(error, MalformedRequestError):
             self._tell_malformed(context.peer, error)
             answer.close()
-        except ClientError as error:
+        elif isinstance(error, ClientError):
             answer.fail(error.code, str(error))
-        except (DiskError, OSError) as error:
+        elif isinstance(error, DiskError | OSError):
             _LOG.error("%s: %s", entry.key.name, error)
             answer.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-        except Exception as error:
-            _LOG.exception("%s v%d failed", entry.key.name, context.version)
-            answer.fail(code_of(error))
         else:
-            if response is not DEFERRED:
-                answer.send(response)
-            elif not answer.given:
-                answer.park(self.parked)
+            _LOG.error("%s v%d failed", entry.key.name, context.version, exc_info=error)
+            answer.fail(code_of(error))
 
     def _is_full(self) -> bool:
         return (
             self.parked.requests >= PARKED_REQUESTS_MAX_COUNT
             or self.parked.bytes >= PARKED_REQUESTS_MAX_BYTES
         )
+
+
+def _waiting_for(completion: Completion[Any]) -> Steps[Any]:
+    return (yield completion)
+
+
+def _response_of(steps: Steps[Response | Completion[Response]]) -> Steps[Response]:
+    """The steps of a handler that return its response, or the completion of it."""
+    response = yield from steps
+    if isinstance(response, Completion):
+        response = yield response
+    return response

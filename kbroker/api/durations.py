@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datetime import timedelta  # at the start nothing else needs it
@@ -16,3 +16,8 @@ def milliseconds(duration: timedelta | int) -> int:
         return duration
     seconds = duration.days * _DAY_S + duration.seconds
     return seconds * 1000 + duration.microseconds // 1000
+
+
+def client_timeout_ms(request: Any, _: object) -> int:
+    """The `timeout` of a request: how long its client waits for the answer (registry.Timeout)."""
+    return milliseconds(request.timeout)

@@ -22,11 +22,12 @@ from typing import Any, Final
 from kbroker.api.context import Context, uuid_bytes
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import NOT_ASKED, cluster_operations, denied, may_cluster, operations
+from kbroker.api.rights import NOT_ASKED, cluster_operations, denied_steps, may_cluster, operations
 from kbroker.api.topic_creation import create_automatically
 from kbroker.api.topic_names import INTERNAL_TOPICS, name_fault
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import NO_LEADER, Topic
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CREATE, DESCRIBE, TOPIC
 
@@ -48,17 +49,21 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.METADATA, 0, 13, failed=_failed)
-def metadata(request: Any, context: Context) -> Response:
+def metadata(request: Any, context: Context) -> Steps[Response]:
     """Answer a Metadata request."""
     asked = request.topics
     if asked is None or (context.version == 0 and not asked):
-        there = context.image.topics
-        hidden = denied(context, DESCRIBE, TOPIC, there, tell=False)
-        topics = [describe(context, topic) for topic in there.values() if topic.name not in hidden]
+        there = list(context.image.topics.values())
+        names = (topic.name for topic in there)
+        hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names, tell=False)
+        topics = yield from collect(
+            describe(context, topic) for topic in there if topic.name not in hidden
+        )
     else:
-        topics = _asked_for(request, context)
+        topics = yield from _asked_for(request, context)
     if getattr(request, "include_topic_authorized_operations", False):
         for topic in topics:
+            yield
             if topic.get("error_code", ErrorCode.NONE) not in _WITHOUT_OPERATIONS:
                 topic["topic_authorized_operations"] = operations(context, TOPIC, topic["name"])
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
@@ -83,11 +88,12 @@ def address(context: Context) -> dict[str, Any]:
     }
 
 
-def _asked_for(request: Any, context: Context) -> list[dict[str, Any]]:
+def _asked_for(request: Any, context: Context) -> Steps[list[dict[str, Any]]]:
     """The topics that a request names, by id where it gives one."""
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
     for topic in request.topics:
+        yield
         topic_id = uuid_bytes(getattr(topic, "topic_id", None))
         if context.version < _FIRST_WITH_IDS:
             _refuse_ids(topic.name, topic_id, context.version)
@@ -97,22 +103,23 @@ def _asked_for(request: Any, context: Context) -> list[dict[str, Any]]:
             names[topic.name] = None
     if ids:
         known = (context.image.topic_by_id(topic_id) for topic_id in ids)
-        hidden = denied(context, DESCRIBE, TOPIC, (one.name for one in known if one is not None))
-        return [_by_id(context, topic_id, hidden) for topic_id in ids]
-    hidden = denied(context, DESCRIBE, TOPIC, names)
+        described = (topic.name for topic in known if topic is not None)
+        hidden = yield from denied_steps(context, DESCRIBE, TOPIC, described)
+        return (yield from collect(_by_id(context, topic_id, hidden) for topic_id in ids))
+    hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names)
     missing = [name for name in names if name not in hidden and name not in context.image.topics]
     uncreated: frozenset[str] = frozenset()
     if missing and _may_create(request, context):
         if not may_cluster(context, CREATE, tell=False):
-            uncreated = denied(context, CREATE, TOPIC, missing)
+            uncreated = yield from denied_steps(context, CREATE, TOPIC, missing)
     else:
         missing = []
-    answers = [
+    answers = yield from collect(
         {**_UNSEEN, "name": name, "is_internal": name in uncreated and name in INTERNAL_TOPICS}
         if name in hidden or name in uncreated
         else _by_name(context, name)
         for name in names
-    ]
+    )
     created = (name for name in missing if name not in uncreated)
     create_automatically(context.services, created, mutation_quota(context, 0))
     return answers

@@ -17,10 +17,11 @@ from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.durations import milliseconds
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, require_group
+from kbroker.api.rights import denied_steps, require_group
 from kbroker.errors import ErrorCode
 from kbroker.group.offsets import NO_RETENTION, Commit, TopicCommit
 from kbroker.metadata.image import Topic
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import READ, TOPIC
 
@@ -44,16 +45,17 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.OFFSET_COMMIT, 2, 10, failed=_failed)
-def offset_commit(request: Any, context: Context) -> Response:
+def offset_commit(request: Any, context: Context) -> Steps[Response]:
     """Answer an OffsetCommit request."""
     require_group(context, READ, request.group_id)
     by_id = context.version >= _FIRST_WITH_IDS
     wrong = PartitionResults("topic_id" if by_id else "name")
-    found = [(asked, *_find(context, asked)) for asked in request.topics]
+    found = yield from collect((asked, *_find(context, asked)) for asked in request.topics)
     known = (name for _, topic, name, _ in found if topic is not None or not by_id)
-    hidden = denied(context, READ, TOPIC, known)
+    hidden = yield from denied_steps(context, READ, TOPIC, known)
     topics = []
     for asked, topic, name, topic_id in found:
+        yield
         if name in hidden:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)
@@ -63,7 +65,9 @@ def offset_commit(request: Any, context: Context) -> Response:
             wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)
             continue
         there = topic.partitions
-        here = [partition_commit(one) for one in asked.partitions if one.partition_index in there]
+        here = yield from collect(
+            partition_commit(each) for each in asked.partitions if each.partition_index in there
+        )
         gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]
         if gone:
             wrong.add(name, topic_id, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

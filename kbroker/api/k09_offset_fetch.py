@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied
+from kbroker.api.rights import denied, denied_steps
 from kbroker.errors import ErrorCode
 from kbroker.group.offsets import Fetch
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.part import Call
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 
@@ -47,14 +48,16 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.OFFSET_FETCH, 1, 10, failed=_failed)
-def offset_fetch(request: Any, context: Context) -> Response:
+def offset_fetch(request: Any, context: Context) -> Steps[Response]:
     """Answer an OffsetFetch request."""
     stable = getattr(request, "require_stable", False)
     groups = request.groups if context.version >= _FIRST_WITH_GROUPS else [request]
-    hidden = denied(context, DESCRIBE, GROUP, (group.group_id for group in groups))
+    names = (group.group_id for group in groups)
+    hidden = yield from denied_steps(context, DESCRIBE, GROUP, names)
     refused: list[Response | None] = []  # in the order of the request; None: the group is asked
     calls = []
     for group, asked in _once(groups):
+        yield
         if group.group_id in hidden:
             refused.append(_refused(context, group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         else:
@@ -65,7 +68,7 @@ def offset_fetch(request: Any, context: Context) -> Response:
         found = iter(parts)
         return _answer(context.version, [one or next(found) for one in refused])
 
-    return context.groups.each(calls, context.answer, answer)
+    return (yield from context.groups.each(calls, context.answer, answer))
 
 
 def _once(groups: Sequence[Any]) -> Iterator[tuple[Any, _Asked | None]]:

@@ -18,10 +18,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, require_cluster
+from kbroker.api.rights import denied_steps, require_cluster
 from kbroker.api.topic_creation import create_automatically
 from kbroker.api.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kbroker.errors import ErrorCode
+from kbroker.operations import OperationTimeoutError, Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CLUSTER_ACTION, DESCRIBE, GROUP, TRANSACTIONAL_ID
 
@@ -43,8 +44,12 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"coordinators": [{"key": key, **_nobody(code, message)} for key in keys]}
 
 
-@register(ApiKey.FIND_COORDINATOR, 0, 6, failed=_failed)
-def find_coordinator(request: Any, context: Context) -> Response:
+def _timeout_ms(_request: Any, _context: Context) -> int:
+    return 1_000
+
+
+@register(ApiKey.FIND_COORDINATOR, 0, 6, failed=_failed, timeout=_timeout_ms)
+def find_coordinator(request: Any, context: Context) -> Steps[Response]:
     """Answer a FindCoordinator request."""
     key_type = getattr(request, "key_type", _GROUP)
     if key_type not in _TOPICS:
@@ -56,13 +61,14 @@ def find_coordinator(request: Any, context: Context) -> Response:
     is_one = context.version < _FIRST_WITH_BATCHES
     keys = [getattr(request, "key", "")] if is_one else request.coordinator_keys
     resource_type, hidden_code = _RESOURCES[key_type]
-    hidden = denied(context, DESCRIBE, resource_type, keys)
-    refused = [{"key": key, **_nobody(hidden_code, "")} for key in keys if key in hidden]
+    hidden = yield from denied_steps(context, DESCRIBE, resource_type, keys)
+    refused = yield from collect(
+        {"key": key, **_nobody(hidden_code, "")} for key in keys if key in hidden
+    )
     if len(refused) == len(keys):
         text = hidden_code.message
         return _nobody(hidden_code, text) if is_one and keys else {"coordinators": refused}
-    for fault in create_automatically(context.services, [_TOPICS[key_type]]):
-        _tell(_TOPICS[key_type], fault.code.name, str(fault))
+    if not (yield from _has_topic(context, _TOPICS[key_type])):
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return _failed(request, code, code.message if is_one else "")
     endpoint = context.endpoint
@@ -74,8 +80,23 @@ def find_coordinator(request: Any, context: Context) -> Response:
     }
     if is_one:
         return here
-    found = [{"key": key, **here} for key in keys if key not in hidden]
+    found = yield from collect({"key": key, **here} for key in keys if key not in hidden)
     return {"coordinators": [*refused, *found]}
+
+
+def _has_topic(context: Context, topic: str) -> Steps[bool]:
+    """Create the coordinator's topic where it is missing, and wait a little for its logs: requests
+    to the coordinator are refused before. Whether it is there."""
+    try:
+        for fault in (yield create_automatically(context.services, [topic])):
+            _tell(topic, fault.code.name, str(fault))
+            return False
+        offered = context.services.offering.get(topic)
+        if offered is not None:
+            yield offered
+    except OperationTimeoutError:
+        pass
+    return topic in context.image.topics
 
 
 @functools.lru_cache(maxsize=8)

@@ -23,6 +23,7 @@ from kbroker.api.rights import require_group, sight
 from kbroker.group.classic.requests import JoinRequest, Protocols
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.settings import GroupSettings
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import READ
 
@@ -41,10 +42,10 @@ def _no_protocol(version: int) -> str | None:
 
 
 @register(ApiKey.JOIN_GROUP, 0, 9, failed=_failed, parks=True)
-def join_group(request: Any, context: Context) -> Response:
+def join_group(request: Any, context: Context) -> Steps[Response]:
     """Answer a JoinGroup request."""
     require_group(context, READ, request.group_id)
-    asked = _asked(request, context)
+    asked = _asked(request, context, (yield from _protocols(request)))
     none = _no_protocol(context.version)
 
     def shaped(response: Response) -> Response:
@@ -63,7 +64,7 @@ def join_group(request: Any, context: Context) -> Response:
     return context.groups.handle(asked.group_id, context.answer, operation, refusal=refusal)
 
 
-def _asked(request: Any, context: Context) -> JoinRequest:
+def _asked(request: Any, context: Context, protocols: Protocols) -> JoinRequest:
     session_ms = milliseconds(request.session_timeout)
     rebalance = getattr(request, "rebalance_timeout", None)
     return JoinRequest(
@@ -76,20 +77,25 @@ def _asked(request: Any, context: Context) -> JoinRequest:
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=session_ms if rebalance is None else milliseconds(rebalance),
         protocol_type=request.protocol_type,
-        protocols=_protocols(request),
+        protocols=protocols,
         reason=getattr(request, "reason", None),
         sees=sight(context),
     )
 
 
-def _protocols(request: Any) -> Protocols:
+def _protocols(request: Any) -> Steps[Protocols]:
     """Each name once, so that what is not the selected protocol's is counted.
 
     Apache Kafka counts a name that a member gives twice as two members', so that it selects
     another. Where there is no other it never answers; the first of that name is taken here.
     """
-    times = Counter(protocol.name for protocol in request.protocols)
-    once = tuple((one.name, one.metadata) for one in request.protocols if times[one.name] == 1)
+    times: Counter[str] = Counter()
+    for protocol in request.protocols:
+        times[protocol.name] += 1
+        yield
+    once = tuple((yield from collect(
+        (each.name, each.metadata) for each in request.protocols if times[each.name] == 1
+    )))  # fmt: skip
     if once or not request.protocols:
         return once
     first = request.protocols[0]

@@ -9,7 +9,7 @@ Version notes:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context
@@ -18,6 +18,7 @@ from kbroker.api.rights import require_group
 from kbroker.errors import ErrorCode
 from kbroker.group.classic.requests import LeaveRequest, LeavingMember
 from kbroker.group.outcome import Now, Outcome, Reply
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import READ
 
@@ -27,30 +28,29 @@ if TYPE_CHECKING:
 _FIRST_WITH_MEMBERS: Final = 3
 
 
-def _asked(request: Any) -> LeaveRequest:
+def _leaving(request: Any) -> Iterator[LeavingMember]:
     members = getattr(request, "members", None)
     if members is None:
-        return LeaveRequest(request.group_id, (LeavingMember(request.member_id),))
-    leaving = (
-        LeavingMember(member.member_id, member.group_instance_id, getattr(member, "reason", None))
-        for member in members
-    )
-    return LeaveRequest(request.group_id, tuple(leaving))
+        yield LeavingMember(request.member_id)
+        return
+    for member in members:
+        reason = getattr(member, "reason", None)
+        yield LeavingMember(member.member_id, member.group_instance_id, reason)
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
     """What a whole group is not known by, its members are not known by."""
     if code != ErrorCode.UNKNOWN_MEMBER_ID or not hasattr(request, "members"):
         return {"error_code": code}
-    members = _asked(request).members
-    return {"members": [member.answer(ErrorCode.UNKNOWN_MEMBER_ID) for member in members]}
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    return {"members": [member.answer(unknown) for member in _leaving(request)]}
 
 
 @register(ApiKey.LEAVE_GROUP, 0, 5, failed=_failed)
-def leave_group(request: Any, context: Context) -> Response:
+def leave_group(request: Any, context: Context) -> Steps[Response]:
     """Answer a LeaveGroup request."""
     require_group(context, READ, request.group_id)
-    asked = _asked(request)
+    asked = LeaveRequest(request.group_id, tuple((yield from collect(_leaving(request)))))
 
     def operation(rooms: Rooms, reply: Reply, now: Now) -> Outcome:
         outcome = rooms.classic.leave(asked, reply, now)

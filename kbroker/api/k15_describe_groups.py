@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, operations
+from kbroker.api.rights import denied_steps, operations
 from kbroker.errors import ErrorCode
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.part import Call
+from kbroker.operations import Steps, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP
 
@@ -39,15 +40,18 @@ def _error(group_id: str, code: int) -> dict[str, Any]:
 
 
 @register(ApiKey.DESCRIBE_GROUPS, 0, 6, failed=_failed)
-def describe_groups(request: Any, context: Context) -> Response:
+def describe_groups(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeGroups request."""
     asked = getattr(request, "include_authorized_operations", False)
-    groups = dict.fromkeys(request.groups)
-    hidden = denied(context, DESCRIBE, GROUP, groups)
-    refused = [_error(one, ErrorCode.GROUP_AUTHORIZATION_FAILED) for one in groups if one in hidden]
-    calls = [_call(context, one, asked) for one in groups if one not in hidden]
-    return context.groups.each(
-        calls, context.answer, lambda parts: {"groups": [*refused, *parts]}
+    groups = yield from unique(request.groups)
+    hidden = yield from denied_steps(context, DESCRIBE, GROUP, groups)
+    no = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refused = [_error(group_id, no) for group_id in groups if group_id in hidden]
+    calls = (_call(context, group_id, asked) for group_id in groups if group_id not in hidden)
+    return (
+        yield from context.groups.each(
+            calls, context.answer, lambda parts: {"groups": [*refused, *parts]}
+        )
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from kbroker.api import publish
 from kbroker.api.config_entries import created_configs
 from kbroker.api.context import Context
+from kbroker.api.durations import client_timeout_ms
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied, may_cluster
@@ -27,6 +28,7 @@ from kbroker.api.topic_names import CLUSTER_METADATA
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Completion, Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CREATE, DESCRIBE_CONFIGS, TOPIC
 
@@ -39,9 +41,9 @@ def _failed(request: Any, code: int, message: str) -> Response:
 _FIRST_STRICT: Final = 6
 
 
-@register(ApiKey.CREATE_TOPICS, 2, 7, failed=_failed)
-def create_topics(request: Any, context: Context) -> Response:
-    """Answer a CreateTopics request."""
+@register(ApiKey.CREATE_TOPICS, 2, 7, failed=_failed, timeout=client_timeout_ms, changes=True)
+def create_topics(request: Any, context: Context) -> Steps[Response | Completion[Response]]:
+    """Answer a CreateTopics request, when the logs of the topics are made."""
     _check_total(request, context)
     counts = Counter(topic.name for topic in request.topics)
     quota = mutation_quota(context, _FIRST_STRICT)
@@ -56,6 +58,7 @@ def create_topics(request: Any, context: Context) -> Response:
     created: dict[str, Planned] = {}
     placed: Placed = {}
     for asked in request.topics:
+        yield
         if counts[asked.name] > 1 or asked.name == CLUSTER_METADATA or asked.name in refused:
             continue
         try:
@@ -77,15 +80,20 @@ def create_topics(request: Any, context: Context) -> Response:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             results.append(_refused(name, code, code.message))
 
+    context.answer.throttle(quota.throttle_ms)
+    response = {"topics": results}
+    if not created or request.validate_only:
+        return response
+    offered: Completion[Response] = Completion()
+
     def take_effect() -> None:
-        publish.create_topics(services, created)
+        made = publish.create_topics(services, created)
+        made.on_done(lambda _: offered.resolve(response))
         for planned in created.values():
             context.changed("topic created", topic=planned.name, partitions=planned.partitions)
 
-    if created and not request.validate_only:
-        services.store.append(records, take_effect)
-    context.answer.throttle(quota.throttle_ms)
-    return {"topics": results}
+    yield services.store.append(records, take_effect)
+    return offered
 
 
 def _new_topic(asked: Any) -> NewTopic:

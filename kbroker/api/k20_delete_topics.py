@@ -16,13 +16,16 @@ from typing import Any
 
 from kbroker.api import publish
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
+from kbroker.api.durations import client_timeout_ms
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, may_cluster
+from kbroker.api.rights import denied_steps, may_cluster
 from kbroker.config.topic import effective
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata import builders
 from kbroker.metadata.image import Topic
+from kbroker.metadata.records.schema import Record
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DELETE, DESCRIBE, TOPIC
 
@@ -36,8 +39,8 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"responses": [_result(name, found, code, message) for name, found in names]}
 
 
-@register(ApiKey.DELETE_TOPICS, 1, 6, failed=_failed)
-def delete_topics(request: Any, context: Context) -> Response:
+@register(ApiKey.DELETE_TOPICS, 1, 6, failed=_failed, timeout=client_timeout_ms, changes=True)
+def delete_topics(request: Any, context: Context) -> Steps[Response]:
     """Answer a DeleteTopics request."""
     if not context.config.flag("delete.topic.enable"):
         if context.version < _FIRST_WITH_DISABLED_ERROR:
@@ -46,23 +49,15 @@ def delete_topics(request: Any, context: Context) -> Response:
     results: list[dict[str, Any]] = []
     quota = mutation_quota(context, _FIRST_STRICT)
     doomed = []
-    for topic in _resolve(request, context, results):
+    for topic in (yield from _resolve(request, context, results)):
+        yield
         try:
             quota.record(len(topic))
             doomed.append(topic)
         except ClientError as error:
             results.append(_result(topic.name, topic.id, error.code, str(error)))
     if doomed:
-        services = context.services
-        gone = [(topic.name, len(topic), _delay_ms(context, topic)) for topic in doomed]
-
-        def take_effect() -> None:
-            publish.delete_topics(services, gone)
-            for topic in doomed:
-                context.changed("topic deleted", topic=topic.name)
-
-        records = [one for topic in doomed for one in builders.delete_topic(topic)]
-        services.store.append(records, take_effect)
+        yield from _delete(context, doomed)
     context.answer.throttle(quota.throttle_ms)
     results += [_result(topic.name, topic.id, ErrorCode.NONE, None) for topic in doomed]
     if context.services.authorizer is not None:
@@ -72,12 +67,30 @@ def delete_topics(request: Any, context: Context) -> Response:
     return {"responses": results}
 
 
-def _resolve(request: Any, context: Context, results: list[dict[str, Any]]) -> list[Topic]:
-    """The topics to delete, each once; what is wrong with the others goes to `results`."""
+def _delete(context: Context, doomed: list[Topic]) -> Steps[None]:
+    services = context.services
+    gone = []
+    records: list[Record] = []
+    for topic in doomed:
+        gone.append((topic.name, len(topic), _delay_ms(context, topic)))
+        records += builders.delete_topic(topic)
+        yield
+    yield services.store.append(records)
+    yield from publish.delete_topics(services, gone)
+    for topic in doomed:
+        context.changed("topic deleted", topic=topic.name)
+        yield
+
+
+def _resolve(
+    request: Any, context: Context, results: list[dict[str, Any]]
+) -> Steps[list[Topic]]:
+    """Find the topics to delete, each once; what is wrong with the others goes to `results`."""
     names = Counter(getattr(request, "topic_names", ()))
     ids: Counter[bytes] = Counter()
     wrong = ErrorCode.INVALID_REQUEST
     for asked in getattr(request, "topics", ()):
+        yield
         topic_id = uuid_bytes(asked.topic_id)
         if asked.name is not None and any(topic_id):
             message = "A topic is named by its name or by its id, not by both."
@@ -94,17 +107,19 @@ def _resolve(request: Any, context: Context, results: list[dict[str, Any]]) -> l
         del names[name]
     for topic_id in [topic_id for topic_id, count in ids.items() if count > 1]:
         results.append(_result(None, topic_id, wrong, "Duplicate topic id."))
-    return _look_up(context, names, ids, results)
+    return (yield from _look_up(context, names, ids, results))
 
 
 def _look_up(
     context: Context, names: Counter[str], ids: Counter[bytes], results: list[dict[str, Any]]
-) -> list[Topic]:
+) -> Steps[list[Topic]]:
     found: dict[bytes, Topic] = {}
     by_id = {topic_id: context.image.topic_by_id(topic_id) for topic_id in ids}
-    hidden, kept = _rights(context, [*names, *(one.name for one in by_id.values() if one)])
+    named = [*names, *(topic.name for topic in by_id.values() if topic)]
+    hidden, kept = yield from _rights(context, named)
     no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     for topic_id, topic in by_id.items():
+        yield
         if ids[topic_id] > 1:
             continue
         if topic is None:
@@ -116,6 +131,7 @@ def _look_up(
         else:
             found[topic.id] = topic
     for name in names:
+        yield
         topic = context.image.topics.get(name)
         if name in hidden or (topic is not None and name in kept):
             results.append(_result(name, ZERO_UUID, no, no.message))
@@ -131,11 +147,14 @@ def _look_up(
     return list(found.values())
 
 
-def _rights(context: Context, names: list[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Names that may not be described, and those that may not be deleted."""
+def _rights(
+    context: Context, names: list[str]
+) -> Steps[tuple[frozenset[str], frozenset[str]]]:
+    """Find the names that may not be described, and those that may not be deleted."""
     if may_cluster(context, DELETE, tell=False):
         return frozenset(), frozenset()
-    return denied(context, DESCRIBE, TOPIC, names), denied(context, DELETE, TOPIC, names)
+    hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names)
+    return hidden, (yield from denied_steps(context, DELETE, TOPIC, names))
 
 
 def _delay_ms(context: Context, topic: Topic) -> int:

@@ -14,10 +14,11 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied
+from kbroker.api.rights import denied_steps
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.topic import effective_value
 from kbroker.errors import ErrorCode, KbrokerError
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DELETE, TOPIC
 
@@ -40,9 +41,10 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.DELETE_RECORDS, 0, 2, failed=_failed)
-def delete_records(request: Any, context: Context) -> Response:
+def delete_records(request: Any, context: Context) -> Steps[Response]:
     """Answer a DeleteRecords request."""
-    hidden = denied(context, DELETE, TOPIC, (topic.name for topic in request.topics))
+    names = (topic.name for topic in request.topics)
+    hidden = yield from denied_steps(context, DELETE, TOPIC, names)
     topics = []
     for topic in request.topics:
         partitions = []
@@ -52,6 +54,7 @@ def delete_records(request: Any, context: Context) -> Response:
             topics.append({"name": topic.name, "partitions": partitions})
             continue
         for one in topic.partitions:
+            yield
             code, low_watermark = _delete(context, topic.name, one.partition_index, one.offset)
             partitions.append(_result(one.partition_index, code, low_watermark))
         topics.append({"name": topic.name, "partitions": partitions})

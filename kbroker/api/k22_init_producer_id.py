@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.durations import milliseconds
-from kbroker.api.producer_ids import next_producer_id
-from kbroker.api.registry import Response, register
+from kbroker.api.registry import Response, register, request_timeout
 from kbroker.api.rights import may_cluster, require_transactional_id
 from kbroker.api.transactions import older_code
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import IDEMPOTENT_WRITE, TOPIC, WRITE
 from kbroker.txn.steps import Producer
@@ -33,8 +33,8 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"error_code": code, "producer_id": _NONE, "producer_epoch": _NONE}
 
 
-@register(ApiKey.INIT_PRODUCER_ID, 0, 5, failed=_failed)
-def init_producer_id(request: Any, context: Context) -> Response:
+@register(ApiKey.INIT_PRODUCER_ID, 0, 5, failed=_failed, timeout=request_timeout)
+def init_producer_id(request: Any, context: Context) -> Steps[Response]:
     """Answer an InitProducerId request."""
     _check_rights(request.transactional_id, context)
     known_id = getattr(request, "producer_id", _NONE)
@@ -42,8 +42,10 @@ def init_producer_id(request: Any, context: Context) -> Response:
     if (known_id == _NONE) != (known_epoch == _NONE):
         raise ClientError(ErrorCode.INVALID_REQUEST, "Producer id and epoch belong together.")
     name = request.transactional_id
+    producer_ids = context.services.producer_ids
+    yield producer_ids.available()
     if name is None:
-        return {"producer_id": next_producer_id(context.services), "producer_epoch": 0}
+        return {"producer_id": producer_ids.take(), "producer_epoch": 0}
     if not name:
         raise ClientError(ErrorCode.INVALID_REQUEST, "The transactional id is empty.")
     expected = None if known_id == _NONE else Producer(known_id, known_epoch)

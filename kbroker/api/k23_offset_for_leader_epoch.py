@@ -13,8 +13,9 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, may_cluster
+from kbroker.api.rights import denied_steps, may_cluster
 from kbroker.errors import ErrorCode, KbrokerError
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CLUSTER_ACTION, DESCRIBE, TOPIC
 
@@ -34,26 +35,23 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, failed=_failed)
-def offset_for_leader_epoch(request: Any, context: Context) -> Response:
+def offset_for_leader_epoch(request: Any, context: Context) -> Steps[Response]:
     """Answer an OffsetForLeaderEpoch request."""
     hidden: frozenset[str] = frozenset()
     if not may_cluster(context, CLUSTER_ACTION, tell=False):
-        hidden = denied(context, DESCRIBE, TOPIC, (topic.topic for topic in request.topics))
+        names = (topic.topic for topic in request.topics)
+        hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names)
     no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return {
-        "topics": [
-            {
-                "topic": topic.topic,
-                "partitions": [
-                    _result(one.partition, no)
-                    if topic.topic in hidden
-                    else _partition(context, topic.topic, one)
-                    for one in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+    topics = []
+    for topic in request.topics:
+        partitions = yield from collect(
+            _result(each.partition, no)
+            if topic.topic in hidden
+            else _partition(context, topic.topic, each)
+            for each in topic.partitions
+        )
+        topics.append({"topic": topic.topic, "partitions": partitions})
+    return {"topics": topics}
 
 
 def _partition(context: Context, topic: str, asked: Any) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, require_cluster, require_transactional_id
+from kbroker.api.rights import denied_steps, require_cluster, require_transactional_id
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.api.transactions import older_code, producer_of
 from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.group.codes import coordinator_code
 from kbroker.group.outcome import DEFERRED
+from kbroker.operations import Steps, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CLUSTER_ACTION, TOPIC, WRITE
 from kbroker.txn import steps
@@ -35,16 +36,18 @@ _CLIENTS, _BROKERS = 0, 2
 """Transaction versions: a client that sends this by itself does not know version 2."""
 
 
-def _results(partitions: Mapping[Partition, int]) -> list[dict[str, Any]]:
+def _results(partitions: Mapping[Partition, int]) -> Steps[list[dict[str, Any]]]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, index), code in partitions.items():
+        yield
         one = {"partition_index": index, "partition_error_code": code}
         topics.setdefault(topic, []).append(one)
     return [{"name": name, "results_by_partition": found} for name, found in topics.items()]
 
 
-def _partitions(topics: Iterable[Any]) -> list[Partition]:
-    return list(dict.fromkeys((one.name, index) for one in topics for index in one.partitions))
+def _partitions(topics: Iterable[Any]) -> Steps[list[Partition]]:
+    found = yield from unique((topic.name, index) for topic in topics for index in topic.partitions)
+    return list(found)
 
 
 def _echoed(topics: Iterable[Any], code: int) -> list[dict[str, Any]]:
@@ -67,16 +70,16 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, failed=_failed)
-def add_partitions_to_txn(request: Any, context: Context) -> Response:
+def add_partitions_to_txn(request: Any, context: Context) -> Steps[Response]:
     """Answer an AddPartitionsToTxn request."""
     if context.version >= _FIRST_BATCHED:
         require_cluster(context, CLUSTER_ACTION)
-        return _of_brokers(request, context)
+        return (yield from _of_brokers(request, context))
     require_transactional_id(context, WRITE, request.v3_and_below_transactional_id)
-    wanted = _partitions(request.v3_and_below_topics)
-    refused = _refused(context, wanted)
+    wanted = yield from _partitions(request.v3_and_below_topics)
+    refused = yield from _refused(context, wanted)
     if refused:
-        return {"results_by_topic_v3_and_below": _results(refused)}
+        return {"results_by_topic_v3_and_below": (yield from _results(refused))}
     name = request.v3_and_below_transactional_id
     producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
 
@@ -90,15 +93,16 @@ def add_partitions_to_txn(request: Any, context: Context) -> Response:
     return context.transactions.perform(name, operation, context.answer, failed)
 
 
-def _refused(context: Context, wanted: list[Partition]) -> Mapping[Partition, int]:
+def _refused(context: Context, wanted: list[Partition]) -> Steps[Mapping[Partition, int]]:
     """The results where a partition cannot be added; empty where all can. The offsets of groups
     come into a client's transaction by AddOffsetsToTxn alone."""
     gone: dict[Partition, int] = {}
     hidden: frozenset[str] = frozenset()
     if context.version < _FIRST_BATCHED:
         asked = (topic for topic, _ in wanted if topic not in INTERNAL_TOPICS)
-        hidden = INTERNAL_TOPICS | denied(context, WRITE, TOPIC, asked)
+        hidden = INTERNAL_TOPICS | (yield from denied_steps(context, WRITE, TOPIC, asked))
     for one in wanted:
+        yield
         if one[0] in hidden:
             gone[one] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif context.image.partition(*one) is None:
@@ -108,22 +112,22 @@ def _refused(context: Context, wanted: list[Partition]) -> Mapping[Partition, in
     return {one: gone.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted}
 
 
-def _of_brokers(request: Any, context: Context) -> Response:
+def _of_brokers(request: Any, context: Context) -> Steps[Response]:
     """Transaction by transaction; the answer waits for the one that was appended last in
     each log directory."""
     results = []
     last: dict[int, Slot] = {}
     for asked in {one.transactional_id: one for one in request.transactions}.values():
-        wanted = _partitions(asked.topics)
-        found: Mapping[Partition, int] = _refused(context, wanted)
+        yield
+        wanted = yield from _partitions(asked.topics)
+        found: Mapping[Partition, int] = yield from _refused(context, wanted)
         if not found:
             try:
                 found = _one(context, asked, wanted, last)
             except (ClientError, DiskError, OSError) as error:
                 found = dict.fromkeys(wanted, coordinator_code(error))
-        results.append(
-            {"transactional_id": asked.transactional_id, "topic_results": _results(found)}
-        )
+        topics = yield from _results(found)
+        results.append({"transactional_id": asked.transactional_id, "topic_results": topics})
     response = {"results_by_transaction": results}
     if not last:
         return response

@@ -17,6 +17,7 @@ from kbroker.api.registry import Response, register
 from kbroker.api.rights import may_cluster, require_cluster
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER, CLUSTER_ACTION
 from kbroker.storage.manager import LogPort
@@ -68,7 +69,7 @@ def _tell(context: Context, partition: Partition, marker: Marker) -> None:
 
 
 @register(ApiKey.WRITE_TXN_MARKERS, 1, 2, failed=_failed)
-def write_txn_markers(request: Any, context: Context) -> Response:
+def write_txn_markers(request: Any, context: Context) -> Steps[Response]:
     """Answer a WriteTxnMarkers request."""
     if not may_cluster(context, ALTER, tell=False):
         require_cluster(context, CLUSTER_ACTION)
@@ -85,6 +86,7 @@ def write_txn_markers(request: Any, context: Context) -> Response:
         )
         found = results.setdefault(asked.producer_id, {})
         for partition in dict.fromkeys(_wanted(asked)):
+            yield
             if min(marker.epoch, marker.producer_id, marker.version) < 0:
                 found[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
                 continue

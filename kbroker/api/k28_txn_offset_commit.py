@@ -17,11 +17,12 @@ from kbroker.api.commits import partition_commit, refused
 from kbroker.api.context import Context
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, require_group, require_transactional_id
+from kbroker.api.rights import denied_steps, require_group, require_transactional_id
 from kbroker.api.transactions import offsets_partition, producer_of, verified_code
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.offsets import TopicCommit, TxnCommit
 from kbroker.group.outcome import DEFERRED
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import READ, TOPIC, WRITE
 from kbroker.txn.transaction import Partition
@@ -47,12 +48,12 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.TXN_OFFSET_COMMIT, 0, 5, failed=_failed)
-def txn_offset_commit(request: Any, context: Context) -> Response:
+def txn_offset_commit(request: Any, context: Context) -> Steps[Response]:
     """Answer a TxnOffsetCommit request."""
     require_transactional_id(context, WRITE, request.transactional_id)
     require_group(context, READ, request.group_id)
     wrong = PartitionResults("name")
-    topics = _sorted_out(request, context, wrong)
+    topics = yield from _sorted_out(request, context, wrong)
     if not topics:
         return wrong.merged(())
     producer = producer_of(request)
@@ -114,11 +115,15 @@ def _go_on(
         context.answer.fail(error.code)
 
 
-def _sorted_out(request: Any, context: Context, wrong: PartitionResults) -> list[TopicCommit]:
-    """What is there; what is not, and what may not be read, goes to `wrong`."""
-    hidden = denied(context, READ, TOPIC, (asked.name for asked in request.topics))
+def _sorted_out(
+    request: Any, context: Context, wrong: PartitionResults
+) -> Steps[list[TopicCommit]]:
+    """Find the topics that exist; the others, and those that may not be read, go to `wrong`."""
+    names = (asked.name for asked in request.topics)
+    hidden = yield from denied_steps(context, READ, TOPIC, names)
     topics = []
     for asked in request.topics:
+        yield
         if asked.name in hidden:
             all_of_it = [one.partition_index for one in asked.partitions]
             wrong.add(asked.name, bytes(16), all_of_it, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -128,7 +133,9 @@ def _sorted_out(request: Any, context: Context, wrong: PartitionResults) -> list
         gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]
         if gone or topic is None:
             wrong.add(asked.name, bytes(16), gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        here = [partition_commit(one) for one in asked.partitions if one.partition_index in there]
+        here = yield from collect(
+            partition_commit(each) for each in asked.partitions if each.partition_index in there
+        )
         if here and topic is not None:
             topics.append(TopicCommit(asked.name, topic.id, here))
     return topics

@@ -16,17 +16,19 @@ from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey, MalformedRequestError
 from kbroker.security.acls import DESCRIBE, UNKNOWN, Acl, Authorizer, Filter
 
 
 @register(ApiKey.DESCRIBE_ACLS, 1, 3)
-def describe_acls(request: Any, context: Context) -> Response:
+def describe_acls(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeAcls request."""
     wanted = filter_of(request)
     require_cluster(context, DESCRIBE)
     resources: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
     for acl in authorizer_of(context).acls(wanted.takes):
+        yield
         resource = acl.resource_type, acl.name, acl.pattern
         resources.setdefault(resource, []).append(
             {

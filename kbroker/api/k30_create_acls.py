@@ -19,6 +19,7 @@ from kbroker.api.k29_describe_acls import authorizer_of
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey, MalformedRequestError
 from kbroker.security.acls import ALTER, ANY, MATCH, UNKNOWN, Acl, fault
 from kbroker.uuids import random_uuid
@@ -30,18 +31,28 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"results": [{"error_code": code, "error_message": message} for _ in request.creations]}
 
 
-@register(ApiKey.CREATE_ACLS, 1, 3, failed=_failed)
-def create_acls(request: Any, context: Context) -> Response:
+@register(ApiKey.CREATE_ACLS, 1, 3, failed=_failed, changes=True)
+def create_acls(request: Any, context: Context) -> Steps[Response]:
     """Answer a CreateAcls request."""
-    asked = [_acl(one) for one in request.creations]
-    for acl in asked:
+    acls = []
+    for creation in request.creations:
+        acl = _acl(creation)
         _check_said(acl, UNKNOWN)
+        acls.append(acl)
+        yield
     require_cluster(context, ALTER)
     authorizer = authorizer_of(context)
-    for acl in asked:
+    for acl in acls:
         _check_said(acl, ANY)
-    faults = {acl: fault(acl) for acl in asked}
-    fresh = [acl for acl, wrong in faults.items() if wrong is None and acl not in authorizer]
+        yield
+    faults: dict[Acl, str | None] = {}
+    fresh = []
+    for acl in acls:
+        yield
+        if acl not in faults:
+            faults[acl] = fault(acl)
+            if faults[acl] is None and acl not in authorizer:
+                fresh.append(acl)
     if len(fresh) > _CREATED_MAX_COUNT:
         text = f"A request may create at most {_CREATED_MAX_COUNT} ACLs."
         raise ClientError(ErrorCode.INVALID_REQUEST, text)
@@ -54,8 +65,12 @@ def create_acls(request: Any, context: Context) -> Response:
 
     if fresh:
         records = [record_of(acl, random_uuid()) for acl in fresh]
-        context.services.store.append(records, take_effect)
-    return {"results": [_result(faults[acl]) for acl in asked]}
+        yield context.services.store.append(records, take_effect)
+    results = []
+    for acl in acls:
+        results.append(_result(faults[acl]))
+        yield
+    return {"results": results}
 
 
 def _acl(asked: Any) -> Acl:

@@ -20,6 +20,7 @@ from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.records.access import RemoveAccessControlEntryRecord
+from kbroker.operations import Completion, Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER, Acl
 
@@ -32,16 +33,20 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"filter_results": results}
 
 
-@register(ApiKey.DELETE_ACLS, 1, 3, failed=_failed)
-def delete_acls(request: Any, context: Context) -> Response:
+@register(ApiKey.DELETE_ACLS, 1, 3, failed=_failed, changes=True)
+def delete_acls(request: Any, context: Context) -> Steps[Response]:
     """Answer a DeleteAcls request."""
-    filters = [filter_of(one) for one in request.filters]
+    filters = []
+    for each in request.filters:
+        filters.append(filter_of(each))
+        yield
     require_cluster(context, ALTER)
     authorizer = authorizer_of(context)
     results = []
     doomed: dict[Acl, None] = {}
     answered = 0
     for wanted in filters:
+        yield
         if wanted.unknown:
             text = "The filter says something that this broker does not know."
             results.append({"error_code": ErrorCode.INVALID_REQUEST, "error_message": text})
@@ -57,11 +62,11 @@ def delete_acls(request: Any, context: Context) -> Response:
                 f"A request may delete at most {_DELETED_MAX_COUNT} ACLs.",
             )
     if doomed:
-        _delete(context, doomed)
+        yield _delete(context, doomed)
     return {"filter_results": results}
 
 
-def _delete(context: Context, doomed: dict[Acl, None]) -> None:
+def _delete(context: Context, doomed: dict[Acl, None]) -> Completion[None]:
     services = context.services
     gone = [one.id for one in services.image.acls.values() if acl_of(one) in doomed]
 
@@ -72,4 +77,5 @@ def _delete(context: Context, doomed: dict[Acl, None]) -> None:
             context.changed("ACL deleted", acl=acl)
         tell_data_plane(services)
 
-    services.store.append([RemoveAccessControlEntryRecord(one) for one in gone], take_effect)
+    records = [RemoveAccessControlEntryRecord(each) for each in gone]
+    return services.store.append(records, take_effect)

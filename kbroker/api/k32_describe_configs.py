@@ -49,6 +49,7 @@ from kbroker.config.definitions import THROTTLES, find_broker_key, group_broker_
 from kbroker.config.definitions import TOPIC as TOPIC_KEYS
 from kbroker.config.types import READ_ONLY, ConfigKey
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE_CONFIGS
 
@@ -58,15 +59,18 @@ Describe = Callable[[BrokerConfig, Mapping[str, str]], Entries]
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
-    return {"results": [_result(resource, [], code, message) for resource in _asked(request)]}
+    resources = dict.fromkeys((each.resource_type, each.resource_name)
+                              for each in request.resources)  # fmt: skip
+    return {"results": [_result(resource, [], code, message) for resource in resources]}
 
 
 @register(ApiKey.DESCRIBE_CONFIGS, 1, 4, failed=_failed)
-def describe_configs(request: Any, context: Context) -> Response:
+def describe_configs(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeConfigs request."""
     results = []
     made: dict[Any, Entries] = {}
-    for resource, keys in _asked(request).items():
+    for resource, keys in (yield from _asked(request)).items():
+        yield
         kind, name = resource
         try:
             require_configs(context, DESCRIBE_CONFIGS, kind, name)
@@ -97,10 +101,11 @@ def _entries(context: Context, kind: int, name: str, made: dict[Any, Entries]) -
     return made[key]
 
 
-def _asked(request: Any) -> dict[tuple[int, str], set[str]]:
+def _asked(request: Any) -> Steps[dict[tuple[int, str], set[str]]]:
     """The keys that are asked for of each resource, none for all."""
     asked: dict[tuple[int, str], set[str]] = {}
     for one in request.resources:
+        yield
         resource, keys = (one.resource_type, one.resource_name), set(one.configuration_keys or ())
         before = asked.get(resource, keys)
         asked[resource] = before | keys if before and keys else set()

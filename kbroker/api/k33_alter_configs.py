@@ -17,6 +17,7 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 
 
@@ -25,13 +26,14 @@ def failed(request: Any, code: int, message: str) -> Response:
     return {"responses": [result(one, code, message) for one in request.resources]}
 
 
-@register(ApiKey.ALTER_CONFIGS, 0, 2, failed=failed)
-def alter_configs(request: Any, context: Context) -> Response:
+@register(ApiKey.ALTER_CONFIGS, 0, 2, failed=failed, changes=True)
+def alter_configs(request: Any, context: Context) -> Steps[Response]:
     """Answer an AlterConfigs request."""
-    twice = changes.duplicates(request.resources)
+    twice = yield from changes.duplicates(request.resources)
     responses, records = [], list[Record]()
     changed: list[Resource] = []
     for one in request.resources:
+        yield
         try:
             if (one.resource_type, one.resource_name) in twice:
                 raise ClientError(ErrorCode.INVALID_REQUEST, "A resource is named more than once.")
@@ -48,7 +50,7 @@ def alter_configs(request: Any, context: Context) -> Response:
         changed.append(resource)
         responses.append(result(one, ErrorCode.NONE, None))
     if not request.validate_only:
-        changes.take_effect(context, records, changed)
+        yield changes.take_effect(context, records, changed)
     return {"responses": responses}
 
 

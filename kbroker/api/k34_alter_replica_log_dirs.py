@@ -11,6 +11,8 @@ Version notes:
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import Any, Final
 
 from kbroker.api import moving
@@ -18,6 +20,7 @@ from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 from kbroker.storage.log_directory import LogDirectory
@@ -28,30 +31,37 @@ _FUTURE_CHARS: Final = len("-.") + 32 + len("-future")  # behind topic and parti
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
-    return _answer(dict.fromkeys(_asked(request), code))
+    return _answer({key: code for key, _ in _moves(request)})
 
 
 @register(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, failed=_failed)
-def alter_replica_log_dirs(request: Any, context: Context) -> Response:
+def alter_replica_log_dirs(request: Any, context: Context) -> Steps[Response]:
     """Answer an AlterReplicaLogDirs request."""
     require_cluster(context, ALTER)
-    return _answer({key: _alter(context, *key, path) for key, path in _asked(request).items()})
+    wanted: dict[Key, str] = {}
+    for key, path in _moves(request):
+        wanted[key] = path
+        yield
+    codes: dict[Key, int] = {}
+    for key, path in wanted.items():
+        codes[key] = _alter(context, *key, path)
+        yield
+    return _answer(codes)
 
 
-def _asked(request: Any) -> dict[tuple[str, int], str]:
-    return {
-        (topic.name, index): directory.path
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
+def _moves(request: Any) -> Iterator[tuple[Key, str]]:
+    """Partitions and the directories that they are to move to."""
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                yield (topic.name, index), directory.path
 
 
 def _alter(context: Context, topic: str, index: int, path: str) -> int:
     logs, key = context.services.logs, (topic, index)
     if len(topic) + len(str(index)) + _FUTURE_CHARS > _NAME_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    target = next((one for one in logs.directories if str(one.path.absolute()) == path), None)
+    target = next((each for each in logs.directories if os.path.abspath(each.path) == path), None)
     if target is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not target.online:

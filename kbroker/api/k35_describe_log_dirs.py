@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE
 from kbroker.storage.log_directory import LogDirectory
@@ -31,24 +33,29 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, failed=_failed)
-def describe_log_dirs(request: Any, context: Context) -> Response:
+def describe_log_dirs(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeLogDirs request."""
     require_cluster(context, DESCRIBE)
-    wanted = dict.fromkeys(_wanted(request, context))
-    return {
-        "results": [
-            _directory(one, wanted, context) if one.online else _offline(one)
-            for one in context.services.logs.directories
-        ]
-    }
+    wanted: dict[Key, None] = {}
+    for key in _wanted(request, context):
+        wanted[key] = None
+        yield
+    results = []
+    for directory in context.services.logs.directories:
+        if directory.online:
+            results.append((yield from _directory(directory, wanted, context)))
+        else:
+            results.append(_offline(directory))
+    return {"results": results}
 
 
 def _directory(
     directory: LogDirectory, wanted: dict[Key, None], context: Context
-) -> dict[str, Any]:
+) -> Steps[dict[str, Any]]:
     logs = context.services.logs
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition in wanted:
+        yield
         log = logs.get(topic, partition)
         if log is not None and logs.homes.get((topic, partition)) is directory:
             topics.setdefault(topic, []).append(
@@ -63,7 +70,7 @@ def _directory(
             })  # fmt: skip
     total, usable = _UNKNOWN_BYTES, _UNKNOWN_BYTES
     if not context.services.logs.hangs(directory):
-        total, usable = _disk(directory.path)
+        total, usable = yield directory.worker.run(partial(_disk, directory.path))
     return {
         "log_dir": str(directory.path.absolute()),
         "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
@@ -87,8 +94,8 @@ def _offline(directory: LogDirectory) -> dict[str, Any]:
 
 def _wanted(request: Any, context: Context) -> Iterable[tuple[str, int]]:
     if request.topics is None:
-        return ((name, index) for name, topic in context.image.topics.items() for index in
-                topic.partitions)  # fmt: skip
+        topics = list(context.image.topics.items())
+        return ((name, index) for name, topic in topics for index in topic.partitions)
     return ((topic.topic, index) for topic in request.topics for index in topic.partitions)
 
 

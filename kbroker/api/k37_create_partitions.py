@@ -14,15 +14,17 @@ from typing import Any, Final
 
 from kbroker.api import publish
 from kbroker.api.context import Context
+from kbroker.api.durations import client_timeout_ms
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied
+from kbroker.api.rights import denied_steps
 from kbroker.api.topic_creation import Placed, check_replicas, homes_for
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
 from kbroker.metadata import builders
 from kbroker.metadata.image import Topic
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Completion, Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER, TOPIC
 
@@ -35,18 +37,21 @@ def _failed(request: Any, code: int, message: str) -> Response:
 _FIRST_STRICT: Final = 3
 
 
-@register(ApiKey.CREATE_PARTITIONS, 0, 3, failed=_failed)
-def create_partitions(request: Any, context: Context) -> Response:
-    """Answer a CreatePartitions request."""
-    counts = Counter(topic.name for topic in request.topics)
-    results = [
+@register(ApiKey.CREATE_PARTITIONS, 0, 3, failed=_failed, timeout=client_timeout_ms, changes=True)
+def create_partitions(request: Any, context: Context) -> Steps[Response | Completion[Response]]:
+    """Answer a CreatePartitions request, when the logs of the partitions are made."""
+    counts: Counter[str] = Counter()
+    for topic in request.topics:
+        counts[topic.name] += 1
+        yield
+    results = yield from collect(
         _result(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         for name, count in counts.items()
         if count > 1
-    ]
+    )
     quota = mutation_quota(context, _FIRST_STRICT)
     once = [name for name, count in counts.items() if count == 1]
-    refused = denied(context, ALTER, TOPIC, once)
+    refused = yield from denied_steps(context, ALTER, TOPIC, once)
     no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     results += [_result(name, no, None) for name in once if name in refused]
     services = context.services
@@ -54,29 +59,34 @@ def create_partitions(request: Any, context: Context) -> Response:
     grown: list[tuple[str, int]] = []
     planned: Placed = {}
     for asked in request.topics:
+        yield
         if counts[asked.name] > 1 or asked.name in refused:
             continue
         try:
-            topic = _check(asked, context)
-            homes = homes_for(services, asked.count - len(topic), planned)
-            quota.record(asked.count - len(topic))
+            found = _check(asked, context)
+            homes = homes_for(services, asked.count - len(found), planned)
+            quota.record(asked.count - len(found))
         except ClientError as error:
             message = None if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else str(error)
             results.append(_result(asked.name, error.code, message))
             continue
-        grown.append((topic.name, len(topic)))
-        records += builders.create_partitions(topic, asked.count, services.replica, homes)
+        grown.append((found.name, len(found)))
+        records += builders.create_partitions(found, asked.count, services.replica, homes)
         results.append(_result(asked.name, ErrorCode.NONE, None))
 
+    context.answer.throttle(quota.throttle_ms)
+    response = {"results": results}
+    if not records or request.validate_only:
+        return response
+    offered: Completion[Response] = Completion()
+
     def take_effect() -> None:
+        publish.add_partitions(services, grown).on_done(lambda _: offered.resolve(response))
         for name, first in grown:
-            publish.add_partitions(services, name, first)
             context.changed("partitions added", topic=name, before=first)
 
-    if records and not request.validate_only:
-        services.store.append(records, take_effect)
-    context.answer.throttle(quota.throttle_ms)
-    return {"results": results}
+    yield services.store.append(records, take_effect)
+    return offered
 
 
 def _check(asked: Any, context: Context) -> Topic:

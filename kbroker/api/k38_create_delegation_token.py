@@ -17,6 +17,7 @@ from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.records.access import DelegationTokenRecord
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CREATE_TOKENS, USER
 from kbroker.security.principals import NOBODY, Principal
@@ -27,8 +28,8 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return _response(code, NOBODY, NOBODY)
 
 
-@register(ApiKey.CREATE_DELEGATION_TOKEN, 1, 3, failed=_failed)
-def create_delegation_token(request: Any, context: Context) -> Response:
+@register(ApiKey.CREATE_DELEGATION_TOKEN, 1, 3, failed=_failed, changes=True)
+def create_delegation_token(request: Any, context: Context) -> Steps[Response]:
     """Answer a CreateDelegationToken request."""
     requester = context.principal
     owner = requester
@@ -41,7 +42,7 @@ def create_delegation_token(request: Any, context: Context) -> Response:
             raise ClientError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         lifetime_ms = milliseconds(request.max_lifetime)
         token = tokens.make(owner, requester, renewers, lifetime_ms)
-        context.services.store.append(
+        yield context.services.store.append(
             [token], lambda: context.changed("token made", owner=owner, token=token.token_id)
         )
     except ClientError as error:

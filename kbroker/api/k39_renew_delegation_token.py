@@ -12,6 +12,7 @@ from kbroker.api.context import Context
 from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 
 
@@ -21,14 +22,14 @@ def failed(request: Any, code: int, message: str) -> Response:
     return {"error_code": code, "expiry_timestamp": delegation.NO_TIME}
 
 
-@register(ApiKey.RENEW_DELEGATION_TOKEN, 1, 2, failed=failed)
-def renew_delegation_token(request: Any, context: Context) -> Response:
+@register(ApiKey.RENEW_DELEGATION_TOKEN, 1, 2, failed=failed, changes=True)
+def renew_delegation_token(request: Any, context: Context) -> Steps[Response]:
     """Answer a RenewDelegationToken request."""
     tokens = delegation.tokens_of(context)
     period_ms = milliseconds(request.renew_period)
     token = tokens.renew(bytes(request.hmac), context.principal, period_ms)
     end_ms = token.expiration_timestamp
-    context.services.store.append(
+    yield context.services.store.append(
         [token], lambda: context.changed("token renewed", token=token.token_id, at_ms=end_ms)
     )
     return {"error_code": ErrorCode.NONE, "expiry_timestamp": end_ms}

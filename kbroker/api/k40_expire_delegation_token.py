@@ -13,16 +13,17 @@ from kbroker.api.durations import milliseconds
 from kbroker.api.k39_renew_delegation_token import failed
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 
 
-@register(ApiKey.EXPIRE_DELEGATION_TOKEN, 1, 2, failed=failed)
-def expire_delegation_token(request: Any, context: Context) -> Response:
+@register(ApiKey.EXPIRE_DELEGATION_TOKEN, 1, 2, failed=failed, changes=True)
+def expire_delegation_token(request: Any, context: Context) -> Steps[Response]:
     """Answer an ExpireDelegationToken request."""
     tokens = delegation.tokens_of(context)
     period_ms = milliseconds(request.expiry_time_period)
     end_ms, record = tokens.expire(bytes(request.hmac), context.principal, period_ms)
-    context.services.store.append(
+    yield context.services.store.append(
         [record],
         lambda: context.changed("token made to end", token=record.token_id, at_ms=end_ms),
     )

@@ -13,9 +13,10 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied
+from kbroker.api.rights import denied_steps
 from kbroker.errors import ErrorCode
 from kbroker.group.part import Call
+from kbroker.operations import Steps, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DELETE, GROUP
 
@@ -29,12 +30,13 @@ def _error(group_id: str, code: int) -> dict[str, Any]:
 
 
 @register(ApiKey.DELETE_GROUPS, 0, 2, failed=_failed)
-def delete_groups(request: Any, context: Context) -> Response:
+def delete_groups(request: Any, context: Context) -> Steps[Response]:
     """Answer a DeleteGroups request."""
-    groups = dict.fromkeys(request.groups_names)
-    hidden = denied(context, DELETE, GROUP, groups)
-    refused = [_error(one, ErrorCode.GROUP_AUTHORIZATION_FAILED) for one in groups if one in hidden]
-    calls = [_call(group_id) for group_id in groups if group_id not in hidden]
+    groups = yield from unique(request.groups_names)
+    hidden = yield from denied_steps(context, DELETE, GROUP, groups)
+    no = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    refused = [_error(group_id, no) for group_id in groups if group_id in hidden]
+    calls = (_call(group_id) for group_id in groups if group_id not in hidden)
 
     def finish(parts: list[Response]) -> Response:
         for part in parts:
@@ -42,7 +44,7 @@ def delete_groups(request: Any, context: Context) -> Response:
                 context.changed("group deleted", group=part["group_id"])
         return {"results": [*parts, *refused]}
 
-    return context.groups.each(calls, context.answer, finish)
+    return (yield from context.groups.each(calls, context.answer, finish))
 
 
 def _call(group_id: str) -> Call:

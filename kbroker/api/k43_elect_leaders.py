@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from kbroker.api.context import Context
+from kbroker.api.durations import client_timeout_ms
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import NO_LEADER
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 
@@ -33,8 +35,8 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"error_code": code, "replica_election_results": results}
 
 
-@register(ApiKey.ELECT_LEADERS, 0, 2, failed=_failed)
-def elect_leaders(request: Any, context: Context) -> Response:
+@register(ApiKey.ELECT_LEADERS, 0, 2, failed=_failed, timeout=client_timeout_ms)
+def elect_leaders(request: Any, context: Context) -> Steps[Response]:
     """Answer an ElectLeaders request."""
     require_cluster(context, ALTER)
     if getattr(request, "election_type", _PREFERRED) not in (_PREFERRED, _UNCLEAN):
@@ -45,15 +47,13 @@ def elect_leaders(request: Any, context: Context) -> Response:
         nothing = [{"topic": name, "partition_result": []} for name in context.image.topics]
         return {"replica_election_results": nothing}
     unclean = getattr(request, "election_type", _PREFERRED) == _UNCLEAN
-    results = [
-        {
-            "topic": topic.topic,
-            "partition_result": [
-                _elect(context, topic.topic, index, unclean) for index in topic.partitions
-            ],
-        }
-        for topic in request.topic_partitions
-    ]
+    results = []
+    for topic in request.topic_partitions:
+        partitions = []
+        for index in topic.partitions:
+            partitions.append(_elect(context, topic.topic, index, unclean))
+            yield
+        results.append({"topic": topic.topic, "partition_result": partitions})
     return {"replica_election_results": results}
 
 

@@ -24,16 +24,18 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 
 
-@register(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, failed=failed)
-def incremental_alter_configs(request: Any, context: Context) -> Response:
+@register(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, failed=failed, changes=True)
+def incremental_alter_configs(request: Any, context: Context) -> Steps[Response]:
     """Answer an IncrementalAlterConfigs request."""
-    twice = changes.duplicates(request.resources)
+    twice = yield from changes.duplicates(request.resources)
     responses, records = [], list[Record]()
     changed: list[Resource] = []
     for one in request.resources:
+        yield
         operations = [(c.name, c.value, c.config_operation) for c in one.configs]
         try:
             if (one.resource_type, one.resource_name) in twice:
@@ -56,7 +58,7 @@ def incremental_alter_configs(request: Any, context: Context) -> Response:
             continue
         responses.append(result(one, ErrorCode.NONE, None))
     if not request.validate_only:
-        changes.take_effect(context, records, changed)
+        yield changes.take_effect(context, records, changed)
     return {"responses": responses}
 
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 from kbroker.api.context import NO_ERROR, ApiError, Context
+from kbroker.api.durations import client_timeout_ms
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.api.topic_creation import check_replicas
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 
@@ -34,14 +36,15 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {**error, "responses": responses}
 
 
-@register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, failed=_failed)
-def alter_partition_reassignments(request: Any, context: Context) -> Response:
+@register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, failed=_failed, timeout=client_timeout_ms)
+def alter_partition_reassignments(request: Any, context: Context) -> Steps[Response]:
     """Answer an AlterPartitionReassignments request."""
     require_cluster(context, ALTER)
     responses = []
     for topic in request.topics:
         partitions = []
         for one in topic.partitions:
+            yield
             error = _alter(context, topic.name, one)
             partitions.append(
                 {

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from kbroker.api.context import ZERO_UUID, Context
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, require_group
+from kbroker.api.rights import denied_steps, require_group
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.outcome import Now, Outcome, Reply
+from kbroker.operations import Steps, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DELETE, READ, TOPIC
 
@@ -26,15 +27,17 @@ if TYPE_CHECKING:
 
 
 @register(ApiKey.OFFSET_DELETE, 0, 0)
-def offset_delete(request: Any, context: Context) -> Response:
+def offset_delete(request: Any, context: Context) -> Steps[Response]:
     """Answer an OffsetDelete request."""
     require_group(context, DELETE, request.group_id)
     if not request.group_id:
         raise ClientError(ErrorCode.INVALID_GROUP_ID)
     wrong = PartitionResults("name")
     topics: dict[str, dict[int, None]] = {}
-    hidden = denied(context, READ, TOPIC, (asked.name for asked in request.topics))
+    names = (asked.name for asked in request.topics)
+    hidden = yield from denied_steps(context, READ, TOPIC, names)
     for asked in request.topics:
+        yield
         if asked.name in hidden:
             indexes = dict.fromkeys(one.partition_index for one in asked.partitions)
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -42,7 +45,7 @@ def offset_delete(request: Any, context: Context) -> Response:
             continue
         topic = context.image.topics.get(asked.name)
         known = {} if topic is None else topic.partitions
-        indexes = dict.fromkeys(one.partition_index for one in asked.partitions)
+        indexes = yield from unique(each.partition_index for each in asked.partitions)
         gone = [index for index in indexes if index not in known]
         if gone or topic is None:
             wrong.add(asked.name, ZERO_UUID, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -17,6 +17,7 @@ from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import QuotaEntity
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE_CONFIGS
 from kbroker.security.quotas import CLIENT_ID, IP, USER
@@ -30,21 +31,19 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, failed=_failed)
-def describe_client_quotas(request: Any, context: Context) -> Response:
+def describe_client_quotas(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeClientQuotas request."""
     require_cluster(context, DESCRIBE_CONFIGS)
     wanted = _filter(request.components)
-    return {
-        "error_message": "",
-        "entries": [
-            {
+    entries = []
+    for entity, quotas in list(context.image.quotas.items()):
+        yield
+        if _fits(entity, wanted, strict=request.strict):
+            entries.append({
                 "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
-                "values": [{"key": key, "value": one.value} for key, one in quotas.items()],
-            }
-            for entity, quotas in context.image.quotas.items()
-            if _fits(entity, wanted, strict=request.strict)
-        ],
-    }
+                "values": [{"key": key, "value": record.value} for key, record in quotas.items()],
+            })  # fmt: skip
+    return {"error_message": "", "entries": entries}
 
 
 def _filter(components: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import QuotaEntity
 from kbroker.metadata.records.access import ClientQuotaRecord, EntityData
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER_CONFIGS
 from kbroker.security.quotas import (
@@ -52,13 +53,14 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"entries": [_result(entity, code, message) for entity in entities]}
 
 
-@register(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, failed=_failed)
-def alter_client_quotas(request: Any, context: Context) -> Response:
+@register(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, failed=_failed, changes=True)
+def alter_client_quotas(request: Any, context: Context) -> Steps[Response]:
     """Answer an AlterClientQuotas request."""
     require_cluster(context, ALTER_CONFIGS)
     records: list[ClientQuotaRecord] = []
     results: dict[QuotaEntity, ClientError | None] = {}
     for entry in request.entries:
+        yield
         entity = _entity(entry)
         keys = [op.key for op in entry.ops]
         if entity in results or len(set(keys)) < len(keys):
@@ -80,13 +82,12 @@ def alter_client_quotas(request: Any, context: Context) -> Response:
             context.changed("quotas changed", entity=_told(entity))
 
     if records and not request.validate_only:
-        context.services.store.append(records, take_effect)
-    return {
-        "entries": [
-            _result(entity, 0, None) if error is None else _result(entity, error.code, str(error))
-            for entity, error in results.items()
-        ]
-    }
+        yield context.services.store.append(records, take_effect)
+    entries = yield from collect(
+        _result(entity, 0, None) if error is None else _result(entity, error.code, str(error))
+        for entity, error in results.items()
+    )
+    return {"entries": entries}
 
 
 def _entity(entry: Any) -> QuotaEntity:

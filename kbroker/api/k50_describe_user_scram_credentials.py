@@ -14,6 +14,7 @@ from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
 from kbroker.metadata.image import Image
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE
 
@@ -26,13 +27,15 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, failed=_failed)
-def describe_user_scram_credentials(request: Any, context: Context) -> Response:
+def describe_user_scram_credentials(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeUserScramCredentials request."""
     require_cluster(context, DESCRIBE)
     image = context.image
     names = Counter(user.name for user in request.users or ())
     asked = names or Counter(dict.fromkeys((name for name, _ in image.scram), 1))
-    results = [_result(image, name, count > 1) for name, count in asked.items()]
+    results = yield from collect(
+        _result(image, name, count > 1) for name, count in asked.items()
+    )
     return {"error_code": ErrorCode.NONE, "error_message": "", "results": results}
 
 

@@ -21,6 +21,7 @@ from kbroker.metadata.records.access import (
     UserScramCredentialRecord,
 )
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 
@@ -34,11 +35,14 @@ def _failed(request: Any, code: int, message: str) -> Response:
     return {"results": [_result(name, code, message) for name in names]}
 
 
-@register(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, failed=_failed)
-def alter_user_scram_credentials(request: Any, context: Context) -> Response:
+@register(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, failed=_failed, changes=True)
+def alter_user_scram_credentials(request: Any, context: Context) -> Steps[Response]:
     """Answer an AlterUserScramCredentials request."""
     require_cluster(context, ALTER)
-    times = Counter(one.name for one in (*request.deletions, *request.upsertions))
+    times: Counter[str] = Counter()
+    for each in (*request.deletions, *request.upsertions):
+        times[each.name] += 1
+        yield
     errors: dict[str, ApiError] = {}
     done: list[str] = []
     records: list[Record] = []
@@ -48,6 +52,7 @@ def alter_user_scram_credentials(request: Any, context: Context) -> Response:
     )
     for asked, record_of in changes:
         for one in asked:
+            yield
             if times[one.name] > 1:
                 errors[one.name] = _TWICE
                 continue
@@ -57,9 +62,11 @@ def alter_user_scram_credentials(request: Any, context: Context) -> Response:
             except ClientError as error:
                 errors[one.name] = ApiError.of(error)
     if records:
-        context.services.store.append(records, lambda: _tell(context, records))
-    results = [_result(name, ErrorCode.NONE, None) for name in done]
-    results += [_result(name, error.code, error.message) for name, error in errors.items()]
+        yield context.services.store.append(records, lambda: _tell(context, records))
+    results = yield from collect(_result(name, ErrorCode.NONE, None) for name in done)
+    results += yield from collect(
+        _result(name, error.code, error.message) for name, error in errors.items()
+    )
     return {"results": results}
 
 

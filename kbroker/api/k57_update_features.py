@@ -24,6 +24,7 @@ from kbroker.metadata.features import ELIGIBLE_LEADERS, KRAFT_VERSION, SUPPORTED
 from kbroker.metadata.image import Image
 from kbroker.metadata.records.cluster import FeatureLevelRecord
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 
@@ -31,27 +32,27 @@ _RESULTS_UNTIL: Final = 1
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 
 
-@register(ApiKey.UPDATE_FEATURES, 0, 2)
-def update_features(request: Any, context: Context) -> Response:
+@register(ApiKey.UPDATE_FEATURES, 0, 2, changes=True)
+def update_features(request: Any, context: Context) -> Steps[Response]:
     """Answer an UpdateFeatures request."""
     require_cluster(context, ALTER)
     store = context.services.store
-    updates = {
-        one.feature: Update(
-            one.feature, one.max_version_level, getattr(one, "upgrade_type", features.UPGRADE)
-        )
-        for one in request.feature_updates
-    }
+    updates = {}
+    for asked in request.feature_updates:
+        upgrade_type = getattr(asked, "upgrade_type", features.UPGRADE)
+        updates[asked.feature] = Update(asked.feature, asked.max_version_level, upgrade_type)
+        yield
     levels = {**context.image.features, KRAFT_VERSION: store.quorum.kraft_version}
     wanted = {**levels, **{name: update.level for name, update in updates.items()}}
     supported = _supported(context.image)
     for update in updates.values():
+        yield
         try:
             features.check_update(update, levels, wanted, supported)
         except ClientError as error:
             raise ClientError(error.code, f"No feature was updated: {error}") from None
     if not getattr(request, "validate_only", False):
-        _take_effect(context, levels, updates)
+        yield from _take_effect(context, levels, updates)
     names = updates if context.version <= _RESULTS_UNTIL else ()
     results = [{"feature": name, "error_message": ErrorCode.NONE.message} for name in names]
     return {"error_message": None, "results": results}
@@ -70,35 +71,32 @@ def _supported(image: Image) -> dict[str, Mapping[str, tuple[int, int]]]:
 
 def _take_effect(
     context: Context, levels: Mapping[str, int], updates: Mapping[str, Update]
-) -> None:
+) -> Steps[None]:
     store, services = context.services.store, context.services
-    changed = {name: one.level for name, one in updates.items() if levels.get(name, 0) != one.level}
+    changed = {
+        name: update.level
+        for name, update in updates.items()
+        if levels.get(name, 0) != update.level
+    }
     quorum = changed.pop(KRAFT_VERSION, 0)
-
-    def upgraded() -> None:
+    if quorum:
+        yield store.upgrade_kraft_version()
         context.changed("feature changed", feature=KRAFT_VERSION, level=quorum)
         publish.tell_versions(services)
-        change()
+    records: list[Record] = []
+    if changed.get(ELIGIBLE_LEADERS, 0) > 0:
+        records += _safe_for_eligible_leaders(context)
+    records += (FeatureLevelRecord(name, level) for name, level in changed.items())
 
-    def change() -> None:
-        records: list[Record] = []
-        if changed.get(ELIGIBLE_LEADERS, 0) > 0:
-            records += _safe_for_eligible_leaders(context)
-        records += (FeatureLevelRecord(name, level) for name, level in changed.items())
-        if records:
-            store.append(records, done)
-
-    def done() -> None:
+    def follow() -> None:
         for name, level in changed.items():
             context.changed("feature changed", feature=name, level=level)
         publish.tell_versions(services)
         if ELIGIBLE_LEADERS in changed:
             publish.reload_broker_settings(services)
 
-    if quorum:
-        store.upgrade_kraft_version(upgraded)
-    else:
-        change()
+    if records:
+        yield store.append(records, follow)
 
 
 def _safe_for_eligible_leaders(context: Context) -> list[Record]:

@@ -6,9 +6,10 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied
+from kbroker.api.rights import denied_steps
 from kbroker.api.topic_names import name_fault
 from kbroker.errors import ErrorCode
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import READ, TOPIC
 
@@ -26,27 +27,22 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.DESCRIBE_PRODUCERS, 0, 0, failed=_failed)
-def describe_producers(request: Any, context: Context) -> Response:
+def describe_producers(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeProducers request."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-    hidden = denied(context, READ, TOPIC, (name for name in wanted if name_fault(name) is None))
+    names = (name for name in wanted if name_fault(name) is None)
+    hidden = yield from denied_steps(context, READ, TOPIC, names)
     no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return {
-        "topics": [
-            {
-                "name": name,
-                "partitions": [
-                    _error(index, no, no.message)
-                    if name in hidden
-                    else _partition(context, name, index)
-                    for index in indexes
-                ],
-            }
-            for name, indexes in wanted.items()
-        ]
-    }
+    topics = []
+    for name, indexes in wanted.items():
+        partitions = yield from collect(
+            _error(index, no, no.message) if name in hidden else _partition(context, name, index)
+            for index in indexes
+        )
+        topics.append({"name": name, "partitions": partitions})
+    return {"topics": topics}
 
 
 def _partition(context: Context, topic: str, index: int) -> dict[str, Any]:

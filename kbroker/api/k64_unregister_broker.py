@@ -18,12 +18,13 @@ from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata import builders
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import ALTER
 
 
-@register(ApiKey.UNREGISTER_BROKER, 0, 0)
-def unregister_broker(request: Any, context: Context) -> Response:
+@register(ApiKey.UNREGISTER_BROKER, 0, 0, changes=True)
+def unregister_broker(request: Any, context: Context) -> Steps[Response]:
     """Answer an UnregisterBroker request."""
     require_cluster(context, ALTER)
     store, node = context.services.store, request.broker_id
@@ -38,5 +39,5 @@ def unregister_broker(request: Any, context: Context) -> Response:
         records = builders.register_again(context.image, node, store.next_offset + 1)
     else:
         records = builders.unregister_broker(context.image, node)
-    store.append(records, take_effect)
+    yield store.append(records, take_effect)
     return {"error_message": None}

@@ -9,8 +9,9 @@ from typing import Any
 
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied
+from kbroker.api.rights import denied, denied_steps
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Steps, collect, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, TOPIC, TRANSACTIONAL_ID
 
@@ -24,16 +25,15 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, failed=_failed)
-def describe_transactions(request: Any, context: Context) -> Response:
+def describe_transactions(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeTransactions request."""
-    names = dict.fromkeys(request.transactional_ids)
-    hidden = denied(context, DESCRIBE, TRANSACTIONAL_ID, names)
+    names = yield from unique(request.transactional_ids)
+    hidden = yield from denied_steps(context, DESCRIBE, TRANSACTIONAL_ID, names)
     no = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return {
-        "transaction_states": [
-            _error(name, no) if name in hidden else _described(context, name) for name in names
-        ]
-    }
+    states = yield from collect(
+        _error(name, no) if name in hidden else _described(context, name) for name in names
+    )
+    return {"transaction_states": states}
 
 
 def _described(context: Context, name: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.errors import ErrorCode
 from kbroker.group.consumer.regex import full_match
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, TRANSACTIONAL_ID
 from kbroker.txn.transaction import State, Transaction
@@ -26,24 +27,27 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.LIST_TRANSACTIONS, 0, 2, failed=_failed)
-def list_transactions(request: Any, context: Context) -> Response:
+def list_transactions(request: Any, context: Context) -> Steps[Response]:
     """Answer a ListTransactions request."""
     found = context.transactions.all_transactions()
     is_wanted = _filter(request, context.services.clock.wall_ms())
+    states = []
+    for name, transaction in found:
+        yield
+        if is_wanted(name, transaction) and context.may(
+            DESCRIBE, TRANSACTIONAL_ID, name, tell=False
+        ):
+            states.append({
+                "transactional_id": name,
+                "producer_id": transaction.producer_id,
+                "transaction_state": transaction.state.label,
+            })  # fmt: skip
     return {
         "error_code": ErrorCode.NONE,
         "unknown_state_filters": [
             name for name in dict.fromkeys(request.state_filters) if name not in _STATES
         ],
-        "transaction_states": [
-            {
-                "transactional_id": name,
-                "producer_id": one.producer_id,
-                "transaction_state": one.state.label,
-            }
-            for name, one in found
-            if is_wanted(name, one) and context.may(DESCRIBE, TRANSACTIONAL_ID, name, tell=False)
-        ],
+        "transaction_states": states,
     }
 
 

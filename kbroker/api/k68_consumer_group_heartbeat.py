@@ -14,11 +14,12 @@ from kbroker.api.addresses import java_address
 from kbroker.api.context import Context, uuid_bytes
 from kbroker.api.durations import milliseconds
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, sight
+from kbroker.api.rights import denied_steps, sight
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.consumer.requests import Heartbeat
 from kbroker.group.migration import Client
 from kbroker.group.settings import GroupSettings
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, READ, TOPIC
 
@@ -34,12 +35,13 @@ def check_protocol_is_on(context: Context) -> None:
 
 
 @register(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1)
-def consumer_group_heartbeat(request: Any, context: Context) -> Response:
+def consumer_group_heartbeat(request: Any, context: Context) -> Steps[Response]:
     """Answer a ConsumerGroupHeartbeat request."""
     check_protocol_is_on(context)
     if not context.may(READ, GROUP, request.group_id):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
-    if denied(context, DESCRIBE, TOPIC, request.subscribed_topic_names or ()):
+    names = request.subscribed_topic_names or ()
+    if (yield from denied_steps(context, DESCRIBE, TOPIC, names)):
         return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     owned = request.topic_partitions
     beat = Heartbeat(

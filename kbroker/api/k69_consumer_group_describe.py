@@ -15,9 +15,10 @@ from typing import Any
 from kbroker.api.context import Context
 from kbroker.api.k68_consumer_group_heartbeat import check_protocol_is_on
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import NOT_ASKED, denied, operations
+from kbroker.api.rights import NOT_ASKED, denied, denied_steps, operations
 from kbroker.errors import ErrorCode
 from kbroker.group.part import Call
+from kbroker.operations import Steps, collect, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 
@@ -31,18 +32,22 @@ def _refused(group_id: str, code: int, message: str | None) -> Response:
 
 
 @register(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, failed=_failed)
-def consumer_group_describe(request: Any, context: Context) -> Response:
+def consumer_group_describe(request: Any, context: Context) -> Steps[Response]:
     """Answer a ConsumerGroupDescribe request."""
     check_protocol_is_on(context)
-    hidden = denied(context, DESCRIBE, GROUP, request.group_ids)
+    hidden = yield from denied_steps(context, DESCRIBE, GROUP, request.group_ids)
     no = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    wrong = [_refused(one, no, None) for one in dict.fromkeys(request.group_ids) if one in hidden]
-    nameless = [one for one in request.group_ids if not one and one not in hidden]
-    wrong += [_refused("", ErrorCode.INVALID_GROUP_ID, None) for _ in nameless]
-    named = dict.fromkeys(one for one in request.group_ids if one and one not in hidden)
-    calls = [_call(context, one, request.include_authorized_operations) for one in named]
-    return context.groups.each(
-        calls, context.answer, lambda groups: {"groups": _visible(context, [*wrong, *groups])}
+    groups = yield from unique(request.group_ids)
+    wrong = [_refused(group_id, no, None) for group_id in groups if group_id in hidden]
+    if "" in groups and "" not in hidden:
+        nameless = yield from collect(group_id for group_id in request.group_ids if not group_id)
+        wrong += [_refused("", ErrorCode.INVALID_GROUP_ID, None) for _ in nameless]
+    named = (group_id for group_id in groups if group_id and group_id not in hidden)
+    calls = (_call(context, each, request.include_authorized_operations) for each in named)
+    return (
+        yield from context.groups.each(
+            calls, context.answer, lambda groups: {"groups": _visible(context, [*wrong, *groups])}
+        )
     )
 
 

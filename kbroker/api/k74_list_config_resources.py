@@ -17,6 +17,7 @@ from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
 from kbroker.errors import ErrorCode
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE_CONFIGS
 
@@ -28,21 +29,20 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, failed=_failed)
-def list_config_resources(request: Any, context: Context) -> Response:
+def list_config_resources(request: Any, context: Context) -> Steps[Response]:
     """Answer a ListConfigResources request."""
     require_cluster(context, DESCRIBE_CONFIGS)
     known = (CLIENT_METRICS,) if context.version == 0 else _KINDS
     wanted = set(getattr(request, "resource_types", ())) or set(known)
     if not wanted.issubset(known):
         return _failed(request, ErrorCode.UNSUPPORTED_VERSION, "")
-    return {
-        "config_resources": [
-            {"resource_type": kind, "resource_name": name}
-            for kind in known
-            if kind in wanted
-            for name in _names(context, kind)
-        ]
-    }
+    resources = yield from collect(
+        {"resource_type": kind, "resource_name": name}
+        for kind in known
+        if kind in wanted
+        for name in list(_names(context, kind))
+    )
+    return {"config_resources": resources}
 
 
 def _names(context: Context, kind: int) -> Iterable[str]:

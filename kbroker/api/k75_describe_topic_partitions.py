@@ -13,10 +13,11 @@ from typing import Any
 from kbroker.api.context import Context
 from kbroker.api.k03_metadata import describe_partition
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, operations
+from kbroker.api.rights import denied_steps, operations
 from kbroker.api.topic_names import INTERNAL_TOPICS, name_fault
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import Topic
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, TOPIC
 
@@ -26,16 +27,17 @@ def _failed(request: Any, code: int, message: str) -> Response:
 
 
 @register(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, failed=_failed)
-def describe_topic_partitions(request: Any, context: Context) -> Response:
+def describe_topic_partitions(request: Any, context: Context) -> Steps[Response]:
     """Answer a DescribeTopicPartitions request."""
     wants_all = not request.topics
     names = _names(request, context, wants_all)
-    hidden = denied(context, DESCRIBE, TOPIC, names, tell=not wants_all)
+    hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names, tell=not wants_all)
     limit = context.config.integer("max.request.partition.size.limit")
     left = max(min(limit, request.response_partition_limit), 1)
     topics: list[dict[str, Any]] = []
     unseen = [] if wants_all else [_unseen(name) for name in names if name in hidden]
     for name in names:
+        yield
         if name in hidden:
             continue
         if left == 0:

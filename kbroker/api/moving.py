@@ -7,13 +7,14 @@ import logging
 import os
 import threading
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kbroker.api.publish import spec_of
 from kbroker.config.topic import log_config
 from kbroker.errors import ClientError, DiskError, ErrorCode, KbrokerError
 from kbroker.metadata import builders
-from kbroker.metadata.records.schema import Record
+from kbroker.operations import Completion, Steps
 from kbroker.storage.folders import DELETE_SUFFIX, aside_name, put_aside
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key
@@ -53,54 +54,61 @@ def resume(services: Services) -> None:
 
 
 def finish(services: Services, move: Move) -> None:
-    """The last step: the metadata say where the partition lives, then its log goes on there."""
-    try:
-        _finish(services, move)
-    except Exception as error:
+    """Run the last step, among the changes: the metadata has where the partition lives, then its
+    log continues there."""
+    services.changes.run(_finish(services, move)).on_done(partial(_finished, services, move))
+
+
+def _finished(services: Services, move: Move, done: Completion[None]) -> None:
+    error = done.error
+    if error is not None:
         move.failed = str(error) or type(error).__name__
         expected = isinstance(error, KbrokerError | OSError)
         _LOG.error("moving %s to %s: %s", move.name, move.target, move.failed,
-                   exc_info=not expected)  # fmt: skip
+                   exc_info=None if expected else error)  # fmt: skip
         if move.recorded:
             _give_up(services, move, error)
-    finally:
-        move.done.set()
+    move.done.set()
 
 
-def _give_up(services: Services, move: Move, error: Exception) -> None:
+def _give_up(services: Services, move: Move, error: BaseException) -> None:
     """Nobody knows which copy the next start takes: nothing more is acknowledged in either. This
     is before the log is free again, and takes its directory offline (DiskWatch)."""
     move.log.take_offline(getattr(error, "errno", None) or errno.EIO)
     services.data_plane.wake(move.log)
 
 
-def _finish(services: Services, move: Move) -> None:
+def _finish(services: Services, move: Move) -> Steps[None]:
     logs, (topic, index) = services.logs, move.key
-    found = services.image.topics.get(topic)
-    unchanged = found is not None and found.id == move.spec.topic_id
-    if (
-        not unchanged or move.cancelled or move.future is None or move.target.id is None
-        or logs.get(topic, index) is not move.log or logs.homes.get(move.key) is not move.source
-        or not move.target.online or move.log.offline_errno
-    ):  # fmt: skip
-        raise ClientError(ErrorCode.REPLICA_NOT_AVAILABLE, "it is not to be moved any more")
-    assert found is not None
+    _check(services, move)
     overrides = services.image.configs(("topic", topic))
     due_ms = services.clock.monotonic_ms() + log_config(services.config, overrides)[
         "file_delete_delay_ms"
     ]
     left = move.source.path / aside_name(move.name, DELETE_SUFFIX)
     place = move.target.path / move.name
-    if put_aside(place):  # one name cannot be two copies' once the metadata tell it
-        move.target.sync_names()
-    _record(services, move, builders.move_partition(
-        found, index, services.config.node_id, move.target.id
-    ))  # fmt: skip
-    blame = move.target if not move.log.offline_errno else move.source
+    # One name cannot be of two copies once the metadata has it.
+    yield move.target.worker.run(partial(_clear, move, place))
+    _check(services, move)
+    assert move.target.id is not None and move.future is not None
+    found = services.image.topics[topic]
+    records = builders.move_partition(found, index, services.config.node_id, move.target.id)
+    move.recorded = True
     try:
-        kept = services.data_plane.move(
-            move.log, move.future, str(left), str(place), move.target.place
-        )
+        yield services.store.append(records)
+    except ClientError:
+        move.recorded = False
+        raise
+    except DiskError:  # a full disk has none of it
+        move.recorded = services.store.failure is not None
+        raise
+    blame = move.target if not move.log.offline_errno else move.source
+    exchange = partial(
+        services.data_plane.move,
+        move.log, move.future, str(left), str(place), move.target.place,
+    )  # fmt: skip
+    try:
+        kept = yield move.target.worker.run(exchange)
     except OSError as error:  # the next start finds the copy
         blame.note(DiskError(move.folder if blame is move.target else move.source.path, error))
         raise
@@ -109,23 +117,28 @@ def _finish(services: Services, move: Move) -> None:
             logs.moved(move.key, move.target, left, due_ms)
     if kept:  # nothing needs it: the next start removes it
         kept_there = DiskError(move.source.path / move.name, OSError(kept, os.strerror(kept)))
-        _LOG.error("what was moved from there is not removed: %s", kept_there)
+        _LOG.error("the folder that the partition has left is not removed: %s", kept_there)
         move.source.note(kept_there)
     _LOG.info("moved %s from %s to %s", move.name, move.source, move.target)
 
 
-def _record(services: Services, move: Move, records: list[Record]) -> None:
-    """Have the metadata tell it. What is refused for want of room is not there, nor what is while
-    something else stands in the disk."""
-    move.recorded = True
-    try:
-        services.store.append(records, patient=True)
-    except ClientError:
-        move.recorded = False
-        raise
-    except KbrokerError as error:
-        move.recorded = services.store.failure is not None or not isinstance(error, DiskError)
-        raise
+def _check(services: Services, move: Move) -> None:
+    """Raise ClientError where the partition is not to be moved any more."""
+    logs, (topic, index) = services.logs, move.key
+    found = services.image.topics.get(topic)
+    if (
+        found is None or found.id != move.spec.topic_id or move.cancelled or move.future is None
+        or move.target.id is None or logs.get(topic, index) is not move.log
+        or logs.homes.get(move.key) is not move.source or not move.target.online
+        or move.log.offline_errno
+    ):  # fmt: skip
+        raise ClientError(ErrorCode.REPLICA_NOT_AVAILABLE, "the move was given up")
+
+
+def _clear(move: Move, place: Path) -> None:
+    """Put aside what has the partition's name, on the worker's thread."""
+    if put_aside(place):
+        move.target.sync_names()
 
 
 def pace(services: Services, size: int, stopping: threading.Event) -> None:

@@ -2,7 +2,8 @@
 
 Each function is called after the records it is about were appended to the metadata log, and once
 for every topic at the start. Nothing here fails the request: a log that the disk denies is left
-out, its partition answers KAFKA_STORAGE_ERROR until the next start.
+out, its partition answers KAFKA_STORAGE_ERROR until the next start. What takes long is an operation
+(kbroker.operations).
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.config.definitions_kbroker import CLIENT_TELEMETRY
 from kbroker.config.topic import log_config
 from kbroker.config.types import ConfigError
-from kbroker.errors import ClientError
+from kbroker.errors import DiskError
 from kbroker.metadata.builders import change_directories
 from kbroker.metadata.directories import home_of
 from kbroker.metadata.features import KRAFT_VERSION, SUPPORTED, has_cordoned
 from kbroker.metadata.image import Topic
+from kbroker.operations import Completion, Steps
 from kbroker.protocol import ApiKey
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.security.admission import pass_over_bad_logins
@@ -33,6 +35,8 @@ from kbroker.storage.log_port import PartitionSpec
 
 _LOG: Final = logging.getLogger("kbroker.api")
 _INT_MAX: Final = 2**31 - 1
+_CHUNK_PARTITIONS: Final = 256
+"""Of the topics that are offered together."""
 
 
 def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
@@ -67,46 +71,105 @@ def offer_topic(services: Services, topic: Topic) -> None:
     services.note_topic(topic.name)
 
 
-def create_topics(services: Services, names: Iterable[str]) -> None:
-    """Open the logs of new topics and offer them to clients."""
-    topics = [services.image.topics[name] for name in names]
-    for topic in topics:
-        services.note_topic(topic.name)
-    specs = [spec for topic in topics for spec in specs_of(services, topic)]
-    services.logs.create(specs, lambda: _offer_new(services, specs))
+def create_topics(services: Services, names: Iterable[str]) -> Completion[None]:
+    """Make the logs of new topics and offer them to clients; the completion is set when all are
+    offered."""
+    listed = list(names)
+    offered: Completion[None] = Completion()
+    for name in listed:
+        services.note_topic(name)
+        services.offering[name] = offered
+    made = services.operations.spawn(_create(services, listed), "making the logs of new topics")
+
+    def on_done(_: Completion[None]) -> None:
+        for name in listed:
+            if services.offering.get(name) is offered:
+                del services.offering[name]
+        offered.resolve(None)
+
+    made.on_done(on_done)
+    return offered
 
 
-def _offer_new(services: Services, specs: Iterable[PartitionSpec]) -> None:
-    """Their logs are made. Where a disk has taken long, their topics may be gone, or not be the
-    same, or have other settings."""
-    for spec in {spec.topic: spec for spec in specs}.values():
-        now = services.image.topics.get(spec.topic)
-        if now is None or now.id != spec.topic_id:
-            continue
-        if _log_config(services, now) != spec.config:
-            configure_topics(services, [now.name])
-        offer_topic(services, now)
+def _create(services: Services, names: Iterable[str]) -> Steps[None]:
+    chunks: list[tuple[list[PartitionSpec], Completion[None]]] = []
+    specs: list[PartitionSpec] = []
+    for name in names:
+        topic = services.image.topics.get(name)
+        specs += [] if topic is None else specs_of(services, topic)
+        if len(specs) >= _CHUNK_PARTITIONS:
+            chunks.append((specs, services.logs.create(specs)))
+            specs = []
+        yield
+    if specs:
+        chunks.append((specs, services.logs.create(specs)))
+    services.topics_changed()
+    for specs, created in chunks:
+        yield from _offer_new(services, specs, created)
     services.topics_changed()
     adapt_segments(services)
 
 
-def add_partitions(services: Services, name: str, first: int) -> None:
-    """Open the logs of the partitions from `first` on and offer them."""
-    topic = services.image.topics[name]
-    specs = specs_of(services, topic, first)
-    services.logs.create(specs, lambda: _offer_new(services, specs))
+def _offer_new(
+    services: Services, specs: Iterable[PartitionSpec], created: Completion[None]
+) -> Steps[None]:
+    """Offer topics when their logs are made. A disk may have taken long: a topic may be deleted by
+    now, be another of the same name, or have other settings."""
+    try:
+        yield created
+    except DiskError as error:
+        _LOG.error("%s", error)
+    for spec in {spec.topic: spec for spec in specs}.values():
+        topic = services.image.topics.get(spec.topic)
+        if topic is None or topic.id != spec.topic_id:
+            continue
+        if _log_config(services, topic) != spec.config:
+            configure_topics(services, [topic.name])
+        offer_topic(services, topic)
+        yield
 
 
-def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> None:
-    """Take away deleted topics: (name, number of partitions, file.delete.delay.ms)."""
+def add_partitions(services: Services, grown: Iterable[tuple[str, int]]) -> Completion[None]:
+    """Make the logs of new partitions, (topic, first of them), and offer them to clients."""
+    return services.operations.spawn(
+        _add_partitions(services, list(grown)), "making the logs of new partitions"
+    )
+
+
+def _add_partitions(services: Services, grown: Iterable[tuple[str, int]]) -> Steps[None]:
+    chunks = []
+    for name, first in grown:
+        topic = services.image.topics.get(name)
+        if topic is not None:
+            specs = specs_of(services, topic, first)
+            chunks.append((specs, services.logs.create(specs)))
+        yield
+    services.topics_changed()
+    for specs, created in chunks:
+        yield from _offer_new(services, specs, created)
+    services.topics_changed()
+    adapt_segments(services)
+
+
+def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> Steps[None]:
+    """Take deleted topics away: (name, number of partitions, file.delete.delay.ms). Clients do not
+    find them any more when the steps have ended; their folders are renamed by the disk workers. To
+    be run among the changes of the metadata: no topic of the same name may be created in
+    between."""
     now_ms = services.clock.monotonic_ms()
     gone = list(deleted)
-    services.topics_deleted([name for name, _, _ in gone])
+    yield from services.topics_deleted([name for name, _, _ in gone])
+    chunk: list[tuple[str, range, int]] = []
     for name, partitions, delay_ms in gone:
         services.data_plane.remove_topic(name)
-        due_ms = now_ms + delay_ms
-        services.logs.delete(name, range(partitions), due_ms, services.data_plane.wake)
         services.forget_topic(name)
+        chunk.append((name, range(partitions), now_ms + delay_ms))
+        if sum(len(each) for _, each, _ in chunk) >= _CHUNK_PARTITIONS:
+            services.logs.delete(chunk, services.data_plane.wake)
+            chunk = []
+        yield
+    if chunk:
+        services.logs.delete(chunk, services.data_plane.wake)
     adapt_segments(services)
 
 
@@ -133,8 +196,7 @@ def configure_topics(services: Services, names: Iterable[str]) -> None:
     for name in names:
         topic = services.image.topics.get(name)
         if topic is not None:
-            overrides = services.image.configs(("topic", name))
-            config = log_config(services.config, overrides, _share_of_disk(services))
+            config = _log_config(services, topic)
             configs.update(dict.fromkeys(((name, index) for index in topic.partitions), config))
     services.logs.configure(configs)
 
@@ -197,11 +259,10 @@ def cordon(services: Services) -> None:
     if broker is None or told is None or broker.fenced:
         return
     if sorted(told) != sorted(logs.ids().cordoned):
-        try:
-            services.store.append(change_directories(services.image, node_id, logs.ids()))
-        except ClientError as error:
-            _LOG.error("which log directories are cordoned is told later: %s", error)
-            services.store.when_idle(lambda: cordon(services))
+        services.store.append(change_directories(services.image, node_id, logs.ids())).on_done(
+            lambda done: _LOG.error("cordoned log directories are not in the metadata: %s",
+                                    done.error) if done.error else None
+        )  # fmt: skip
 
 
 def limit_listeners(services: Services) -> None:

@@ -12,12 +12,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from kbroker.operations import Completion, Steps
 from kbroker.protocol import ApiKey
 
 Response = Mapping[str, Any]
-Handler = Callable[[Any, Any], Response]
+Outcome = Response | Completion[Response] | Steps[Response | Completion[Response]]
+Handler = Callable[[Any, Any], Outcome]
+"""(request, context) -> the response, its Completion, or the steps of an operation that return
+either (kbroker.operations)."""
 Failure = Callable[[Any, int, str], Response]
 Left = Callable[[Any, Any], None]
+Timeout = Callable[[Any, Any], int]
 
 
 def top_level_error(request: Any, code: int, message: str) -> Response:
@@ -28,10 +33,15 @@ def top_level_error(request: Any, code: int, message: str) -> Response:
 class Registration(NamedTuple):
     """Versions that are served, the lowest that is advertised, and what answers.
 
-    `handler` is None where the data plane answers by itself. `failed` makes the answer to a
-    request whose handler raised: (request, error code, message) -> response. `parks`: the answer
-    may be long in coming, so that such requests are bounded in number. `left` takes what the data
-    plane leaves to the control thread: (request, services).
+    handler: None where the data plane answers by itself.
+    failed:  makes the answer to a request whose handler raised: (request, error code, message) ->
+             response.
+    parks:   the answer may be long in coming; such requests are bounded in number and bytes.
+    left:    takes what the data plane leaves to the control thread: (request, services).
+    timeout: how long the client waits (ms), from (request, context): REQUEST_TIMED_OUT is answered
+             then, and at once where it is 0 or less, as Apache Kafka's controller does. None:
+             without end.
+    changes: the handler's steps run alone among changes of the metadata.
     """
 
     key: ApiKey
@@ -42,6 +52,8 @@ class Registration(NamedTuple):
     failed: Failure = top_level_error
     parks: bool = False
     left: Left | None = None
+    timeout: Timeout | None = None
+    changes: bool = False
 
 
 Table = Mapping[ApiKey, Registration]
@@ -51,15 +63,31 @@ _INNER: Final[dict[tuple[int, int], Left]] = {}
 
 
 def register(
-    key: ApiKey, low: int, high: int, *, failed: Failure = top_level_error, parks: bool = False
+    key: ApiKey,
+    low: int,
+    high: int,
+    *,
+    failed: Failure = top_level_error,
+    parks: bool = False,
+    timeout: Timeout | None = None,
+    changes: bool = False,
 ) -> Callable[[Handler], Handler]:
-    """Decorator: the function answers this key in versions `low` to `high`."""
+    """Decorator: the function answers this key in versions `low` to `high`. A change without a
+    timeout of the client's has `request.timeout.ms`."""
+    if changes and timeout is None:
+        timeout = request_timeout
 
     def add(handler: Handler) -> Handler:
-        _add(Registration(key, low, high, low, handler, failed, parks))
+        _add(Registration(key, low, high, low, handler, failed, parks, None, timeout, changes))
         return handler
 
     return add
+
+
+def request_timeout(_: Any, context: Any) -> int:
+    """The broker's request.timeout.ms."""
+    timeout_ms: int = context.config.integer("request.timeout.ms")
+    return timeout_ms
 
 
 def register_data_plane(

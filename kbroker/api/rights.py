@@ -10,6 +10,7 @@ from typing import Final
 
 from kbroker.api.context import Context
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.operations import Steps
 from kbroker.security import acls
 
 NOT_ASKED: Final = -(2**31)
@@ -92,6 +93,25 @@ def denied(
         for name in dict.fromkeys(names)
         if not context.may(operation, resource_type, name, tell=tell)
     )
+
+
+def denied_steps(
+    context: Context,
+    operation: int,
+    resource_type: int,
+    names: Iterable[str],
+    *,
+    tell: bool = True,
+) -> Steps[frozenset[str]]:
+    """The same in steps, for as many names as a request may have."""
+    if context.services.authorizer is None:
+        return frozenset()
+    found: dict[str, bool] = {}
+    for name in names:
+        if name not in found:
+            found[name] = not context.may(operation, resource_type, name, tell=tell)
+        yield
+    return frozenset(name for name, is_denied in found.items() if is_denied)
 
 
 def sight(context: Context) -> Callable[[str], bool] | None:

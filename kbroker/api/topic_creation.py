@@ -19,6 +19,7 @@ from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT, STRING_LENGTH_MAX_BYTES
 from kbroker.metadata import builders
 from kbroker.metadata.records.schema import Record
+from kbroker.operations import Completion, Steps
 from kbroker.security.quotas import MutationQuota
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.uuids import random_uuid
@@ -52,8 +53,8 @@ class Planned(NamedTuple):
 
 
 def plan_topic(services: Services, topic: NewTopic, planned: Placed | None = None) -> Planned:
-    """Check a new topic. Raises ClientError; changes nothing. `planned` counts, by directory, the
-    partitions that the same request has brought so far."""
+    """Check a new topic. Raises ClientError; changes nothing. `planned` counts partitions by log
+    directory over one request."""
     _check_name(services, topic.name)
     configs = _check_configs(services, topic.configs)
     if topic.assignments:
@@ -186,16 +187,33 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
 
 def create_automatically(
     services: Services, names: Iterable[str], quota: MutationQuota | None = None
-) -> list[ClientError]:
+) -> Completion[list[ClientError]]:
     """Create the topics that are not there, as far as they may be: in one append, and no more
-    partitions than a CreateTopics, or than the client's quota allows. Who asks for others gets them
-    the next time. Returns why those that may not be were refused."""
+    partitions than a CreateTopics, or than the client's quota allows; the others come with the next
+    request. A topic that another request has caused to be created is left out. The completion has
+    why topics were refused, as soon as the others are in the metadata."""
+    missing = [
+        name for name in dict.fromkeys(names)
+        if name not in services.image.topics and name not in services.creating
+    ]  # fmt: skip
+    if not missing:
+        return Completion.of([])
+    services.creating.update(missing)
+    created = services.changes.run(_create_missing(services, missing, quota))
+    created.on_done(lambda _: services.creating.difference_update(missing))
+    return created
+
+
+def _create_missing(
+    services: Services, names: Iterable[str], quota: MutationQuota | None
+) -> Steps[list[ClientError]]:
     created: list[str] = []
     refused: list[ClientError] = []
     placed: Placed = {}
     records: list[Record] = []
-    room = PARTITIONS_PER_REQUEST_MAX_COUNT
+    left = PARTITIONS_PER_REQUEST_MAX_COUNT
     for name in names:
+        yield
         if name in services.image.topics:
             continue
         try:
@@ -205,18 +223,15 @@ def create_automatically(
         except ClientError as error:
             refused.append(error)
             continue
-        room -= topic.partitions
-        if room < 0:
+        left -= topic.partitions
+        if left < 0:
             most = f"A request may create at most {PARTITIONS_PER_REQUEST_MAX_COUNT} partitions."
             refused.append(ClientError(ErrorCode.POLICY_VIOLATION, most))
             break
         created.append(name)
         records += topic.records
     if created:
-        try:
-            services.store.append(records, lambda: publish.create_topics(services, created))
-        except ClientError as error:  # the disk hangs: they come later, or are asked for again
-            refused.append(error)
+        yield services.store.append(records, lambda: publish.create_topics(services, created))
     return refused
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kbroker.api.producer_ids import next_producer_id
 from kbroker.api.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kbroker.clock import Clock
 from kbroker.errors import ErrorCode
@@ -13,7 +12,7 @@ from kbroker.ext.log import Log
 from kbroker.ext.offsets_load import OffsetsLoad
 from kbroker.group.loading import Load
 from kbroker.group.partition import group_partition
-from kbroker.storage.manager import LogPort
+from kbroker.storage.manager import LogPort, State
 from kbroker.txn.loading import StateLoad
 from kbroker.txn.markers import Groups
 from kbroker.txn.settings import TransactionSettings, settings_of
@@ -67,14 +66,18 @@ class TransactionHost:
         """The log of a partition of it, None where the disk denies it."""
         return self._services.logs.get(TRANSACTION_STATE, partition)
 
+    def is_offline(self, partition: int) -> bool:
+        """Whether the disk denies it."""
+        return self._services.logs.state(TRANSACTION_STATE, partition) is State.OFFLINE
+
     def load(self, log: LogPort, *, strict: bool) -> Load:
         """Begin to read a log; `strict`: what the disk refuses to read is an error."""
         assert isinstance(log, Log)
         return StateLoad(OffsetsLoad(log, commits=False, strict=strict))
 
     def new_producer_id(self) -> int:
-        """An id that nobody has had."""
-        return next_producer_id(self._services)
+        """Return an id that no producer has had."""
+        return self._services.producer_ids.take()
 
     def tell(self, log: LogPort, offset: int) -> bool:
         """See kbroker.txn.durable.Tell."""

@@ -44,8 +44,8 @@ from kbroker.care.stage import Earlier, Stage
 from kbroker.errors import OperatorError
 from kbroker.files import DirectoryInUseError, DirectoryLock
 from kbroker.metadata.directories import further, homes_of
+from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES, MetaProperties, read_meta_properties
-from kbroker.metadata.store import load_image
 from kbroker.storage.folders import METADATA_FOLDER
 
 __all__ = ["Made", "create"]

@@ -20,10 +20,10 @@ from kbroker.care.stage import Stage
 from kbroker.errors import CorruptFileError, OperatorError
 from kbroker.files import read_file, read_offset_checkpoint, write_offset_checkpoint
 from kbroker.metadata.image import Image
+from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES
 from kbroker.metadata.quorum import QUORUM_STATE
 from kbroker.metadata.snapshot import BOOTSTRAP
-from kbroker.metadata.store import load_image
 from kbroker.storage.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,

@@ -11,9 +11,9 @@ from kbroker.care.manifest import Extent
 from kbroker.care.segments import base_offset_of, segment_files
 from kbroker.care.stage import Stage
 from kbroker.errors import CorruptFileError, OperatorError
+from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES
 from kbroker.metadata.snapshot import BOOTSTRAP
-from kbroker.metadata.store import load_image
 from kbroker.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,

@@ -35,8 +35,8 @@ from kbroker.errors import CorruptFileError, DiskError
 from kbroker.ext.crc32c import checksum
 from kbroker.ext.records import Batch, BatchError, records
 from kbroker.files import read_file, read_offset_checkpoint
+from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
-from kbroker.metadata.store import load_image
 from kbroker.storage.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,

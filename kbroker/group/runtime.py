@@ -13,14 +13,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError, ErrorCode, LateError
-from kbroker.ext.pulses import Pulses
-from kbroker.ext.records import build
+from kbroker.group.appends import Appends
 from kbroker.group.codes import coordinator_code
-from kbroker.group.loading import Load
+from kbroker.group.host import Host
 from kbroker.group.outcome import (
     DEFERRED,
     Answer,
@@ -31,8 +29,7 @@ from kbroker.group.outcome import (
 )
 from kbroker.group.part import Call, Operation, Part, keep_last
 from kbroker.group.partition import group_partition
-from kbroker.group.pauses import Pauses
-from kbroker.group.room_wait import RoomWait
+from kbroker.group.pauses import Pauses, waits
 from kbroker.group.settings import GroupSettings
 from kbroker.group.shard import Shard
 from kbroker.group.slot import Slot, SlotReply
@@ -46,9 +43,8 @@ from kbroker.group.slot_loads import (
     load_figures,
 )
 from kbroker.group.timers import Timers
-from kbroker.group.topics import Topics
 from kbroker.group.unwritten import Unwritten
-from kbroker.metadata.records.wire import RecordError
+from kbroker.operations import Steps
 from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
@@ -65,35 +61,6 @@ def _nothing_wrong(settings: GroupSettings) -> None:
     return None
 
 
-class Host(Protocol):
-    """What the coordinators are built on; the wiring provides it."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def topics(self) -> Topics: ...
-    @property
-    def pulses(self) -> Pulses: ...
-    def settings(self) -> GroupSettings: ...
-    def partitions(self) -> int:
-        """How many partitions `__consumer_offsets` has; 0 where it is not there."""
-
-    def log(self, partition: int) -> LogPort | None:
-        """The log of a partition of it, None where the disk denies it."""
-
-    def load(self, log: LogPort, *, strict: bool) -> Load:
-        """See kbroker.group.slot_loads.Host."""
-
-    def batch_bytes_max(self) -> int:
-        """max.message.bytes of it."""
-
-    def codec(self) -> str:
-        """How its batches are compressed, as kbroker.ext.records.build takes it."""
-
-    def post(self, do: Callable[[], None]) -> None:
-        """From any thread: have it done on the control thread, soon."""
-
-
 class GroupCoordinator:
     """See the module."""
 
@@ -101,32 +68,34 @@ class GroupCoordinator:
         self._host = host
         self._timers = Timers()
         self._loads = SlotLoads(_LOG, host, self._timers, self._open)
-        self._unwritten = Unwritten(self._plain_bytes_max)
         self._slots: list[Slot] = []
-        self._appends = 0
+        self._appended = 0
         self._due_ms: int | None = None
         self._opened_ms = 0
         self._stopped = False
-        self._room = RoomWait()
-        """Of the last append: the same is told once, and a disk that hangs is waited for once."""
+        self._appends = Appends(host)
+        self._unwritten = Unwritten(self._appends.plain_bytes_max)
         self._pauses = Pauses(host.clock, coordinator_code)
 
     # ---- the partitions
 
     def open(self) -> None:
-        """Take over `__consumer_offsets` where it is there and was not: load its partitions.
+        """Take over the partitions of `__consumer_offsets` that are ready and were not: load them.
+        The others stay in loading until their logs are made. To be called whenever topics or logs
+        have come.
 
         Partitions that are added later get no groups before the next start, as in Apache Kafka:
         the number of partitions decides where a group is.
         """
-        if self._slots or self._stopped or not self._host.partitions():
+        if self._stopped or not self._host.partitions():
             return
-        self._opened_ms = self._host.clock.monotonic_ms()
-        for partition in range(self._host.partitions()):
-            log, furnish = self._host.log(partition), partial(self._furnish, partition)
-            self._slots.append(Slot(partition, log, furnish))
-        for slot in self._slots:
-            self._loads.load(slot)
+        if not self._slots:
+            self._opened_ms = self._host.clock.monotonic_ms()
+            self._slots = [
+                Slot(partition, partial(self._furnish, partition))
+                for partition in range(self._host.partitions())
+            ]
+        self._loads.load_ready(self._slots, self._host.log, self._host.is_offline)
 
     def _furnish(self, partition: int) -> tuple[Rooms, Records]:
         # A broker without groups starts 40 ms sooner without their rooms.
@@ -161,12 +130,12 @@ class GroupCoordinator:
         for slot in self._slots:
             slot.shard.settings = settings
 
-    def topics_deleted(self, names: Sequence[str]) -> None:
-        """Topics are gone: their committed offsets go as well; the deletion itself is done."""
-        now = self._now()
-        for slot in self._slots:
+    def topics_deleted(self, names: Sequence[str]) -> Steps[None]:
+        """Delete the committed offsets of topics that were deleted."""
+        for slot in list(self._slots):
             if slot.state == ACTIVE:
-                self._forget_topics(slot, names, now)
+                self._forget_topics(slot, names, self._now())
+            yield
 
     def _forget_topics(self, slot: Slot, names: Sequence[str], now: Now) -> None:
         if slot.paused:
@@ -219,6 +188,12 @@ class GroupCoordinator:
         at it by itself. Not gated: the answer does not wait for the disk, for heartbeats. Raises
         ClientError with the coordinator's code where the operation did not take place.
         """
+        slot = self._slots[group_partition(group_id, len(self._slots))] if self._slots else None
+        if slot is not None and waits(slot):
+            slot.resumed.on_done(
+                lambda _: self._handle_later(group_id, answer, operation, refusal, gated)
+            )
+            return DEFERRED
         try:
             slot = self._slot(group_id)
             slot.check_active()
@@ -239,6 +214,26 @@ class GroupCoordinator:
             slot.waiting.add(reply)
         return DEFERRED
 
+    def _handle_later(
+        self,
+        group_id: str,
+        answer: Answer,
+        operation: Operation,
+        refusal: Refusal,
+        gated: bool,
+    ) -> None:
+        """Handle a request that has waited for a pause to end."""
+        try:
+            response = self.handle(group_id, answer, operation, refusal=refusal, gated=gated)
+        except ClientError as error:
+            answer.fail(error.code, str(error))
+        except Exception as error:
+            _LOG.exception("a group request failed")
+            answer.fail(coordinator_code(error))
+        else:
+            if response is not DEFERRED:
+                answer.send(response)
+
     def _operate(self, operation: Operation, slot: Slot, reply: SlotReply) -> Outcome:
         try:
             return operation(slot.rooms, reply, self._now())
@@ -250,20 +245,27 @@ class GroupCoordinator:
         calls: Iterable[Call],
         answer: Answer,
         finish: Callable[[list[Response]], Response],
-    ) -> Response:
-        """Run parts of one request, each on its own slot; the answer waits for all of them.
+    ) -> Steps[Response]:
+        """Run parts of one request, each on its own slot and in a step of its own; the answer waits
+        for all of them.
 
-        The operations answer at once, by their outcome. Answers DEFERRED.
+        The operations answer at once, by their outcome. Returns DEFERRED.
         """
         parts: list[Response] = []
         last: dict[int, Slot] = {}
         for call in calls:
+            yield
             part = Part()
             try:
                 slot = self._slot(call.group_id)
+                if waits(slot):
+                    yield slot.resumed
+                    slot = self._slot(call.group_id)
                 slot.check_active()
                 reply = SlotReply(slot, part, False)
                 self._carry_out(slot, call.operation(slot.rooms, reply, self._now()), reply)
+                if part.response is None and part.error is None:
+                    yield slot.resumed
                 if not slot.paused:
                     keep_last(last, slot)
             except (ClientError, DiskError, OSError) as error:
@@ -311,7 +313,7 @@ class GroupCoordinator:
             append(log)
         except LateError as late:
             marked = Outcome(then=partial(_after_marker, end))
-            self._begin_pause(slot, late, partial(self._resume, slot, marked))
+            self._begin_pause(slot, late, partial(self._resume, slot, marked, None))
             raise
         end()
         self._number(slot)
@@ -344,7 +346,11 @@ class GroupCoordinator:
     def _carry_out(self, slot: Slot, outcome: Outcome | None, reply: SlotReply | None) -> None:
         while outcome is not None:
             try:
-                error = self._append(slot, outcome) if outcome.records else ErrorCode.NONE
+                error = ErrorCode.NONE
+                if outcome.records:
+                    error = self._appends.append(slot, outcome)
+                    if error == ErrorCode.NONE:
+                        self._number(slot)
             except LateError as late:
                 self._pause(slot, outcome, reply, late)
                 return
@@ -372,30 +378,43 @@ class GroupCoordinator:
     def _pause(
         self, slot: Slot, outcome: Outcome, reply: SlotReply | None, late: LateError
     ) -> None:
-        """The client does not wait for the disk: it is to ask again."""
-        self._begin_pause(slot, late, partial(self._resume, slot, outcome))
-        if reply is not None:
-            reply.give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        """The operation continues when the append has ended."""
+        self._begin_pause(slot, late, partial(self._resume, slot, outcome, reply), reply)
 
     def _begin_pause(
-        self, slot: Slot, late: LateError, resume: Callable[[ErrorCode, int], None]
+        self,
+        slot: Slot,
+        late: LateError,
+        resume: Callable[[ErrorCode, int], None],
+        reply: SlotReply | None = None,
     ) -> None:
         before = slot.appended
-        self._number(slot)  # nothing comes behind it in the directory before it is over
+        self._number(slot)
 
         def over(error: ErrorCode, took_ms: int) -> None:
             if error != ErrorCode.NONE:  # it has no record to wait for
                 slot.appended = before
             resume(error, took_ms)
 
-        self._pauses.begin(slot, late.append, over)
+        def give_up() -> None:
+            if reply is not None:
+                reply.give_up(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _resume(self, slot: Slot, outcome: Outcome, error: ErrorCode, took_ms: int) -> None:
+        self._pauses.begin(slot, late.append, over, give_up)
+
+    def _resume(
+        self,
+        slot: Slot,
+        outcome: Outcome,
+        reply: SlotReply | None,
+        error: ErrorCode,
+        took_ms: int,
+    ) -> None:
         if error == ErrorCode.NONE and slot.log is not None:
-            self._room.done(slot.log.directory)
+            self._appends.done(slot.log)
         missed, slot.missed = slot.missed, []
         try:
-            self._carry_out(slot, self._settle(slot, outcome, None, error), None)
+            self._carry_out(slot, self._settle(slot, outcome, reply, error), reply)
         except Exception:
             _LOG.exception("an operation on __consumer_offsets-%d went wrong", slot.partition)
         slot.shard.timers.delay(took_ms)  # those as well that it set by the time of its request
@@ -411,55 +430,9 @@ class GroupCoordinator:
             else:
                 slot.rooms.offsets.replay_pending(outcome.producer[0], record)
 
-    def _append(self, slot: Slot, outcome: Outcome) -> ErrorCode:
-        """Write the records as one batch; what kept it from being written. Raises LateError while
-        that is not known."""
-        now_ms = self._host.clock.wall_ms()
-        log = slot.log
-        producer_id, epoch = outcome.producer or (-1, -1)
-        try:
-            pairs = [(now_ms, *slot.records.encode(record)) for record in outcome.records]
-            batch = build(
-                pairs,
-                codec=self._host.codec(),
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                transactional=outcome.producer is not None,
-            )
-            if len(batch) > self._host.batch_bytes_max():
-                raise ClientError(ErrorCode.MESSAGE_TOO_LARGE)
-            if log is None:
-                return ErrorCode.NOT_COORDINATOR
-            room_wait_ms = self._room.ms(log.directory)
-            log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=room_wait_ms)
-        except (ClientError, DiskError, OSError) as error:
-            place = -1 if log is None else log.directory
-            if self._room.failed(place, error):
-                _LOG.warning("__consumer_offsets-%d takes no record: %s", slot.partition, error)
-            if isinstance(error, LateError):
-                raise
-            return coordinator_code(error)
-        except (RecordError, ValueError) as error:  # a string over 32,767 bytes
-            _LOG.warning("__consumer_offsets-%d has no record for that: %s", slot.partition, error)
-            return ErrorCode.INVALID_REQUEST
-        except Exception:
-            _LOG.exception("__consumer_offsets-%d takes no record", slot.partition)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        self._appended(slot)
-        return ErrorCode.NONE
-
-    def _appended(self, slot: Slot) -> None:
-        if slot.log is not None:
-            self._room.done(slot.log.directory)
-        self._number(slot)
-
     def _number(self, slot: Slot) -> None:
-        self._appends += 1
-        slot.appended = self._appends
-
-    def _plain_bytes_max(self) -> int | None:
-        """What a batch may hold that is not compressed; None where batches are."""
-        return self._host.batch_bytes_max() if self._host.codec() == "none" else None
+        self._appended += 1
+        slot.appended = self._appended
 
     # ---- timers
 

@@ -14,6 +14,7 @@ from kbroker.group.loading import Piece
 from kbroker.group.outcome import Answer, Now, Response, send_when_durable
 from kbroker.group.shard import Shard
 from kbroker.group.slot_loads import ACTIVE, FAILED, LOADING
+from kbroker.operations import Completion
 from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
@@ -27,18 +28,20 @@ class Slot:
     """One partition: its log, its rooms, and the requests that wait for an answer."""
 
     def __init__(
-        self, partition: int, log: LogPort | None, furnish: Callable[[], tuple[Rooms, Records]]
+        self, partition: int, furnish: Callable[[], tuple[Rooms, Records]]
     ) -> None:
         """`furnish` makes what the partition is loaded into."""
         self.partition = partition
         self.name = f"__consumer_offsets-{partition}"
-        self.log = log
+        self.log: LogPort | None = None
+        """None until it is made."""
         self.waiting: set[SlotReply] = set()
         self.appended = 0
         """Order of the last append among those of all slots; the journal syncs in that order."""
         self._furnish = furnish
         self.paused = False
-        """Its last append stands in a disk that hangs (kbroker.group.pauses)."""
+        """Its last append is under way on a slow disk (kbroker.group.pauses)."""
+        self.resumed: Completion[None] = Completion.of(None)
         self.missed: list[Callable[[Now], None]] = []
         """What is to be done once it goes on."""
         self.begin()

@@ -87,11 +87,24 @@ class SlotLoads(Generic[S]):
         """Nothing more is loaded."""
         self._loader.stop()
 
+    def load_ready(
+        self,
+        slots: Sequence[S],
+        log_of: Callable[[int], LogPort | None],
+        is_offline: Callable[[int], bool],
+    ) -> None:
+        """Load the slots whose logs are there now and were not before. One without a log is still
+        loading while the log is being made, and has failed while it is offline."""
+        for slot in slots:
+            if slot.log is None:
+                slot.log = log_of(slot.partition)
+                slot.state = FAILED if is_offline(slot.partition) else LOADING
+                if slot.log is not None:
+                    self.load(slot)
+
     def load(self, slot: S, tries: int = 0) -> None:
-        """Read the slot's log; one that the disk denies fails it for good."""
-        if slot.log is None:
-            slot.state = FAILED
-            return
+        """Read the slot's log."""
+        assert slot.log is not None
         begin = partial(self._host.load, strict=tries < _STRICT_TRIES)
         done = partial(self._loaded, slot, tries + 1)
         self._loader.load(Loading(slot.name, slot.log, begin, slot.take, done))

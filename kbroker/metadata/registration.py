@@ -43,7 +43,7 @@ def begin(
     """
     image, replica = store.image, store.replica
     epoch = store.next_offset
-    store.append(
+    registered = store.append(
         [
             *register_broker(
                 image,
@@ -58,6 +58,7 @@ def begin(
             *elect_leaders(image, replica, new_epochs=not clean, lost=lost),
         ]
     )
+    registered.result()
     return epoch
 
 
@@ -66,6 +67,6 @@ def end(store: MetadataStore) -> int:
     node_id = store.meta.node_id
     records = leave_broker(store.image, node_id)
     if records:
-        store.append(records)
+        store.append(records).result()
     broker = store.image.brokers.get(node_id)
     return -1 if broker is None else broker.broker_epoch

@@ -14,11 +14,11 @@ mode uses it:
 
 `open` formats an empty directory, else loads the newest snapshot and the log behind it, and
 begins a new KRaft epoch: `quorum-state` first, then a control batch with a LeaderChange record.
-`append` makes one batch, syncs it, then replays it into the image: a change is told when it is
-on the disk, and is there whole or not at all. One that stands in a disk that hangs is not waited
-for: it is taken in when it is over, and none is begun before. A change too large for one batch is
-put between begin and end records (KIP-868); one that a crash left open is aborted by the next
-`open`. Snapshots follow the growth of the log; what lies before one is removed.
+`append` queues a change. The disk worker appends and syncs it as one batch, then the control thread
+replays it into the image: an image never has what the disk does not, and a change is there whole or
+not at all. One change is written at a time; the others wait in their order. A change too large for
+one batch is put between begin and end records (KIP-868); one that a crash left open is aborted by
+the next `open`. Snapshots follow the growth of the log; what lies before one is removed.
 
 The directory of one node may change hands between kbroker and Apache Kafka, one at a time. Kafka
 needs of its server.properties: the same `node.id`, `process.roles=broker,controller`, this
@@ -32,28 +32,30 @@ Not thread-safe: the control thread owns it.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kbroker.clock import Clock
-from kbroker.errors import BugError, ClientError, CorruptFileError, DiskError, ErrorCode
+from kbroker.errors import BugError, DiskError
+from kbroker.operations import Completion
 from kbroker.storage.checkpoints import read_leader_epochs, write_leader_epochs
 from kbroker.storage.disk_worker import DiskWorker
 
 from . import features
-from .batches import BATCH_MAX_BYTES, Batch, Pair, build_batch
+from .batches import BATCH_MAX_BYTES, Pair, build_batch
 from .builders import Replica, replica_of
 from .identity import identify
 from .image import Image
+from .loader import FOLDER, Loader
 from .log import MetadataLog
 from .meta_properties import MetaProperties
 from .quorum import Quorum, only_voter, read_quorum_state, write_quorum_state
 from .records import cluster, raft, topics
-from .records.frame import decode_control, decode_metadata, encode_control, encode_metadata
+from .records.frame import encode_control, encode_metadata
 from .records.schema import Record
-from .records.wire import RecordError
 from .snapshot import (
     BOOTSTRAP,
     SnapshotId,
@@ -63,7 +65,6 @@ from .snapshot import (
     write_snapshot,
 )
 
-FOLDER: Final = "__cluster_metadata-0"
 SNAPSHOT_MIN_BYTES: Final = 4 << 20
 """Bytes of log behind a snapshot that make the next one worth while, at the least: reading them
 back costs some 0.2 s of a start."""
@@ -71,12 +72,11 @@ SNAPSHOT_INTERVAL_MS: Final = 3_600_000
 """How long a change waits for a snapshot at most; 0 is for ever. Kafka's default too
 (metadata.log.max.snapshot.interval.ms)."""
 _BATCH_BYTES: Final = BATCH_MAX_BYTES // 2
-_HANGS: Final = "The disk of the metadata log does not answer; what was asked may still take place."
 _log = logging.getLogger("kbroker.metadata")
 
 
 def _nothing() -> None:
-    """What follows where nothing does."""
+    """Do nothing."""
 
 
 class _Batches(NamedTuple):
@@ -85,6 +85,15 @@ class _Batches(NamedTuple):
     data: list[bytes]
     end: int
     now_ms: int
+
+
+class _Change(NamedTuple):
+    """Records to append, and what runs when the image has them. `control`: records of KRaft."""
+
+    records: list[Record]
+    then: Callable[[], object]
+    control: bool
+    completion: Completion[None]
 
 
 class MetadataStore:
@@ -111,14 +120,19 @@ class MetadataStore:
         self._snapshot_bytes = snapshot_bytes
         self._snapshot_interval_ms = snapshot_interval_ms
         self.worker = DiskWorker(str(self.folder))
-        """Writes what is appended. Of its own: what is done to folders of partitions may take its
-        time, and no change is refused for that."""
+        """Writes what is appended. It is not that of the log directory: work on the folders of
+        partitions delays no change."""
         self._meta: MetaProperties | None = None
         self._quorum = Quorum()
         self._log = MetadataLog(self.folder)
-        self._loader = _Loader(self.image, self._quorum)
+        self._loader = Loader(self.image, self._quorum)
         self._since_snapshot = 0
         self._last_snapshot_bytes = 0
+        self._opened = False
+        self._changes: deque[_Change] = deque()
+        """Changes in their order; the first is being written."""
+        self._writing = False
+        """Whether the worker has a change or a snapshot to write."""
         self._changed_at_ms: int | None = None
         """Monotonic time of the first change that no snapshot has."""
 
@@ -187,6 +201,8 @@ class MetadataStore:
             self._write([cluster.AbortTransactionRecord("the process that began it ended")])
         if self.image.metadata_version < 0:
             self._bootstrap()
+        self._opened = True
+        self._changed_at_ms = None
         return self.image
 
     def close(self) -> None:
@@ -220,7 +236,7 @@ class MetadataStore:
             control = [self._quorum.leader_change(node_id), *self._quorum.records()]
         else:
             control = [self._quorum.leader_change(node_id)]
-        self._append(self._batch([encode_control(record) for record in control], control=True))
+        self._enqueue(control, _nothing, control=True).result()
         epochs = [entry for entry in read_leader_epochs(self.folder) if entry[1] < start]
         write_leader_epochs(self.folder, [*epochs, (epoch, start)])
 
@@ -248,92 +264,103 @@ class MetadataStore:
     # ---- append
 
     def append(
-        self,
-        records: Iterable[Record],
-        then: Callable[[], object] = _nothing,
-        *,
-        patient: bool = False,
-    ) -> None:
-        """Make a change durable and take it in, all of it or nothing; `then` follows.
+        self, records: Iterable[Record], then: Callable[[], object] = _nothing
+    ) -> Completion[None]:
+        """Make a change durable and take it in, all of it or nothing, after the changes that were
+        appended before; `then` runs in the same step.
 
-        DiskError where the disk failed: the image is as before. ClientError (REQUEST_TIMED_OUT)
-        where it hangs: the change takes place when it is over, as does `then`, or was not begun, as
-        another one is under way. `patient`: once begun, it is waited for.
+        The completion's error is a DiskError where the disk failed, a BugError where the records do
+        not fit the image, or what `then` raised: but for the last the image is as before.
         """
-        listed = list(records)
+        return self._enqueue(list(records), then)
 
-        def taken() -> None:
-            if self._changed_at_ms is None:
-                self._changed_at_ms = self._clock.monotonic_ms()
-            self.snapshot_when_due()
-            then()
-
-        self._check_idle()
-        self.image.check(listed)
-        self._write(listed, taken, patient=patient)
-
-    def when_idle(self, do: Callable[[], object]) -> None:
-        """Call it when nothing is under way in a disk that hangs."""
-        self.worker.do(_nothing, lambda _: do())
-
-    def upgrade_kraft_version(self, then: Callable[[], object] = _nothing) -> None:
-        """From 0 to 1: from now on the log itself says who its voters are. `quorum-state` follows
-        with the next epoch, as Apache Kafka has it. Raises and goes on as `append`."""
-        records = [
+    def upgrade_kraft_version(self, then: Callable[[], object] = _nothing) -> Completion[None]:
+        """Upgrade kraft.version from 0 to 1: the log itself names its voters from then on.
+        `quorum-state` follows with the next epoch, as in Apache Kafka."""
+        records: list[Record] = [
             raft.KRaftVersionRecord(0, 1), only_voter(self.meta.node_id, self.directory_id),
         ]  # fmt: skip
+        return self._enqueue(records, then, control=True)
 
-        def taken() -> None:
-            for record in records:
+    def _enqueue(
+        self, records: list[Record], then: Callable[[], object], *, control: bool = False
+    ) -> Completion[None]:
+        change = _Change(records, then, control, Completion())
+        self._changes.append(change)
+        if len(self._changes) == 1:
+            self._begin()
+        return change.completion
+
+    def _begin(self) -> None:
+        """Write the change at the head of the queue, unless something is being written."""
+        while self._changes and not self._writing:
+            change = self._changes[0]
+            try:
+                if not change.control:
+                    self.image.check(change.records)
+            except BugError as error:
+                self._changes.popleft()
+                change.completion.fail(error)
+                continue
+            self._writing = True
+            self.worker.run(partial(self._append, change)).on_done(
+                partial(self._appended, change)
+            )
+
+    def _append(self, change: _Change) -> int:
+        """Encode and append a change, on the worker's thread; its size in bytes."""
+        batches = self._encoded(change)
+        self._log.append(batches.data, batches.end, self.epoch, batches.now_ms)
+        return sum(map(len, batches.data))
+
+    def _appended(self, change: _Change, written: Completion[int]) -> None:
+        """Take in what the disk has, and begin the next change."""
+        error = written.error
+        if error is None:
+            self._since_snapshot += written.result()
+            try:
+                self._take_in(change)
+            except Exception as raised:
+                error = raised
+        self._changes.popleft()
+        self._writing = False
+        if error is None:
+            change.completion.resolve(None)
+        else:
+            change.completion.fail(error)
+        self.snapshot_when_due()
+        self._begin()
+
+    def _take_in(self, change: _Change) -> None:
+        if change.control:
+            for record in change.records:
                 self._quorum.take(record)
-            then()
+        else:
+            self.image.replay_all(change.records)
+            if self._changed_at_ms is None:
+                self._changed_at_ms = self._clock.monotonic_ms()
+        change.then()
 
-        self._check_idle()
-        made = self._batch([encode_control(record) for record in records], control=True)
-        self._append(made, taken)
+    def _write(self, records: list[Record]) -> None:
+        """Append and take in at the start, before the worker has a thread."""
+        self._enqueue(records, _nothing).result()
 
-    def _check_idle(self) -> None:
-        if self.worker.late:
-            raise ClientError(ErrorCode.REQUEST_TIMED_OUT, _HANGS)
-
-    def _write(
-        self,
-        records: list[Record],
-        then: Callable[[], object] = _nothing,
-        *,
-        patient: bool = False,
-    ) -> None:
+    def _encoded(self, change: _Change) -> _Batches:
+        if change.control:
+            return self._batch([encode_control(each) for each in change.records], control=True)
         pairs: list[Pair] = []
         version = self.image.metadata_version
         if version < 0:
             version = features.METADATA_VERSION_MAX
-        for record in records:
+        for record in change.records:
             kind = features.record_version(type(record), version)
             pairs.append((None, encode_metadata(record, kind)))
         size = sum(len(value or b"") for _, value in pairs)
         if size <= _BATCH_BYTES:
-            made = self._batch(pairs)
-        elif features.has_transactions(version):
-            made = self._transaction(pairs)
-        else:
-            raise BugError(f"{size} bytes of records at once, at metadata.version {version}")
-
-        def taken() -> None:
-            self.image.replay_all(records)
-            then()
-
-        self._append(made, taken, patient=patient)
-
-    def _append(
-        self, made: _Batches, then: Callable[[], object] = _nothing, *, patient: bool = False
-    ) -> None:
-        def taken(_: None) -> None:
-            self._since_snapshot += sum(map(len, made.data))
-            then()
-
-        work = partial(self._log.append, made.data, made.end, self.epoch, made.now_ms)
-        if not self.worker.do(work, taken, patient=patient):
-            raise ClientError(ErrorCode.REQUEST_TIMED_OUT, _HANGS)
+            return self._batch(pairs)
+        if features.has_transactions(version):
+            return self._transaction(pairs)
+        raise BugError(f"{size} bytes of records at once, at metadata.version {version}")
 
     def _transaction(self, pairs: list[Pair]) -> _Batches:
         """Several batches that a reader takes in together."""
@@ -357,23 +384,15 @@ class MetadataStore:
     # ---- snapshots
 
     def snapshot_when_due(self) -> bool:
-        """Take a snapshot where the log behind the last one has grown or waited enough.
-
-        Every append asks; who has a timer asks now and then. True if one was taken. A disk that
-        refuses it is told in the log and asked again later: what was appended is safe without.
-        """
+        """Begin a snapshot where the log behind the last one has grown or waited enough; whether it
+        did. Each append looks, and a timer now and then. A disk that refuses the snapshot is
+        logged, and the next one is tried later: what was appended is safe without."""
         due = max(self._snapshot_bytes, 2 * self._last_snapshot_bytes)
         if self._since_snapshot < due and not self._waited_enough():
             return False
-        if self.worker.late:
+        if not self._opened or self._changes or self._writing or self._log.failure is not None:
             return False
-        try:
-            self.snapshot()
-        except DiskError as error:
-            _log.warning("no snapshot of the metadata log: %s", error)
-            self._since_snapshot = 0
-            self._changed_at_ms = None
-            return False
+        self.snapshot()
         return True
 
     def _waited_enough(self) -> bool:
@@ -381,37 +400,49 @@ class MetadataStore:
             return False
         return self._clock.monotonic_ms() - self._changed_at_ms >= self._snapshot_interval_ms
 
-    def snapshot(self) -> SnapshotId:
-        """Write the image as a snapshot and remove what lies before it."""
+    def snapshot(self) -> Completion[SnapshotId]:
+        """Write the image as a snapshot and remove what lies before it; no change begins before it
+        is written."""
+        assert not self._writing
+        self._writing = True
         identity = SnapshotId(self.next_offset, self._log.last_epoch)
         version = self.image.metadata_version
+        done: Completion[SnapshotId] = Completion()
         work = partial(
             self._write_snapshot,
             identity,
-            [(one, features.record_version(type(one), version)) for one in self.image.records()],
+            ((each, features.record_version(type(each), version)) for each in self.image.records()),
             self._quorum.records(),
             self._clock.wall_ms(),
         )
 
-        def taken(size: int) -> None:
-            self._last_snapshot_bytes = size
+        def on_done(written: Completion[int]) -> None:
+            self._writing = False
             self._since_snapshot = 0
             self._changed_at_ms = None
+            if written.error is None:
+                self._last_snapshot_bytes = written.result()
+                done.resolve(identity)
+            else:
+                _log.warning("snapshot of the metadata log failed: %s", written.error)
+                done.fail(written.error)
+            self._begin()
 
-        self.worker.do(work, taken)
-        return identity
+        self.worker.run(work).on_done(on_done)
+        return done
 
     def _write_snapshot(
         self,
         identity: SnapshotId,
-        records: list[tuple[Record, int]],
+        records: Iterable[tuple[Record, int]],
         control: list[Record],
         now_ms: int,
     ) -> int:
-        """The worker's. Its size in bytes."""
+        """Write it, on the worker's thread; its size in bytes. The records are generated there: the
+        image does not change while a snapshot is written."""
         size = write_snapshot(
             self.folder / identity.file_name,
-            records,
+            list(records),
             epoch=identity.epoch,
             control=control,
             timestamp=self._log.last_timestamp,
@@ -424,60 +455,6 @@ class MetadataStore:
                 (self.folder / older.file_name).unlink(missing_ok=True)
         write_leader_epochs(self.folder, [(identity.epoch, identity.offset)])
         return size
-
-
-class _Loader:
-    """Takes batches of the log in: raft's records at once, a transaction's at its end."""
-
-    def __init__(self, image: Image, quorum: Quorum) -> None:
-        self._image = image
-        self._quorum = quorum
-        self._open: list[Record] | None = None
-
-    @property
-    def in_transaction(self) -> bool:
-        """True where the log ends within a transaction."""
-        return self._open is not None
-
-    def take(self, batch: Batch, folder: Path) -> None:
-        """One batch, in the order of the log."""
-        try:
-            if batch.control:
-                for key, value in batch.records:
-                    self._quorum.take(decode_control(key or b"", value or b""))
-                return
-            for _, value in batch.records:
-                self._take_record(decode_metadata(value or b"")[0])
-        except (RecordError, BugError) as error:
-            reason = f"the records at offset {batch.base_offset}: {error}"
-            raise CorruptFileError(folder, reason) from error
-
-    def _take_record(self, record: Record) -> None:
-        if isinstance(record, cluster.BeginTransactionRecord):
-            self._open = []
-        elif isinstance(record, cluster.EndTransactionRecord):
-            self._image.replay_all(self._open or ())
-            self._open = None
-        elif isinstance(record, cluster.AbortTransactionRecord):
-            self._open = None
-        elif self._open is not None:
-            self._open.append(record)
-        else:
-            self._image.replay(record)
-
-
-def load_image(directory: Path) -> Image:
-    """The image of a directory at rest, without changing a byte: for tools."""
-    image, quorum = Image(), Quorum()
-    loader = _Loader(image, quorum)
-    folder = directory / FOLDER
-    offset = 0
-    if snapshots := list_snapshots(folder):
-        offset = snapshots[-1].offset
-        image.replay_all(read_snapshot(folder / snapshots[-1].file_name).records)
-    for batch in MetadataLog(folder).read(offset):
-        loader.take(batch, folder)
-    return image
 
 
 def _chunks(pairs: list[Pair]) -> Iterator[list[Pair]]:

@@ -4,6 +4,7 @@ an answer tells, of the whole and of every part, NONE too."""
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,21 +16,28 @@ _Walk = Callable[[Counts, Mapping[str, Any]], None]
 
 
 class Answered:
-    """How often each API has answered with each error code. The control thread writes it, any
-    thread may take a copy."""
+    """How often each API has answered with each error code. Any thread may call."""
 
     def __init__(self) -> None:
         self._counts: dict[ApiKey, Counts] = {}
+        self._lock = threading.Lock()
 
     def add(self, key: ApiKey, version: int, response: Mapping[str, Any]) -> None:
-        """An answer has left."""
+        """Count the codes of an answer."""
         walk = _walk_of(response_schema(key, version))
-        if walk is not None:
-            walk(self._counts.setdefault(key, {}), response)
+        if walk is None:
+            return
+        added: Counts = {}
+        walk(added, response)
+        with self._lock:
+            counts = self._counts.setdefault(key, {})
+            for code, count in added.items():
+                counts[code] = counts.get(code, 0) + count
 
     def copy(self) -> dict[ApiKey, Counts]:
-        """As it is now."""
-        return {key: counts.copy() for key, counts in self._counts.copy().items()}
+        """Return the counts as they are now."""
+        with self._lock:
+            return {key: counts.copy() for key, counts in self._counts.items()}
 
 
 @functools.cache

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _USAGE: Final = "usage: python -m kbroker.server [--config FILE] [--set KEY=VALUE]..."
 _HOOKS: Final = "KBROKER_TEST_HOOKS"
 _HOLD_MS: Final = 60_000
+_GC_THRESHOLDS: Final = (5_000, 20, 1_000_000)
+"""The whole heap is looked through by `FullCollection` alone (kbroker.server.control): it holds the
+interpreter for as long as there are objects, which are millions while a large request is served."""
+_SWITCH_S: Final = 0.001  # the control thread waits for the interpreter no longer beside another
 _RELOAD_S: Final = 30.0
 _LOG: Final = logging.getLogger("kbroker.server")
 
@@ -44,6 +48,7 @@ def main(arguments: list[str]) -> int:
     if options is None:
         sys.stderr.write(f"{_USAGE}\n")
         return 2
+    sys.setswitchinterval(_SWITCH_S)
     gc.disable()  # what a start makes stays: looking for garbage in it takes a tenth of the time
     started = Started()
     notifier = started.notifier
@@ -70,6 +75,7 @@ def main(arguments: list[str]) -> int:
         notifier.tell(status=f"not started: {error}")
         return os.EX_CONFIG if isinstance(error, ConfigError) else 1
     gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
     notifier.tell("READY=1", status=broker.doing())
     if started.watchdog_s:

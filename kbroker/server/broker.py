@@ -43,7 +43,7 @@ from kbroker.ports import bound
 from kbroker.security import admission
 from kbroker.server import journal, sockets
 from kbroker.server.beside import beside
-from kbroker.server.control import ControlThread, Mailbox
+from kbroker.server.control import ControlThread, FullCollection, Mailbox
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff, hangs
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
@@ -198,7 +198,7 @@ class Broker:
         services.tls = tls_listeners(self.config, data_plane.engine)
         self._lead(store, logs)
         if self._users:
-            store.append(self._users)
+            store.append(self._users).result()
         with beside(partial(self._open_journals, data_plane, logs, services.disk_limits)):
             table = registry.table()  # imports the handlers while the disk has its time
         for topic in store.image.topics.values():
@@ -218,8 +218,10 @@ class Broker:
             data_plane, dispatcher, self._clock, mailbox, (services.groups, services.transactions),
             (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
              services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
-             Denials(services).tick, FlushesPutOff(logs, self._clock).tick),
-            DiskWatch(store, logs, data_plane, self.config.node_id),
+             Denials(services).tick, FlushesPutOff(logs, self._clock).tick,
+             FullCollection(services.operations, self._clock).tick),
+            DiskWatch(store, logs, data_plane, self.config.node_id, services.changes),
+            services.operations,
         )  # fmt: skip
         limits = services.disk_limits
         disk = self._disk = DiskGuards(limits, logs, data_plane, INTERNAL_TOPICS, self._clock)
@@ -232,8 +234,7 @@ class Broker:
         data_plane.engine.start()
         self._planes = Planes(data_plane.engine, mailbox.post)
         logs.hangs = partial(hangs, data_plane.hanging, store)
-        for worker in (store.worker, *(one.worker for one in self.directories)):
-            worker.open(mailbox.post)
+        self._open_workers(services, mailbox)
         self._phase, self._serving = "serving", True
         self._control.start()
         self._tell_where(disk.refused_for)
@@ -242,6 +243,13 @@ class Broker:
         self._cleaner.start()
         mailbox.post(partial(moving.resume, services))
         self._open_pages(services, data_plane, disk, self._cleaner)
+
+    def _open_workers(self, services: Services, mailbox: Mailbox) -> None:
+        """From now on nothing on the control thread waits for a disk or computes for long."""
+        assert self._store is not None
+        for worker in (self._store.worker, *(each.worker for each in self.directories)):
+            worker.open(mailbox.post)
+        services.offload.open(mailbox.post)
 
     def _open_pages(
         self, services: Services, data_plane: DataPlane, disk: DiskGuards, cleaner: LogCleaner
@@ -400,11 +408,14 @@ class Broker:
         if self._mailbox is not None and self._services is not None:
             self._mailbox.post(self._services.transactions.stop)
             self._mailbox.post(self._services.groups.stop)
+            self._mailbox.post(self._services.operations.stop)
         engine.stop(_DRAIN_MS)
         if self._control is not None:
             self._control.stop()
-        for worker in (self._store.worker, *(one.worker for one in self.directories)):
-            worker.close()  # what is late is waited for, and taken in
+        for worker in (self._store.worker, *(each.worker for each in self.directories)):
+            worker.close()  # after the call under way; what has not begun is dropped
+        if self._mailbox is not None:  # this thread owns the control state now
+            self._mailbox.run(self._clock, _DRAIN_MS)
         if self._cleaner is not None:
             self._cleaner.stop()  # before the looks that it may wait for
         for thread in self._upkeep:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kbroker.errors import ClientError, DiskError, KbrokerError
+from kbroker.errors import DiskError
 from kbroker.ext.log_flush import flushes_put_off
 from kbroker.ext.log_state import logs_taken_offline
 from kbroker.metadata.builders import change_directories
+from kbroker.operations import Changes, Completion, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kbroker.clock import Clock
     from kbroker.metadata.store import MetadataStore
     from kbroker.storage.log_directory import LogDirectory
-    from kbroker.storage.log_port import Directories, Key
     from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
@@ -39,8 +38,8 @@ _PUT_OFF_TOLD_EVERY_MS: Final = 60_000
 def hangs(hanging: Callable[[], list[int]], store: MetadataStore, one: LogDirectory) -> bool:
     """Whether a directory's disk does not answer somebody at the moment; `hanging` is the data
     plane's."""
-    late = one.worker.late or (one.place == 0 and store.worker.late)
-    return late or one.place in hanging()
+    hung = one.worker.hung or (one.place == 0 and store.worker.hung)
+    return hung or one.place in hanging()
 
 
 class DiskWatch:
@@ -48,22 +47,25 @@ class DiskWatch:
     fails. Metadata and all else that asks LogManager is right from the first answer on."""
 
     def __init__(
-        self, store: MetadataStore, logs: LogManager, data_plane: DataPlanePort, node_id: int
+        self,
+        store: MetadataStore,
+        logs: LogManager,
+        data_plane: DataPlanePort,
+        node_id: int,
+        changes: Changes,
     ) -> None:
+        self._changes = changes
         self._store = store
         self._logs = logs
         self._data_plane = data_plane
         self._node_id = node_id
         self._seen = 0
-        self._untold = False  # the metadata does not know yet
 
     def look(self) -> None:
         """Take a directory offline once anything of it is, and tell why; with the first one all.
         That is final."""
         if self._logs.failure is not None:
             return
-        if self._untold and not self._store.worker.late:
-            self._tell_metadata()
         gone = logs_taken_offline()
         if gone == self._seen and self._store.failure is None and not any(map(
             self._has_failed, self._logs.directories
@@ -112,21 +114,18 @@ class DiskWatch:
             self._tell_metadata()
 
     def _tell_metadata(self) -> None:
-        """As Apache Kafka's controller: nobody leads the partitions of the directory."""
+        """Record what Apache Kafka's controller does: the partitions of the directory have no
+        leader."""
+        self._changes.run(self._record()).on_done(self._recorded)
+
+    def _record(self) -> Steps[None]:
         ids, lost = self._logs.ids(), self._logs.lost()
         records = change_directories(self._store.image, self._node_id, ids, lost)
-        self._untold = True
-        try:
-            self._store.append(records, partial(self._told, ids, lost))
-        except ClientError as error:  # its disk hangs; once more when it does not
-            _LOG.error("%s", error)
-        except KbrokerError as error:
-            self._untold = False
-            _LOG.error("%s", error)
+        yield self._store.append(records)
 
-    def _told(self, ids: Directories, lost: set[Key]) -> None:
-        """Another one may have failed since."""
-        self._untold = (ids, lost) != (self._logs.ids(), self._logs.lost())
+    def _recorded(self, done: Completion[None]) -> None:
+        if done.error is not None:
+            _LOG.error("the metadata does not have that a log directory is offline: %s", done.error)
 
 
 class FlushesPutOff:

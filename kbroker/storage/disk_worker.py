@@ -1,101 +1,229 @@
-"""What the control thread has done on a log directory's disk, and an end to the wait for it.
+"""Disk worker: the thread that does the control plane's disk work of one log directory.
 
-A disk may hang for as long as it likes, and the control thread answers heartbeats. So what it has
-to write is done by a thread of the directory, piece by piece in their order. What gets on is waited
-for, as many logs take their time; what has stood for a second, or has taken several, is not. What
-was to follow follows when the disk is back.
+A disk may hang for as long as it likes, and the control thread answers heartbeats. So it waits for
+no disk: it hands work to the worker of the directory and continues with the Completion.
+
+A job is a list of steps, each for the folder of one partition. The steps of one folder run in the
+order in which they were submitted, whatever jobs they belong to: a topic that is created anew
+comes after the deletion of its namesake. Otherwise jobs take turns, some milliseconds each, so that
+the deletion of 8,000 folders does not delay the creation of one. What has no folder of its own
+(`run`) is a job of one step.
+
+A stop drops the steps that have not begun (`close`). The next start completes or cleans what they
+would have done.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from kbroker.errors import KbrokerError
+from kbroker.operations import Completion
 
-WAIT_S: Final = 1.0
-"""For a step."""
-WAIT_ALL_S: Final = 5.0
+HANG_S: Final = 1.0
+"""A call that takes longer counts as hung."""
+_TURN_S: Final = 0.005
 _LOG: Final = logging.getLogger("kbroker.storage")
 
 Post = Callable[[Callable[[], None]], None]
 T = TypeVar("T")
 
 
+class Step(NamedTuple):
+    """Work for one partition folder; None: for none in particular."""
+
+    folder: str | None
+    work: Callable[[], Any]
+
+
+class _Queued:
+    """A step in the queue of its folder."""
+
+    __slots__ = ("done", "result", "step")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.done = False
+        self.result: Any = None
+
+
+class _Job(Generic[T]):
+    """Steps with what comes before and behind them. Results are those of the steps, in order."""
+
+    def __init__(
+        self,
+        steps: Iterable[Step],
+        first: Callable[[], object] | None,
+        last: Callable[[list[Any]], T],
+        dropped: Callable[[list[Any]], object] | None,
+    ) -> None:
+        self.steps = [_Queued(step) for step in steps]
+        self.next = 0
+        self.first = first
+        self.last = last
+        self.dropped = dropped
+        self.completion: Completion[T] = Completion()
+
+    def results(self) -> list[Any]:
+        return [each.result for each in self.steps]
+
+
 class DiskWorker:
-    """Of the control thread. Until it is opened, and after it is closed, all is done by the caller
-    and waited for: nobody is served then."""
+    """Until it is opened, and after it is closed, work is done by the caller at once: nobody is
+    served then. `run` and `run_steps` are the control thread's, `hung` is any thread's."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._post: Post | None = None
-        self._executor: ThreadPoolExecutor | None = None
-        self.steps = 0
-        """Of what is being done; counted by it, where it has many."""
-        self._late: deque[tuple[Future[Any], Callable[[Any], object]]] = deque()
+        self._thread: threading.Thread | None = None
+        self._changed = threading.Condition()
+        self._jobs: deque[_Job[Any]] = deque()
+        self._folders: dict[str, deque[_Queued]] = {}
+        self._closing = False
+        self._call_began_s = 0.0  # of the call under way; 0: none
+        self._reported = False
+
+    def __len__(self) -> int:
+        return len(self._jobs)
 
     @property
-    def late(self) -> bool:
-        """Whether something is under way that is not waited for any more."""
-        return bool(self._late)
+    def hung(self) -> bool:
+        """Whether the call under way has taken longer than HANG_S."""
+        began_s = self._call_began_s
+        hung = began_s > 0 and time.monotonic() - began_s > HANG_S
+        if hung and not self._reported:
+            self._reported = True
+            _LOG.warning("disk hung: directory=%s; changes there wait for it", self._name)
+        return hung
 
     def open(self, post: Post) -> None:
-        """From now on in a thread of its own; `post` has something done by the control thread."""
+        """Run work on a thread of its own from now on; `post` runs a callable on the control
+        thread."""
         self._post = post
 
     def close(self) -> None:
-        """Wait for what is under way, and let follow what was to."""
-        if self._executor is not None:
-            self._executor.shutdown()
-        self._post = self._executor = None
-        self._go_on()
+        """Finish the call under way, drop what has not begun, and end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+        self._post = self._thread = None
+        jobs, self._jobs = self._jobs, deque()
+        self._folders.clear()
+        self._closing = False
+        for job in jobs:
+            if job.dropped is not None:
+                job.dropped(job.results())
 
-    def do(
-        self, work: Callable[[], T], then: Callable[[T], object], *, patient: bool = False
-    ) -> bool:
-        """Have `work` done, which changes nothing of the control thread's, then `then` by the
-        caller, with what it gave. Raises what either raises. False where it stands for too long, or
-        something before it does: `then` is called later, and what is raised then is logged.
-        `patient`: it may take as long as it takes."""
+    def run(self, work: Callable[[], T]) -> Completion[T]:
+        """Run `work`, which changes nothing that the control thread owns."""
+        return self.run_steps([Step(None, work)], last=lambda results: results[0])
+
+    def run_steps(
+        self,
+        steps: Iterable[Step],
+        *,
+        first: Callable[[], object] | None = None,
+        last: Callable[[list[Any]], T],
+        dropped: Callable[[list[Any]], object] | None = None,
+    ) -> Completion[T]:
+        """Run `first`, the steps, then `last` with their results; the completion is its result. A
+        step that raises fails the job: steps return the errors that they expect. `dropped` is
+        called in place of the completion where a stop drops the rest, with the results so far
+        (None for a step that did not run)."""
+        job: _Job[T] = _Job(steps, first, last, dropped)
+        with self._changed:
+            for queued in job.steps:
+                if queued.step.folder is not None:
+                    self._folders.setdefault(queued.step.folder, deque()).append(queued)
         if self._post is None:
-            then(work())
-            return True
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "disk")
-        future = self._executor.submit(work)
-        if patient:
-            wait([future])
-            self._go_on()
-        if not self._late and self._is_soon_over(future):
-            then(future.result())
-            return True
-        if not self._late:
-            _LOG.warning("the disk of %s does not answer: changes there are late", self._name)
-        self._late.append((future, then))
-        post = self._post
-        future.add_done_callback(lambda _: post(self._go_on))
-        return False
+            self._run_now(job)
+            return job.completion
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
+            self._thread.start()
+        with self._changed:
+            self._jobs.append(job)
+            self._changed.notify()
+        return job.completion
 
-    def _is_soon_over(self, future: Future[Any]) -> bool:
-        ends_s = time.monotonic() + WAIT_ALL_S
-        seen = -1
-        while seen != self.steps and time.monotonic() < ends_s:
-            seen = self.steps
-            if wait([future], WAIT_S).done:
-                return True
-        return False
+    # ---- the thread, or the caller where there is none
 
-    def _go_on(self) -> None:
-        """With those that are over, in their order."""
-        while self._late and self._late[0][0].done():
-            future, then = self._late.popleft()
-            try:
-                then(future.result())
-            except (KbrokerError, OSError) as error:
-                _LOG.error("a late change in %s: %s", self._name, error)
-            except Exception:  # what comes behind it has its turn
-                _LOG.exception("a late change in %s", self._name)
+    def _run_now(self, job: _Job[Any]) -> None:
+        try:
+            while not self._turn(job):
+                pass
+            result = job.last(job.results())
+        except Exception as error:
+            job.completion.fail(error)
+        else:
+            job.completion.resolve(result)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._jobs and not self._closing:
+                    self._changed.wait()
+                if self._closing:
+                    return
+                job = self._jobs.popleft()
+            self._run_turn(job)
+
+    def _run_turn(self, job: _Job[Any]) -> None:
+        try:
+            if not self._turn(job):
+                with self._changed:
+                    self._jobs.append(job)
+                return
+            result = self._timed(lambda: job.last(job.results()))
+        except Exception as error:
+            self._hand_over(lambda error=error: job.completion.fail(error))  # type: ignore[misc]
+        else:
+            self._hand_over(lambda: job.completion.resolve(result))
+
+    def _hand_over(self, finish: Callable[[], None]) -> None:
+        assert self._post is not None
+        self._post(finish)
+
+    def _turn(self, job: _Job[Any]) -> bool:
+        """Run steps of a job for one turn; True where it has no more."""
+        until_s = time.monotonic() + _TURN_S
+        if job.first is not None:
+            first, job.first = job.first, None
+            self._timed(first)
+        while job.next < len(job.steps):
+            self._run_step(job.steps[job.next])
+            job.next += 1
+            if self._closing or time.monotonic() >= until_s:
+                break
+        return job.next >= len(job.steps)
+
+    def _run_step(self, queued: _Queued) -> None:
+        """Run it, after the steps of its folder that were submitted before."""
+        folder = queued.step.folder
+        while not queued.done:
+            if folder is None:
+                head = queued
+            else:
+                with self._changed:
+                    waiting = self._folders[folder]
+                    head = waiting.popleft()
+                    if not waiting:
+                        del self._folders[folder]
+            head.done = True
+            head.result = self._timed(head.step.work)
+
+    def _timed(self, work: Callable[[], T]) -> T:
+        self._call_began_s = time.monotonic()
+        try:
+            return work()
+        finally:
+            self._call_began_s = 0.0
+            if self._reported:
+                self._reported = False
+                _LOG.info("disk answers again: directory=%s", self._name)

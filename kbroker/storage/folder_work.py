@@ -1,16 +1,13 @@
-"""Folders of partitions that come and go: what a log directory's worker does to them
-(kbroker.storage.disk_worker). Nothing here touches what the control thread owns."""
+"""Steps on the folders of partitions that are created and deleted, for the worker of a log
+directory (kbroker.storage.disk_worker). Nothing here touches what the control thread owns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kbroker.errors import DiskError
 from kbroker.storage.folders import DELETE_SUFFIX, aside_name, ensure_topic_id, put_aside
-from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import LogOpener, LogPort, Opening
 
 Made = LogPort | DiskError | OSError
@@ -38,17 +35,11 @@ def open_one(opening: Opening, open_log: LogOpener, *, fresh: bool) -> Made:
         return error
 
 
-def rename_gone(folders: Iterable[tuple[Path, LogPort | None]], home: LogDirectory) -> list[Gone]:
-    """End the logs of deleted partitions, and give their folders the names of such."""
-    gone = []
-    for folder, log in folders:
-        if log is not None:
-            log.mark_deleted()
-        gone.append(_rename(folder))
-        home.worker.steps += 1
-    with suppress(DiskError):  # the directory has noted it
-        home.sync_names()
-    return gone
+def rename_gone(folder: Path, log: LogPort | None) -> Gone:
+    """End the log of a deleted partition, and rename its folder to that of a deleted one."""
+    if log is not None:
+        log.mark_deleted()
+    return _rename(folder)
 
 
 def _rename(folder: Path) -> Gone:
@@ -60,9 +51,3 @@ def _rename(folder: Path) -> Gone:
     except OSError as error:
         return Gone(folder, error=error)
     return Gone(folder, target)
-
-
-def configure_logs(logs: Iterable[tuple[LogPort, dict[str, int]]]) -> None:
-    """Give each its settings; one that somebody holds who stands in the disk is waited for."""
-    for log, config in logs:
-        log.configure(config)

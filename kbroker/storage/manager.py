@@ -20,35 +20,29 @@ set. A log that was deleted in the meantime answers with an error, which is pass
 
 from __future__ import annotations
 
-import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kbroker.errors import DiskError
 from kbroker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
-from kbroker.storage.dead_folders import DeadFolders
-from kbroker.storage.folder_work import Gone, Made, configure_logs, open_one, rename_gone
+from kbroker.storage.folder_work import open_one
 from kbroker.storage.folders import METADATA_FOLDER
-from kbroker.storage.homes import least_used, settle, tell_offline
+from kbroker.storage.homes import settle, tell_offline
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Directories, Key, LogOpener, LogPort, Opening, PartitionSpec
-from kbroker.storage.manager_ports import CleanerPort, MovesPort
 from kbroker.storage.opening import close_all, open_all, openings_of
+from kbroker.storage.partition_lifecycle import PartitionLifecycle, State
 
 __all__ = ["METADATA_FOLDER", "Key", "LogManager", "LogOpener", "LogPort", "Opening",
-           "PartitionSpec"]  # fmt: skip
+           "PartitionSpec", "State"]  # fmt: skip
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 
 
-def _nothing(*_: object) -> None:
-    """What follows where nothing does."""
-
-
-class LogManager:
+class LogManager(PartitionLifecycle):
     """See the module."""
 
     def __init__(
@@ -58,39 +52,16 @@ class LogManager:
         one. `threads` open the logs of each."""
         if isinstance(directories, Path):
             directories = [LogDirectory(directories)]
-        self.directories = tuple(directories)
-        self.homes: dict[Key, LogDirectory] = {}
-        """Where each partition lives; those whose directory is not here are missing."""
-        self.offline: dict[Key, str] = {}
-        """Partitions that cannot be served, and why: logs that the disk denied when they were
-        opened, all of a directory once it has failed."""
+        super().__init__(directories, open_log)
         self.unfinished: dict[Key, LogDirectory] = {}
         """Moves that the last stop cut off, and where they led."""
         self.found: dict[Key, LogDirectory | None] = {}
         """Partitions that lie elsewhere than the metadata had them: kbroker.storage.homes."""
         self.expected = 0  # logs that `start` opens
-        self.cleaner: CleanerPort | None = None
-        self.moves: MovesPort | None = None
-        self.incoming: dict[Key, tuple[LogDirectory, dict[str, int]]] = {}
-        """What the checkpoints of a directory are to say of a partition that is about to live
-        there."""
-        self.hangs: Callable[[LogDirectory], bool] = lambda one: one.worker.late
-        """Whether a directory's disk does not answer at the moment."""
-        self._open_log = open_log
         self._threads = threads
-        self._logs: dict[Key, LogPort] = {}
-        self._coming: dict[Key, Opening] = {}  # new ones that are not made yet
-        self.dead = DeadFolders()
-        """Folders of deleted partitions that are still there."""
         self._complained: set[Key] = set()
-        self._started = False
 
     # ---- the directories
-
-    @property
-    def main(self) -> LogDirectory:
-        """The first, which holds the metadata log."""
-        return self.directories[0]
 
     @property
     def directory(self) -> Path:
@@ -101,11 +72,6 @@ class LogManager:
     def failure(self) -> str | None:
         """Why all is offline: the first directory is."""
         return self.main.failure
-
-    @property
-    def online(self) -> list[LogDirectory]:
-        """Those that are served."""
-        return [one for one in self.directories if one.online]
 
     @property
     def started_clean(self) -> bool:
@@ -132,22 +98,6 @@ class LogManager:
         """Partitions that are offline because their directory is."""
         return {key for key in self.offline if (home := self.homes.get(key)) is None
                 or not home.online}  # fmt: skip
-
-    def place(self, count: int, among: dict[LogDirectory, int] | None = None) -> list[LogDirectory]:
-        """Homes for new partitions: where there are fewest, not in what is offline or cordoned.
-        `among` has what the caller has placed before and not made yet, and is added to."""
-        places = [one for one in self.online if not one.cordoned] or [self.main]
-        places = [one for one in places if not self.hangs(one)] or places
-        if len(places) == 1:
-            return places * count
-        planned = {} if among is None else among
-        counts = dict(planned)
-        for home in self.homes.copy().values():
-            counts[home] = counts.get(home, 0) + 1
-        chosen = [least_used(places, counts) for _ in range(count)]
-        for home in chosen:
-            planned[home] = planned.get(home, 0) + 1
-        return chosen
 
     def fail(self, directory: LogDirectory, why: str) -> list[LogPort]:
         """A disk has failed: from now on nothing is asked of its logs or written there; where it is
@@ -219,29 +169,7 @@ class LogManager:
         """Open or create one log at the start; one that the disk denies is offline."""
         self._take(opening, open_one(opening, self._open_log, fresh=False))
 
-    def _take(self, opening: Opening, made: Made) -> None:
-        spec = opening.spec
-        key = (spec.topic, spec.partition)
-        if isinstance(made, OSError | DiskError):
-            _LOG.error("partition %s is offline: %s", spec.folder, made)
-            self.offline[key] = str(made)
-            if self._started:  # a start asks the disk for each of them anew
-                path = opening.directory
-                failed = made if isinstance(made, DiskError) else DiskError(path, made)
-                self.homes[key].note(failed)
-            return
-        self._logs[key] = made
-        if self.homes[key].online:
-            self.offline.pop(key, None)
-        else:  # the disk has failed meanwhile
-            made.take_offline(errno.EIO)
-
     # ---- the set of logs; the control thread's
-
-    def get(self, topic: str, partition: int) -> LogPort | None:
-        """The log of a partition; None where there is none or it is offline."""
-        key = (topic, partition)
-        return None if key in self.offline else self._logs.get(key)
 
     def items(self) -> Iterator[tuple[Key, LogPort]]:
         """All logs, sorted."""
@@ -249,152 +177,6 @@ class LogManager:
 
     def __len__(self) -> int:
         return len(self._logs)
-
-    def create(
-        self, specs: Iterable[PartitionSpec], then: Callable[[], object] = _nothing
-    ) -> list[LogPort | None]:
-        """Logs for new partitions, as they are now; None in the place of one that the disk denies,
-        or lets wait. `then` follows when none waits any more.
-
-        The folders' names are durable then; the files in them are the logs' concern.
-        """
-        listed = list(specs)
-        homes = {one.id: one for one in self.directories}
-        openings: dict[LogDirectory, list[Opening]] = {}
-        for spec in listed:
-            home = homes.get(spec.home, self.main)
-            opening = Opening(str(home.path / spec.folder), spec, 0, 0, True)
-            openings.setdefault(home, []).append(opening)
-            key = (spec.topic, spec.partition)
-            self.homes[key] = home
-            self._coming[key] = opening
-        waiting = len(openings)
-        refused: list[DiskError] = []
-
-        def made(home: LogDirectory, outcome: tuple[list[Made], DiskError | None]) -> None:
-            nonlocal waiting
-            waiting -= 1
-            for opening, one in zip(openings[home], outcome[0], strict=True):
-                self._arrived(opening, one)
-            if outcome[1] is not None:
-                refused.append(outcome[1])
-                _LOG.error("%s", outcome[1])
-            if not waiting:
-                then()
-
-        for home, some in openings.items():
-            home.worker.do(partial(self._make, home, some), partial(made, home))
-        if refused:
-            raise refused[0]
-        return [self.get(spec.topic, spec.partition) for spec in listed]
-
-    def _make(
-        self, home: LogDirectory, openings: Sequence[Opening]
-    ) -> tuple[list[Made], DiskError | None]:
-        """A worker's: what became of each, and of their names."""
-        self._forget_namesakes(home, openings)
-        made = []
-        for opening in openings:
-            made.append(open_one(opening, self._open_log, fresh=True))
-            home.worker.steps += 1
-        try:
-            home.sync_names()
-        except DiskError as error:
-            return made, error
-        return made, None
-
-    def _arrived(self, opening: Opening, made: Made) -> None:
-        key = (opening.spec.topic, opening.spec.partition)
-        if self._coming.get(key) is opening:
-            del self._coming[key]
-            self._take(opening, made)
-        elif not isinstance(made, OSError | DiskError):  # deleted meanwhile, as its folder will be
-            made.mark_deleted()
-
-    def _forget_namesakes(self, home: LogDirectory, openings: Iterable[Opening]) -> None:
-        """Take offsets of deleted partitions out of the checkpoints before others have their names:
-        after a crash a log start offset would cut the new log, a recovery point vouch for it."""
-        keys = [(opening.spec.topic, opening.spec.partition) for opening in openings]
-        for name, write in (
-            (RECOVERY_POINTS, self.checkpoint_recovery_points),
-            (LOG_START_OFFSETS, self.checkpoint_log_starts),
-        ):
-            if not home.written(name).keys().isdisjoint(keys):
-                try:
-                    write(home)
-                except DiskError as error:
-                    _LOG.error("%s", error)
-
-    def delete(
-        self,
-        topic: str,
-        partitions: Iterable[int],
-        due_ms: int,
-        then: Callable[[LogPort], object] = _nothing,
-    ) -> list[LogPort]:
-        """Take logs out, and call `then` with each when it is ended. Their folders are renamed at
-        once, or when their disk answers, and removed after `due_ms` of the monotonic clock."""
-        keys = [(topic, partition) for partition in partitions]
-        gone: dict[LogDirectory, list[tuple[Path, LogPort | None]]] = {}
-        for key in keys:
-            if self.moves is not None:
-                self.moves.cancel(key)
-            self._coming.pop(key, None)
-            self.offline.pop(key, None)
-            log, home = self._logs.pop(key, None), self.homes.pop(key, None)
-            if home is not None:
-                gone.setdefault(home, []).append((home.path / f"{topic}-{key[1]}", log))
-        if self.cleaner is not None:
-            self.cleaner.forget(keys)
-
-        def renamed(home: LogDirectory, outcomes: list[Gone]) -> None:
-            for one in outcomes:
-                self._take_gone(one, home, due_ms)
-            for _, log in gone[home]:
-                if log is not None:
-                    then(log)
-
-        for home, folders in gone.items():
-            home.worker.do(partial(self._end, folders, home), partial(renamed, home))
-        return [log for folders in gone.values() for _, log in folders if log is not None]
-
-    def _end(
-        self, folders: list[tuple[Path, LogPort | None]], home: LogDirectory
-    ) -> list[Gone]:
-        """A worker's."""
-        gone = rename_gone(folders, home)
-        if self.cleaner is not None:
-            self.cleaner.write_checkpoint(home)
-        return gone
-
-    def _take_gone(self, gone: Gone, home: LogDirectory, due_ms: int) -> None:
-        if gone.error is not None:
-            _LOG.error("cannot rename %s: %s", gone.folder, gone.error)
-            home.note(DiskError(gone.folder, gone.error))
-        elif gone.aside is not None:
-            self.dead.add(gone.aside, home, due_ms)
-
-    def configure(self, configs: Mapping[Key, dict[str, int]]) -> None:
-        """Give logs their settings; those of a disk that hangs have theirs when it answers."""
-        by_home: dict[LogDirectory, list[tuple[LogPort, dict[str, int]]]] = {}
-        for key, config in configs.items():
-            log = self.get(*key)
-            if log is not None:
-                by_home.setdefault(self.homes[key], []).append((log, config))
-        for home, some in by_home.items():
-            home.worker.do(partial(configure_logs, some), _nothing)
-
-    def moved(self, key: Key, home: LogDirectory, left: Path, due_ms: int) -> None:
-        """A partition lives in another directory now; the folder that it has left is to be removed.
-        """
-        before, self.homes[key] = self.homes[key], home
-        self.incoming.pop(key, None)
-        self.dead.add(left, before, due_ms)
-        for directory in (home, before):
-            try:
-                directory.sync_names()
-            except DiskError as error:
-                _LOG.error("%s", error)
 
     # ---- any thread
 
@@ -447,6 +229,13 @@ class LogManager:
     def checkpoint_high_watermarks(self, directory: LogDirectory | None = None) -> None:
         """Replace the checkpoints of high watermarks."""
         self._write(HIGH_WATERMARKS, lambda log: log.high_watermark, directory)
+
+    def write_checkpoint(self, name: str, directory: LogDirectory) -> None:
+        """Replace a checkpoint of a directory by what holds now."""
+        if name == RECOVERY_POINTS:
+            self.checkpoint_recovery_points(directory)
+        else:
+            self.checkpoint_log_starts(directory)
 
     def _write(
         self, name: str, ask: Callable[[LogPort], int | None], only: LogDirectory | None

@@ -24,6 +24,7 @@ from kbroker.group.codes import coordinator_code
 from kbroker.group.outcome import DEFERRED, NOTHING, Answer, Now, Outcome, Response
 from kbroker.group.outcome import send_when_durable as answer_when_durable
 from kbroker.group.partition import group_partition
+from kbroker.group.pauses import waits
 from kbroker.group.room_wait import RoomWait
 from kbroker.group.slot_loads import ACTIVE, FAILED, SlotLoads, check_all_served
 from kbroker.group.timers import Timers
@@ -88,16 +89,16 @@ class TransactionCoordinator:
     # ---- the partitions
 
     def open(self) -> None:
-        """Take over `__transaction_state` where it is there and was not: load its partitions."""
-        if self._slots or self._stopped or not self._host.partitions():
+        """Take over the partitions of `__transaction_state` that are ready and were not: load them.
+        The others stay in loading until their logs are made. To be called whenever topics or logs
+        have come."""
+        if self._stopped or not self._host.partitions():
             return
-        self._slots = [
-            Slot(index, self._host.state_log(index)) for index in range(self._host.partitions())
-        ]
-        self._look_for_overdue(self._now(), first=True)
-        self._look_for_expired(self._now(), first=True)
-        for slot in self._slots:
-            self._loads.load(slot)
+        if not self._slots:
+            self._slots = [Slot(index) for index in range(self._host.partitions())]
+            self._look_for_overdue(self._now(), first=True)
+            self._look_for_expired(self._now(), first=True)
+        self._loads.load_ready(self._slots, self._host.state_log, self._host.is_offline)
 
     def close(self) -> None:
         """Give up all partitions: `__transaction_state` was deleted."""
@@ -171,10 +172,15 @@ class TransactionCoordinator:
         *,
         patient: bool = True,
     ) -> None:
+        again = partial(self._attempt, transactional_id, do, failed, patient=patient)
+        if self._waits_for_disk(transactional_id, again):
+            return
         try:
             slot = self.slot(transactional_id)
             do(slot, self._host.clock.wall_ms())
         except ClientError as error:
+            if self._waits_for_disk(transactional_id, again):  # for its own step
+                return
             if patient and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
                 again = partial(self._attempt, transactional_id, do, failed, patient=False)
                 if self._wait(transactional_id, again):
@@ -182,6 +188,17 @@ class TransactionCoordinator:
             failed(error.code)
         except (DiskError, OSError) as error:
             failed(coordinator_code(error))
+
+    def _waits_for_disk(self, transactional_id: str, again: Callable[[], None]) -> bool:
+        """Whether the append of a step is under way; then `again` follows, as a client would try
+        again: the step at hand is taken by then, or was refused."""
+        if not self._slots:
+            return False
+        slot = self._slots[group_partition(transactional_id, len(self._slots))]
+        if not waits(slot):
+            return False
+        slot.resumed.on_done(lambda _: again())
+        return True
 
     def _wait(self, transactional_id: str, again: Callable[[], None]) -> bool:
         """Try again when the transaction at hand has ended, or after a while."""

@@ -24,7 +24,10 @@ class Host(Partitions, Protocol):
         """How many partitions `__transaction_state` has; 0 where it is not there."""
 
     def state_log(self, partition: int) -> LogPort | None:
-        """The log of a partition of it, None where the disk denies it."""
+        """The log of a partition of it, None where it is not made yet or is offline."""
+
+    def is_offline(self, partition: int) -> bool:
+        """Whether the disk denies it."""
 
     def load(self, log: LogPort, *, strict: bool) -> Load:
         """See kbroker.group.slot_loads.Host."""

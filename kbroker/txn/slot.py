@@ -8,6 +8,7 @@ from typing import Final
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.group.loading import Piece
 from kbroker.group.slot_loads import FAILED, LOADING
+from kbroker.operations import Completion
 from kbroker.storage.manager import LogPort
 from kbroker.txn.records import Records
 from kbroker.txn.transaction import Partition, State, Transaction
@@ -18,12 +19,14 @@ _RETRY_AFTER: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 class Slot:
     """Owned by the control thread."""
 
-    def __init__(self, partition: int, log: LogPort | None) -> None:
+    def __init__(self, partition: int) -> None:
         self.partition = partition
         self.name = f"__transaction_state-{partition}"
-        self.log = log
+        self.log: LogPort | None = None
+        """None until it is made."""
         self.paused = False
-        """Its last append stands in a disk that hangs (kbroker.group.pauses)."""
+        """Its last append is under way on a slow disk (kbroker.group.pauses)."""
+        self.resumed: Completion[None] = Completion.of(None)
         self.begin()
 
     def begin(self) -> None:

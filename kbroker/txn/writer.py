@@ -26,6 +26,10 @@ Changes = Iterable[tuple[str, Transaction | None]]
 """Transactional ids as they are from here on; None forgets one."""
 
 
+def _nothing() -> None:
+    """Do nothing: the client has its answer."""
+
+
 class Writer:
     """Appends them. Of the control thread."""
 
@@ -41,7 +45,7 @@ class Writer:
             self._append(slot, changes)
         except LateError as late:
             resume = partial(self._resume, slot, slot.transactions, taken)
-            self._pauses.begin(slot, late.append, resume)
+            self._pauses.begin(slot, late.append, resume, _nothing)
             raise ClientError(ErrorCode.COORDINATOR_NOT_AVAILABLE) from None
         taken()
 
@@ -70,11 +74,11 @@ class Writer:
             )
             room_wait_ms = self._room.ms(log.directory)
             log.append(batch, leader_epoch=log.leader_epoch, room_wait_ms=room_wait_ms)
+        except LateError:
+            raise
         except (ClientError, DiskError, OSError) as error:
             if self._room.failed(log.directory, error):
                 _LOG.warning("__transaction_state-%d takes no record: %s", slot.partition, error)
-            if isinstance(error, LateError):
-                raise
             raise ClientError(coordinator_code(error)) from None
         except (RecordError, ValueError) as error:  # a transactional id over 32,767 bytes
             raise ClientError(ErrorCode.INVALID_REQUEST, str(error)) from None

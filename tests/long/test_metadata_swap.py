@@ -17,9 +17,10 @@ from kbroker.metadata.builders import (
     delete_topic,
 )
 from kbroker.metadata.image import Image
+from kbroker.metadata.loader import FOLDER, load_image
 from kbroker.metadata.registration import begin, end
 from kbroker.metadata.snapshot import list_snapshots
-from kbroker.metadata.store import FOLDER, MetadataStore, load_image
+from kbroker.metadata.store import MetadataStore
 from kbroker.storage.checkpoints import take_clean_shutdown, write_clean_shutdown, write_topic_id
 from kbroker.uuids import random_uuid
 from tests.support.kafka import KafkaProcess, dump_log, java_command, run_tool, tool_output

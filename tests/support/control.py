@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
@@ -17,6 +18,7 @@ from kbroker.clock import FakeClock
 from kbroker.config import BrokerConfig
 from kbroker.ext.offsets_rows import OffsetsFold
 from kbroker.metadata.store import MetadataStore
+from kbroker.operations import Completion, settle
 from kbroker.protocol import ApiKey
 from kbroker.storage.manager import LogManager
 from tests.support.messages import decode, encode
@@ -72,6 +74,9 @@ class FakeRequest:
         assert self.answer is None and self.waits is None, "answered twice"
         self.waits = (log, offset, body, failed)
 
+    def handled(self, used_ns: int = -1) -> None:
+        pass
+
     def throttle(self, least_ms: int) -> int:
         self.throttled_ms = least_ms
         return least_ms
@@ -124,16 +129,25 @@ class ControlPlane:
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> FakeRequest:
         """A request, answered or not."""
-        body = encode(load_request_schema(key, version), fields)
+        schema = load_request_schema(key, version)
+        if entry_timeout := {"timeout"} & {field.name for field in dataclasses.fields(schema)}:
+            fields = dict.fromkeys(entry_timeout, 30_000) | fields
+        body = encode(schema, fields)
         entry = registry.table()[key]
         assert entry.handler is not None
         checked = entry._replace(
-            handler=lambda request, context: _checked(key, entry.handler(request, context))
+            handler=lambda request, context: _checked_outcome(key, entry.handler(request, context))
         )
         self.dispatcher._table[key] = checked
         request = FakeRequest(key, version, body, peer=self.peer)
         self.dispatcher.serve(request)
+        self.run_operations()
         return request
+
+    def run_operations(self) -> None:
+        """Run operations until each has ended or waits."""
+        while self.services.operations.ready:
+            self.services.operations.run_slice()
 
     @staticmethod
     def decoded(request: FakeRequest) -> dict[str, Any]:
@@ -147,6 +161,7 @@ class ControlPlane:
         """What other threads have posted, and what that posts."""
         while self.posted:
             self.posted.pop(0)()
+            self.run_operations()
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         """A topic, created as a client would."""
@@ -166,6 +181,21 @@ class ControlPlane:
         """Let go of the files, and of the thread that loads groups."""
         self.services.groups.stop()
         self.store.close()
+
+
+def _checked_outcome(key: ApiKey, outcome: Any) -> Any:
+    """The same outcome of a handler, whose response is checked."""
+    if isinstance(outcome, GeneratorType):
+        return _checked_steps(key, outcome)
+    if isinstance(outcome, Completion):
+        checked: Completion[Any] = Completion()
+        outcome.on_done(lambda done: settle(checked, lambda: _checked(key, done.result())))
+        return checked
+    return _checked(key, outcome)
+
+
+def _checked_steps(key: ApiKey, steps: Any) -> Any:
+    return _checked_outcome(key, (yield from steps))
 
 
 def _checked(key: ApiKey, response: Any) -> Any:

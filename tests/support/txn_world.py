@@ -258,6 +258,9 @@ class World:
     def partitions(self) -> int:
         return 2
 
+    def is_offline(self, partition: int) -> bool:
+        return False
+
     def state_log(self, partition: int) -> Log:
         return self.logs["state", partition]
 

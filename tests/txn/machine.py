@@ -346,6 +346,9 @@ class Machine:
     def partitions(self) -> int:
         return COORDINATORS
 
+    def is_offline(self, partition: int) -> bool:
+        return False
+
     def state_log(self, partition: int) -> TracedLog:
         return self.logs[STATE, partition]
 
@@ -385,6 +388,9 @@ class _GroupHost:
 
     def partitions(self) -> int:
         return COORDINATORS
+
+    def is_offline(self, partition: int) -> bool:
+        return False
 
     def log(self, partition: int) -> TracedLog:
         return self._machine.logs[OFFSETS, partition]

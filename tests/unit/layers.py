@@ -12,6 +12,7 @@ LAYERS = (
     "kbroker.errors",
     "kbroker.limits",
     "kbroker.clock",
+    "kbroker.operations",
     "kbroker.bounded_log",
     "kbroker.files",
     "kbroker.uuids",

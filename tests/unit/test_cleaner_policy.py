@@ -20,6 +20,7 @@ from kbroker.storage.checkpoints import CLEANER_OFFSETS
 from kbroker.storage.cleaner import CleanerSettings, LogCleaner
 from kbroker.storage.manager import LogManager, PartitionSpec
 from tests.support.logs import CONFIG
+from tests.support.partitions import created, deleted
 from tests.support.waits import wait_for
 
 COMPACT = {"cleanup_compact": 1, "cleanup_delete": 0}
@@ -41,7 +42,7 @@ class Room:
     def add(self, name, dirty=4, **settings):
         """A log of one partition with closed segments that hold one key again and again."""
         config = CONFIG | COMPACT | settings
-        (log,) = self.logs.create([PartitionSpec(name, os.urandom(16), 0, config)])
+        (log,) = created(self.logs, [PartitionSpec(name, os.urandom(16), 0, config)])
         self.dirty(log, dirty)
         return log
 
@@ -140,7 +141,7 @@ class TestCheckpoint:
         room.add("b")
         room.once()
         room.once()
-        room.logs.delete("a", [0], 0)
+        deleted(room.logs, "a", [0], 0)
         assert room.checkpoint() == {("b", 0): 4}
 
     def test_a_disk_that_hangs_holds_up_no_other_and_no_order(self, room, monkeypatch):
@@ -161,13 +162,13 @@ class TestCheckpoint:
             try:
                 cleaned = pool.submit(room.once)
                 assert hangs.wait(30)
-                deleted = pool.submit(room.logs.delete, "a", [0], 0)
+                deletion = pool.submit(deleted, room.logs, "a", [0], 0)
                 wait_for("a forgotten", lambda: not room.cleaner._checkpoint, 30)
                 work = room.cleaner.take()
-                assert work.key == ("b", 0) and not written and not deleted.done()
+                assert work.key == ("b", 0) and not written and not deletion.done()
             finally:
                 goes_on.set()
-            assert cleaned.result(30) == "a" and len(deleted.result(30)) == 1
+            assert cleaned.result(30) == "a" and len(deletion.result(30)) == 1
         assert written == [[("a", 0)], []]
         assert room.checkpoint() == {}
 
@@ -219,14 +220,14 @@ class TestFailures:
         assert sum("not compacted any more" in one.getMessage() for one in caplog.records) == 1
         caplog.clear()  # as above
         # A new topic of the name is cleaned again.
-        room.logs.delete("a", [0], 0)
+        deleted(room.logs, "a", [0], 0)
         room.add("a")
         assert room.once() == "a"
 
     def test_a_topic_that_is_deleted_meanwhile(self, room):
         room.add("a")
         work = room.cleaner.take()
-        room.logs.delete("a", [0], 0)
+        deleted(room.logs, "a", [0], 0)
         new = room.add("a", 6)
         assert room.cleaner.take() is None
         assert not room.cleaner.clean(room.cleaner.new_cleaner(), work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from kbroker.clock import SystemClock
+from kbroker.operations import Operations
 from kbroker.server.control import ControlThread, Mailbox
 from tests.support.engine import running_engine
 from tests.support.waits import wait_for
@@ -21,7 +22,10 @@ def test_one_that_fails_keeps_no_other_from_its_turn(caplog):
         plane, mailbox = SimpleNamespace(engine=engine), Mailbox(engine.wake_control)
         chores = (fails, lambda: turns.append("goes on"))
         watch = SimpleNamespace(look=lambda: None)
-        control = ControlThread(plane, None, SystemClock(), mailbox, (), chores, watch)
+        operations = Operations(lambda: 0)
+        control = ControlThread(
+            plane, None, SystemClock(), mailbox, (), chores, watch, operations
+        )
         control.start()
         try:
             wait_for("two turns", lambda: len(turns) >= 4, 30)

@@ -18,6 +18,7 @@ from kbroker.storage import full
 from kbroker.storage.disk import DiskGuard, DiskLimits, _folder_bytes, _Request
 from kbroker.storage.manager import LogManager, Opening, PartitionSpec
 from tests.support.logs import CONFIG, batch
+from tests.support.partitions import created, deleted
 from tests.support.waits import wait_for
 
 MIB = 1 << 20
@@ -73,7 +74,7 @@ class Disk:
     def log(self, topic: str, **settings: int) -> Log:
         """A new topic's log, with segments of a batch each."""
         config = CONFIG | {"segment_bytes": 100_100, "file_delete_delay_ms": 10**9} | settings
-        (made,) = self.logs.create([PartitionSpec(topic, topic.encode().ljust(16), 0, config)])
+        (made,) = created(self.logs, [PartitionSpec(topic, topic.encode().ljust(16), 0, config)])
         assert isinstance(made, Log)
         return made
 
@@ -131,7 +132,7 @@ def test_what_is_never_deleted_makes_produce_wait(
         disk.check()
     assert starts(kept, other) == [0, 0]
     assert disk.guard.refusing and disk.port.refusing and disk.port.room == 0
-    disk.logs.delete(topic, [0], disk.clock.monotonic_ms() + 10**9)
+    deleted(disk.logs, topic, [0], disk.clock.monotonic_ms() + 10**9)
     for _ in range(3):
         disk.check()
     assert not disk.port.refusing and disk.port.room > MIB
@@ -150,7 +151,7 @@ def test_files_that_wait_for_their_end_go_at_once(tmp_path: Path) -> None:
     gone = disk.log("gone")
     fill(gone, 1, 1_000)
     fill(log, 20, 2_000)
-    disk.logs.delete("gone", [0], 10**12)
+    deleted(disk.logs, "gone", [0], 10**12)
     disk.check()
     assert not list(tmp_path.rglob("*.deleted")) and not disk.logs.dead.paths()
     assert not list(tmp_path.glob("gone-0*"))
@@ -164,7 +165,7 @@ def test_nothing_goes_once_the_disk_has_failed(tmp_path: Path) -> None:
     fill(gone, 1, 1_000)
     log.set_log_start_offset(20)
     log.delete_old_segments(0)
-    disk.logs.delete("gone", [0], 0)
+    deleted(disk.logs, "gone", [0], 0)
     before = sorted(tmp_path.rglob("*"))
     disk.logs.fail(disk.logs.main, "the disk has failed")
     disk.check()

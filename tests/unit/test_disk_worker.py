@@ -1,16 +1,17 @@
-"""What the control thread has done on a disk: in order, and without it where the disk hangs."""
+"""The disk worker of a log directory: order, turns, errors and the stop."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import pytest
 
 from kbroker.errors import DiskError
+from kbroker.operations import Completion
 from kbroker.storage import disk_worker
-from kbroker.storage.disk_worker import DiskWorker
+from kbroker.storage.disk_worker import DiskWorker, Step
 from tests.support.waits import wait_for
 
 Posted = list[Callable[[], None]]
@@ -18,13 +19,12 @@ Posted = list[Callable[[], None]]
 
 @pytest.fixture
 def posted() -> Posted:
-    """What the worker wants done by the control thread, which is the test."""
+    """Callables for the control thread, which is the test's."""
     return []
 
 
 @pytest.fixture
-def worker(posted: Posted, monkeypatch: pytest.MonkeyPatch) -> Iterator[DiskWorker]:
-    monkeypatch.setattr(disk_worker, "WAIT_S", 0.05)
+def worker(posted: Posted) -> Iterator[DiskWorker]:
     made = DiskWorker("a disk")
     made.open(posted.append)
     yield made
@@ -32,149 +32,146 @@ def worker(posted: Posted, monkeypatch: pytest.MonkeyPatch) -> Iterator[DiskWork
 
 
 class Hanging:
-    """Work that stands until `thaw`; then it gives `given`, or raises it."""
+    """Work that hangs until `thaw`; then it returns the result, or raises it."""
 
-    def __init__(self, given: object) -> None:
-        self.given = given
+    def __init__(self, result: object) -> None:
+        self.begun = threading.Event()
+        self._result = result
         self._thawed = threading.Event()
 
     def __call__(self) -> object:
+        self.begun.set()
         assert self._thawed.wait(60)
-        if isinstance(self.given, Exception):
-            raise self.given
-        return self.given
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
 
     def thaw(self) -> None:
         self._thawed.set()
 
 
-def run(posted: Posted, count: int) -> None:
-    """What was posted, once there is so much of it."""
-    wait_for("what is posted", lambda: len(posted) >= count, 60)
-    while posted:
-        posted.pop(0)()
+def settle(posted: Posted, *completions: Completion[object]) -> None:
+    """Run what is posted until the completions are set."""
+
+    def is_done() -> bool:
+        while posted:
+            posted.pop(0)()
+        return all(each.done for each in completions)
+
+    wait_for("the completions", is_done, 60)
 
 
-def test_until_it_is_opened_the_caller_does_it() -> None:
-    threads: list[threading.Thread] = []
-    assert DiskWorker("a disk").do(threading.current_thread, threads.append)
-    assert threads == [threading.current_thread()]
+def together(results: list[object]) -> list[object]:
+    return results
 
 
-def test_it_is_done_by_another_thread_and_followed_by_the_caller(worker: DiskWorker) -> None:
-    threads: list[threading.Thread] = []
-
-    def then(done_by: threading.Thread) -> None:
-        threads.extend((done_by, threading.current_thread()))
-
-    assert worker.do(threading.current_thread, then) and not worker.late
-    assert threads[0] is not threads[1] is threading.current_thread()
+def test_work_before_the_worker_is_opened_runs_in_the_caller() -> None:
+    done = DiskWorker("a disk").run(threading.current_thread)
+    assert done.result() is threading.current_thread()
 
 
-def test_an_error_is_the_callers(worker: DiskWorker) -> None:
-    followed: list[object] = []
-    failing = Hanging(DiskError("x", "broken"))
-    failing.thaw()
-    with pytest.raises(DiskError, match="broken"):
-        worker.do(failing, followed.append)
-    assert not followed and not worker.late
-
-
-def test_what_hangs_is_not_waited_for_and_keeps_its_order(
+def test_work_runs_on_another_thread_and_the_caller_goes_on(
     worker: DiskWorker, posted: Posted
 ) -> None:
-    followed: list[object] = []
-    first = Hanging(1)
-    assert not worker.do(first, followed.append)
-    assert not worker.do(lambda: 2, followed.append) and worker.late
-    assert not followed and not posted
-    first.thaw()
-    run(posted, 2)
-    assert followed == [1, 2] and not worker.late
-    assert worker.do(lambda: 3, followed.append) and followed == [1, 2, 3]
+    hanging = Hanging(7)
+    done = worker.run(hanging)
+    assert hanging.begun.wait(60) and not done.done
+    hanging.thaw()
+    settle(posted, done)
+    assert done.result() == 7
 
 
-def test_what_gets_on_is_waited_for(worker: DiskWorker) -> None:
-    followed: list[object] = []
-
-    def slow() -> int:
-        for _ in range(20):
-            threading.Event().wait(0.02)
-            worker.steps += 1
-        return 1
-
-    assert worker.do(slow, followed.append) and followed == [1]
+def test_an_error_is_that_of_its_own_job(worker: DiskWorker, posted: Posted) -> None:
+    failing = Hanging(DiskError("x", "broken"))
+    failing.thaw()
+    failed, fine = worker.run(failing), worker.run(lambda: 2)
+    settle(posted, failed, fine)
+    assert isinstance(failed.error, DiskError) and fine.result() == 2
 
 
-def test_but_not_for_ever(
+def test_results_come_in_the_order_of_the_steps(worker: DiskWorker, posted: Posted) -> None:
+    order: list[str] = []
+    done = worker.run_steps(
+        [Step(name, lambda name=name: name) for name in "abc"],  # type: ignore[misc]
+        first=lambda: order.append("first"),
+        last=together,
+    )
+    settle(posted, done)
+    assert done.result() == ["a", "b", "c"] and order == ["first"]
+
+
+def test_a_small_job_comes_through_behind_a_long_one(
     worker: DiskWorker, posted: Posted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_worker, "WAIT_ALL_S", 0.2)
-    thawed = threading.Event()
-
-    def slow() -> int:
-        while not thawed.wait(0.01):
-            worker.steps += 1
-        return 1
-
-    followed: list[object] = []
-    assert not worker.do(slow, followed.append) and worker.late
-    thawed.set()
-    run(posted, 1)
-    assert followed == [1]
-
-
-def test_what_follows_may_want_more_done(worker: DiskWorker, posted: Posted) -> None:
-    followed: list[object] = []
-    first = Hanging(1)
-    again = partial(worker.do, lambda: 2, followed.append)
-    assert not worker.do(first, lambda _: again())
-    first.thaw()
-    run(posted, 1)
-    assert followed == [2] and not worker.late
+    """It waits for a turn, not for the 8,000 folders."""
+    monkeypatch.setattr(disk_worker, "_TURN_S", 0)
+    began = Hanging(None)
+    order: list[str] = []
+    steps = [Step("long-0", began)]
+    steps += [Step(f"long-{n}", lambda: order.append("long")) for n in range(1, 100)]
+    long = worker.run_steps(steps, last=together)
+    assert began.begun.wait(60)
+    small = worker.run(lambda: order.append("small"))
+    began.thaw()
+    settle(posted, long, small)
+    assert order.index("small") <= 2 and order.count("long") == 99
 
 
-def test_a_late_error_is_told_and_the_next_goes_on(
-    worker: DiskWorker, posted: Posted, caplog: pytest.LogCaptureFixture
+def test_steps_of_one_folder_keep_their_order_whatever_their_jobs(
+    worker: DiskWorker, posted: Posted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed: list[object] = []
-    first = Hanging(DiskError("x", "broken"))
-    assert not worker.do(first, followed.append)
-    assert not worker.do(lambda: 2, followed.append)
-    first.thaw()
-    run(posted, 2)
-    assert followed == [2] and "a late change in a disk: x: broken" in caplog.text
+    monkeypatch.setattr(disk_worker, "_TURN_S", 0)
+    began = Hanging(None)
+    order: list[str] = []
+    delete = worker.run_steps(
+        [Step("other", began), *(Step(f"t-{n}", lambda n=n: order.append(f"delete {n}"))  # type: ignore[misc]
+                                 for n in range(9))],
+        last=together,
+    )  # fmt: skip
+    assert began.begun.wait(60)
+    create = worker.run_steps([Step("t-8", lambda: order.append("create 8"))], last=together)
+    began.thaw()
+    settle(posted, delete, create)
+    assert order.index("delete 8") < order.index("create 8")
+    assert order.count("delete 8") == 1 and len(order) == 10
 
 
-def test_nor_does_a_mistake_keep_the_next_from_its_turn(
-    worker: DiskWorker, posted: Posted, caplog: pytest.LogCaptureFixture
+def test_a_hang_is_reported_once_and_its_end(
+    worker: DiskWorker,
+    posted: Posted,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    followed: list[object] = []
-    first = Hanging(KeyError("what"))
-    assert not worker.do(first, followed.append)
-    assert not worker.do(lambda: 2, followed.append)
-    first.thaw()
-    run(posted, 2)
-    assert followed == [2] and "KeyError: 'what'" in caplog.text
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(disk_worker, "HANG_S", 0.01)
+    hanging = Hanging(1)
+    assert not worker.hung
+    done = worker.run(hanging)
+    wait_for("the hang", lambda: worker.hung and worker.hung, 60)
+    hanging.thaw()
+    settle(posted, done)
+    assert not worker.hung
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "disk hung", "disk answers again",
+    ]  # fmt: skip
 
 
-def test_who_is_patient_comes_behind_what_is_late(worker: DiskWorker, posted: Posted) -> None:
-    followed: list[object] = []
-    first = Hanging(1)
-    assert not worker.do(first, followed.append)
-    threading.Timer(0.2, first.thaw).start()
-    assert worker.do(lambda: 2, followed.append, patient=True)
-    assert followed == [1, 2]
-    run(posted, 1)
-    assert followed == [1, 2]
-
-
-def test_closing_waits_for_what_is_late(worker: DiskWorker, posted: Posted) -> None:
-    followed: list[object] = []
-    first = Hanging(1)
-    assert not worker.do(first, followed.append)
-    threading.Timer(0.2, first.thaw).start()
+def test_a_stop_ends_the_call_under_way_and_drops_the_rest(posted: Posted) -> None:
+    worker = DiskWorker("a disk")
+    worker.open(posted.append)
+    hanging = Hanging(1)
+    ran: list[str] = []
+    dropped: list[object] = []
+    first = worker.run_steps(
+        [Step("a", hanging), Step("b", lambda: ran.append("b"))],
+        last=together,
+        dropped=dropped.append,
+    )
+    second = worker.run(lambda: ran.append("second"))
+    assert hanging.begun.wait(60)
+    threading.Timer(0.1, hanging.thaw).start()
     worker.close()
-    assert followed == [1] and not worker.late
-    run(posted, 1)
-    assert followed == [1]
+    while posted:
+        posted.pop(0)()
+    assert not ran and not first.done and not second.done
+    assert dropped == [[1, None]]

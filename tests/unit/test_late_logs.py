@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from kbroker.errors import DiskError, ErrorCode
+from kbroker.operations import Completion
 from kbroker.protocol import ApiKey
-from kbroker.storage import disk_worker
+from kbroker.storage.checkpoints import read_topic_id
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Opening
-from kbroker.storage.manager import LogManager, PartitionSpec
+from kbroker.storage.manager import LogManager, PartitionSpec, State
 from tests.support.control import ControlPlane
 from tests.support.ports import FakeLog
 from tests.support.waits import wait_for
@@ -24,14 +25,18 @@ Posted = list[Callable[[], None]]
 
 
 class Hanging:
-    """The opening of logs, which stands from `hang` to `thaw`."""
+    """The opening of logs, which hangs from `hang` to `thaw`."""
 
     def __init__(self) -> None:
         self._free = threading.Event()
         self._free.set()
         self.hang, self.thaw = self._free.clear, self._free.set
+        self.begun = threading.Event()
+        self.opened: list[PartitionSpec] = []
 
     def __call__(self, opening: Opening) -> FakeLog:
+        self.opened.append(opening.spec)
+        self.begun.set()
         assert self._free.wait(60)
         return FakeLog(opening)
 
@@ -51,11 +56,6 @@ class FakeCleaner:
     def reconfigure(self) -> None: ...
 
 
-@pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_worker, "WAIT_S", 0.05)
-
-
 @pytest.fixture
 def opening() -> Iterator[Hanging]:
     made = Hanging()
@@ -65,7 +65,7 @@ def opening() -> Iterator[Hanging]:
 
 @pytest.fixture
 def logs(tmp_path: Path, opening: Hanging, posted: Posted) -> Iterator[LogManager]:
-    """On three directories, which nobody answers for but this thread."""
+    """On three directories; this thread is the control thread."""
     homes = [LogDirectory(tmp_path / name, place, name.encode() * 16)
              for place, name in enumerate("abc")]  # fmt: skip
     for one in homes:
@@ -89,47 +89,81 @@ def spec(partition: int, home: LogDirectory) -> PartitionSpec:
     return PartitionSpec("t", b"t" * 16, partition, {}, 0, home.id or b"")
 
 
-def settle(logs: LogManager, posted: Posted) -> None:
-    def is_over() -> bool:
+def settle(posted: Posted, *completions: Completion[None]) -> None:
+    """Run what is posted until the completions are set."""
+
+    def is_done() -> bool:
         while posted:
             posted.pop(0)()
-        return not any(one.worker.late for one in logs.directories)
+        return all(each.done for each in completions)
 
-    wait_for("all is over", is_over, 60)
+    wait_for("the completions", is_done, 60)
 
 
-def test_a_late_log_of_a_directory_that_has_failed_is_offline(
+def test_a_log_made_after_its_directory_failed_is_offline(
     logs: LogManager, opening: Hanging, posted: Posted
 ) -> None:
     home = logs.directories[1]
-    offered: list[object] = []
     opening.hang()
-    assert logs.create([spec(0, home)], lambda: offered.append(logs.get("t", 0))) == [None]
+    created = logs.create([spec(0, home)])
+    assert logs.state("t", 0) is State.CREATING and logs.get("t", 0) is None
     assert logs.fail(home, "it is gone") == []
     opening.thaw()
-    settle(logs, posted)
-    assert offered == [None] and logs.offline == {("t", 0): "it is gone"}
+    settle(posted, created)
+    assert logs.state("t", 0) is State.OFFLINE and logs.offline == {("t", 0): "it is gone"}
     ((_, log),) = logs.items()
     assert isinstance(log, FakeLog) and log.offline_errno == errno.EIO
 
 
-def test_one_that_is_deleted_meanwhile_keeps_no_other_from_being_made(
+def test_a_partition_deleted_while_it_is_made_leaves_no_folder(
     logs: LogManager, opening: Hanging, posted: Posted
 ) -> None:
     home = logs.directories[1]
     opening.hang()
-    logs.create([spec(0, home), spec(1, home)])
-    assert logs.delete("t", [0], 0) == []
+    created = logs.create([spec(0, home), spec(1, home)])
+    wait_for("the first log", opening.begun.is_set, 60)
+    deleted = logs.delete([("t", [0], 0)])
     opening.thaw()
-    settle(logs, posted)
+    settle(posted, created, deleted)
     assert [key for key, _ in logs.items()] == [("t", 1)]
+    assert logs.state("t", 1) is State.READY
     assert [path.suffix for path in logs.dead.paths()] == [
         path.suffix for path in home.path.iterdir() if path.name.endswith("-delete")
     ] != []
 
 
-def test_names_that_are_not_durable_keep_no_other_directory_from_its_logs(
-    logs: LogManager, monkeypatch: pytest.MonkeyPatch
+def test_a_partition_deleted_before_it_is_made_is_not_made(
+    logs: LogManager, opening: Hanging, posted: Posted
+) -> None:
+    home = logs.directories[1]
+    opening.hang()
+    created = logs.create([spec(0, home), spec(1, home)])
+    wait_for("the first log", opening.begun.is_set, 60)
+    deleted = logs.delete([("t", [1], 0)])
+    opening.thaw()
+    settle(posted, created, deleted)
+    assert [path.name for path in home.path.iterdir()] == ["t-0"]
+    assert [opened.partition for opened in opening.opened] == [0]
+
+
+def test_a_topic_created_again_comes_after_the_deletion_of_its_namesake(
+    logs: LogManager, opening: Hanging, posted: Posted
+) -> None:
+    home = logs.directories[1]
+    first = logs.create([spec(0, home)])
+    settle(posted, first)
+    opening.hang()
+    busy = logs.create([spec(7, home)])
+    deleted = logs.delete([("t", [0], 0)])
+    again = logs.create([spec(0, home)._replace(topic_id=b"n" * 16)])
+    opening.thaw()
+    settle(posted, busy, deleted, again)
+    assert read_topic_id(home.path / "t-0") == b"n" * 16
+    assert len(logs.dead.paths()) == 1
+
+
+def test_a_failed_sync_of_names_keeps_no_other_directory_from_its_logs(
+    logs: LogManager, posted: Posted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = logs.directories[1:]
 
@@ -137,25 +171,25 @@ def test_names_that_are_not_durable_keep_no_other_directory_from_its_logs(
         raise DiskError(bad.path, OSError(errno.EIO, "broken"))
 
     monkeypatch.setattr(bad, "sync_names", sync_names)
-    made: list[object] = []
-    with pytest.raises(DiskError, match="broken"):
-        logs.create([spec(0, bad), spec(1, good)], lambda: made.append(1))
-    assert made == [1] and logs.get("t", 1) is not None
+    created = logs.create([spec(0, bad), spec(1, good)])
+    settle(posted, created)
+    assert isinstance(created.error, DiskError) and logs.get("t", 1) is not None
 
 
 def test_the_cleaner_forgets_at_once_and_writes_when_the_disk_answers(
     logs: LogManager, opening: Hanging, posted: Posted
 ) -> None:
-    """A topic of the same name has nothing of the one before, wherever it is placed."""
+    """A topic of the same name inherits nothing, wherever it is placed."""
     home = logs.directories[1]
-    logs.create([spec(0, home)])
+    settle(posted, logs.create([spec(0, home)]))
     cleaner = logs.cleaner = FakeCleaner()
     opening.hang()
-    logs.create([spec(1, home)])
-    logs.delete("t", [0], 0)
+    created = logs.create([spec(1, home)])
+    wait_for("the log", opening.begun.is_set, 60)
+    deleted = logs.delete([("t", [0], 0)])
     assert cleaner.told == [[("t", 0)]]
     opening.thaw()
-    settle(logs, posted)
+    settle(posted, created, deleted)
     assert cleaner.told == [[("t", 0)], home]
 
 
@@ -164,20 +198,29 @@ def test_the_cleaner_forgets_at_once_and_writes_when_the_disk_answers(
 
 @pytest.fixture
 def late(control: ControlPlane, opening: Hanging) -> Iterator[ControlPlane]:
-    """A topic `a.b` is created whose logs are not made yet."""
+    """A topic `a.b` whose logs are not made yet."""
     control.logs._open_log = opening
     control.logs.main.worker.open(control.posted.append)
     opening.hang()
-    control.create("a.b", 2)
+    asked = {"name": "a.b", "num_partitions": 2, "replication_factor": 1}
+    request = control.send(ApiKey.CREATE_TOPICS, 7, topics=[asked])
+    assert request.answer is None and "a.b" in control.store.image.topics
     assert control.logs.get("a.b", 0) is None
     yield control
     opening.thaw()
     control.logs.main.worker.close()
+    while control.posted:
+        control.run_posted()
 
 
 def arrive(control: ControlPlane, opening: Hanging) -> None:
     opening.thaw()
-    settle(control.logs, control.posted)
+
+    def is_done() -> bool:
+        control.run_posted()
+        return not control.services.operations and not control.logs.main.worker
+
+    wait_for("the logs", is_done, 60)
 
 
 def alter(control: ControlPlane, name: str, value: str) -> None:
@@ -205,3 +248,115 @@ def test_late_logs_are_offered_when_they_come(late: ControlPlane, opening: Hangi
     assert "a.b" not in late.data_plane.topics
     arrive(late, opening)
     assert "a.b" in late.data_plane.topics
+
+
+# ---- coordinators whose topic has no logs yet
+
+
+def heartbeat(control: ControlPlane) -> int:
+    answer = control.call(
+        ApiKey.HEARTBEAT, 4, group_id="g", generation_id=1, member_id="m"
+    )  # fmt: skip
+    return int(answer["error_code"])
+
+
+def init_producer(control: ControlPlane) -> int:
+    answer = control.call(
+        ApiKey.INIT_PRODUCER_ID, 4, transactional_id="x", transaction_timeout=1_000
+    )  # fmt: skip
+    return int(answer["error_code"])
+
+
+@pytest.mark.parametrize(("key_type", "probe", "loading", "works"), [
+    (0, heartbeat, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID),
+    (1, init_producer, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE),
+])  # fmt: skip
+def test_coordinator_comes_when_the_logs_of_its_topic_do(  # noqa: PLR0917
+    late: ControlPlane,
+    opening: Hanging,
+    key_type: int,
+    probe: Any,
+    loading: ErrorCode,
+    works: ErrorCode,
+) -> None:
+    """Its topic is created while the logs of another one are being made by a slow disk. A heartbeat
+    during loading is answered with NONE, as by Apache Kafka."""
+    request = late.send(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=key_type)
+    assert request.answer is None  # it waits for the logs, but no longer than a second
+    late.clock.advance(1_000)
+    late.services.operations.run_due()
+    late.run_operations()
+    answer = late.decoded(request)
+    assert answer["coordinators"][0]["error_code"] == ErrorCode.NONE
+    assert probe(late) == loading
+    arrive(late, opening)
+    request_loads(late)
+    assert probe(late) == works
+
+
+def request_loads(control: ControlPlane) -> None:
+    """Run what the loading thread posts until no partition is being loaded."""
+
+    def is_loaded() -> bool:
+        control.run_posted()
+        return not control.services.groups.loading
+
+    wait_for("the coordinators", is_loaded, 60)
+
+
+def test_deleted_coordinator_topic_that_is_created_again_works(
+    control: ControlPlane, opening: Hanging
+) -> None:
+    control.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=0)
+    assert heartbeat(control) == ErrorCode.UNKNOWN_MEMBER_ID
+    control.call(ApiKey.DELETE_TOPICS, 6, topics=[{"name": "__consumer_offsets"}])
+    assert heartbeat(control) == ErrorCode.NOT_COORDINATOR
+    control.call(ApiKey.FIND_COORDINATOR, 4, coordinator_keys=["g"], key_type=0)
+    assert heartbeat(control) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize("key", [
+    (ApiKey.CREATE_TOPICS, 7, {"topics": [{"name": "t", "num_partitions": 1,
+                                           "replication_factor": 1}]}),
+    (ApiKey.CREATE_PARTITIONS, 3, {"topics": [{"name": "old", "count": 3}]}),
+    (ApiKey.DELETE_TOPICS, 6, {"topics": [{"name": "old"}]}),
+    (ApiKey.ELECT_LEADERS, 2, {"election_type": 0, "topic_partitions": None}),
+    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, {"topics": []}),
+])  # fmt: skip
+def test_change_with_no_time_left_is_not_carried_out(control: ControlPlane, key: Any) -> None:
+    """As Apache Kafka's controller, whose deadline is over when the change would begin."""
+    control.create("old")
+    api, version, fields = key
+    before = dict(control.store.image.topics)
+    answer = control.call(api, version, timeout=0, **fields)
+    codes = {value for name, value in answer.items() if name == "error_code"}
+    codes |= {
+        entry["error_code"]
+        for name in ("topics", "results", "responses")
+        for entry in answer.get(name, ())
+    }
+    assert codes == {ErrorCode.REQUEST_TIMED_OUT}
+    assert control.store.image.topics == before
+    assert len(control.store.image.topics["old"]) == 1
+
+
+def test_creation_is_answered_at_the_timeout_of_its_client(
+    control: ControlPlane, opening: Hanging
+) -> None:
+    control.logs._open_log = opening
+    control.logs.main.worker.open(control.posted.append)
+    opening.hang()
+    asked = {"name": "slow", "num_partitions": 1, "replication_factor": 1}
+    request = control.send(ApiKey.CREATE_TOPICS, 7, topics=[asked], timeout=5_000)
+    control.clock.advance(4_999)
+    control.services.operations.run_due()
+    control.run_operations()
+    assert request.answer is None
+    control.clock.advance(1)
+    control.services.operations.run_due()
+    control.run_operations()
+    answer = control.decoded(request)
+    assert answer["topics"][0]["error_code"] == ErrorCode.REQUEST_TIMED_OUT
+    arrive(control, opening)
+    assert control.logs.state("slow", 0) is State.READY
+    control.logs.main.worker.close()

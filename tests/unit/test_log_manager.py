@@ -19,6 +19,7 @@ from kbroker.storage.checkpoints import (
     take_clean_shutdown,
 )
 from kbroker.storage.manager import LogManager, PartitionSpec
+from tests.support.partitions import created, deleted
 from tests.support.ports import FakeLog
 from tests.support.waits import wait_for
 
@@ -41,7 +42,7 @@ def folders(manager):
 
 
 def test_new_logs_get_a_folder_with_the_topic_id(manager):
-    logs = manager.create([spec(), spec(partition=1)])
+    logs = created(manager, [spec(), spec(partition=1)])
     assert folders(manager) == ["a-0", "a-1"]
     assert read_topic_id(manager.directory / "a-1") == IDS["a"]
     assert [log.opening.clean for log in logs] == [True, True]
@@ -57,7 +58,7 @@ def test_a_log_that_the_disk_denies_is_offline_and_the_others_are_not(tmp_path):
     manager = LogManager(tmp_path, open_log)
     manager.start([spec(partition=index) for index in range(3)])
     assert len(manager) == 2 and set(manager.offline) == {("a", 1)}
-    assert manager.create([spec("b", 1)]) == [None]
+    assert created(manager, [spec("b", 1)]) == [None]
 
 
 def test_an_opening_that_takes_long_tells_how_far_it_is(tmp_path, caplog, monkeypatch):
@@ -84,7 +85,7 @@ def test_an_opening_that_takes_long_tells_how_far_it_is(tmp_path, caplog, monkey
 
 
 def test_a_clean_stop_leaves_checkpoints_that_the_next_start_opens_with(manager, tmp_path):
-    first, second = manager.create([spec(), spec(partition=1)])
+    first, second = created(manager, [spec(), spec(partition=1)])
     first.hold(2, 9, 9, 9)
     assert manager.stop(17)
     assert first.closed is True and second.closed is True
@@ -101,7 +102,7 @@ def test_a_clean_stop_leaves_checkpoints_that_the_next_start_opens_with(manager,
 def test_a_topic_that_is_made_again_inherits_no_offsets(manager, tmp_path):
     """Else its new log would begin where the old one did, and lose what it holds, after a crash
     before the next checkpoint."""
-    log, other = manager.create([spec(), spec("b")])
+    log, other = created(manager, [spec(), spec("b")])
     for one in (log, other):
         one.hold(7, 9, 9, 9)
     manager.checkpoint_log_starts()
@@ -109,14 +110,14 @@ def test_a_topic_that_is_made_again_inherits_no_offsets(manager, tmp_path):
     again = LogManager(tmp_path, FakeLog)  # it knows the checkpoints of those before it
     again.start([spec(), spec("b")])
     again.get("b", 0).hold(7, 9, 9, 9)
-    again.delete("a", [0], 0)
+    deleted(again, "a", [0], 0)
     again.create([spec(topic_id=b"c" * 16)])
     assert read_offset_checkpoint(tmp_path / LOG_START_OFFSETS) == {("b", 0): 7}
     assert ("a", 0) not in read_offset_checkpoint(tmp_path / RECOVERY_POINTS)
 
 
 def test_without_the_mark_every_log_is_recovered(manager, tmp_path):
-    (log,) = manager.create([spec()])
+    (log,) = created(manager, [spec()])
     log.recovery_point = 5
     manager.checkpoint_recovery_points()
     again = LogManager(tmp_path, FakeLog)
@@ -126,15 +127,15 @@ def test_without_the_mark_every_log_is_recovered(manager, tmp_path):
 
 
 def test_a_log_that_cannot_be_closed_leaves_no_mark(manager, tmp_path, monkeypatch):
-    bad, good = manager.create([spec(), spec(partition=1)])
+    bad, good = created(manager, [spec(), spec(partition=1)])
     monkeypatch.setattr(bad, "close", lambda **_: 1 / 0)
     assert not manager.stop(1)
     assert good.closed and take_clean_shutdown(tmp_path) is None
 
 
 def test_deleted_partitions_go_out_of_the_way_at_once_and_away_later(manager):
-    logs = manager.create([spec(), spec(partition=1), spec("b")])
-    assert manager.delete("a", range(2), due_ms=100) == logs[:2]
+    logs = created(manager, [spec(), spec(partition=1), spec("b")])
+    assert deleted(manager, "a", range(2), 100) == logs[:2]
     assert logs[0].deleted and not logs[2].deleted
     assert len([name for name in folders(manager) if name.endswith("-delete")]) == 2
     manager.dead.remove(99)
@@ -146,7 +147,7 @@ def test_deleted_partitions_go_out_of_the_way_at_once_and_away_later(manager):
 
 def test_the_next_start_removes_what_was_marked_and_sets_strays_aside(manager, tmp_path):
     manager.create([spec(), spec(partition=1), spec("b")])
-    manager.delete("a", [1], due_ms=10**9)
+    deleted(manager, "a", [1], 10**9)
     (tmp_path / "a-0" / "kept").write_text("x")
     (tmp_path / "not a partition").mkdir()
     (tmp_path / "__cluster_metadata-0").mkdir()
@@ -177,7 +178,7 @@ def test_a_broken_partition_metadata_is_written_anew(manager, tmp_path):
 def test_the_longest_topic_name_can_be_deleted(manager):
     name = "n" * 249
     manager.create([PartitionSpec(name, b"l" * 16, 7, {})])
-    manager.delete(name, [7], due_ms=0)
+    deleted(manager, name, [7], 0)
     (folder,) = folders(manager)
     assert folder.endswith("-delete") and len(folder) == 255
 
@@ -199,7 +200,7 @@ def test_logs_are_opened_by_several_threads_each_once(tmp_path):
 
 
 def test_checkpoints_are_written_when_they_changed(manager, tmp_path):
-    (log,) = manager.create([spec()])
+    (log,) = created(manager, [spec()])
     manager.checkpoint_high_watermarks()
     path = tmp_path / HIGH_WATERMARKS
     path.write_text("as it was")
@@ -211,7 +212,7 @@ def test_checkpoints_are_written_when_they_changed(manager, tmp_path):
 
 
 def test_upkeep_goes_on_where_one_log_fails(manager, monkeypatch, caplog):
-    bad, good = manager.create([spec(), spec(partition=1)])
+    bad, good = created(manager, [spec(), spec(partition=1)])
     monkeypatch.setattr(bad, "delete_old_segments", lambda now_ms: 1 / 0)
     good.old_segments = [0, 10]
     assert manager.retain(0) == 2

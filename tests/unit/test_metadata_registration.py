@@ -6,9 +6,10 @@ from pathlib import Path
 
 from kbroker.clock import FakeClock
 from kbroker.metadata.builders import Listener, create_topic
+from kbroker.metadata.loader import load_image
 from kbroker.metadata.records.topics import PartitionChangeRecord
 from kbroker.metadata.registration import begin, end
-from kbroker.metadata.store import MetadataStore, load_image
+from kbroker.metadata.store import MetadataStore
 
 LISTENERS = [Listener("PLAINTEXT", "localhost", 9092)]
 

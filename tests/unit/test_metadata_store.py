@@ -16,11 +16,12 @@ from kbroker.errors import BugError, CorruptFileError, DiskError, OperatorError
 from kbroker.metadata import features
 from kbroker.metadata.batches import build_batch, read_batches
 from kbroker.metadata.builders import alter_configs, create_topic, delete_topic
+from kbroker.metadata.loader import FOLDER, load_image
 from kbroker.metadata.meta_properties import MetaProperties, write_meta_properties
 from kbroker.metadata.records import cluster, frame, raft, topics
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.snapshot import list_snapshots, read_snapshot, write_snapshot
-from kbroker.metadata.store import FOLDER, MetadataStore, load_image
+from kbroker.metadata.store import MetadataStore
 from kbroker.storage.checkpoints import read_leader_epochs, read_topic_id
 from kbroker.uuids import ONE_UUID, parse_uuid, random_uuid
 
@@ -34,7 +35,7 @@ def opened(directory: Path, **options: Any) -> MetadataStore:
 
 
 def make_topic(store: MetadataStore, name: str, partitions: int = 1) -> None:
-    store.append(create_topic(name, random_uuid(), partitions, store.replica))
+    store.append(create_topic(name, random_uuid(), partitions, store.replica)).result()
 
 
 def control_records(path: Path) -> list[Record | None]:
@@ -187,7 +188,7 @@ def test_an_append_that_would_not_fold_writes_nothing(tmp_path: Path) -> None:
         make_topic(store, "t")
     assert store.size_bytes == size
     with pytest.raises(BugError, match="no records"):
-        store.append([])
+        store.append([]).result()
     store.close()
 
 
@@ -250,7 +251,7 @@ def test_a_snapshot_stands_for_the_log_before_it(tmp_path: Path) -> None:
     for number in range(5):
         make_topic(store, f"t{number}", 2)
     store.append(delete_topic(store.image.topics["t3"]))
-    identity = store.snapshot()
+    identity = store.snapshot().result()
     assert identity == (store.next_offset, 1) and store.start_offset == store.next_offset
     assert sorted(os.listdir(store.folder)) == [
         identity.file_name, f"{identity.offset:020}.log", "leader-epoch-checkpoint",
@@ -321,7 +322,7 @@ def _failing(*_: object) -> None:
 def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
     store = opened(tmp_path)
     make_topic(store, "t")
-    path = store.folder / store.snapshot().file_name
+    path = store.folder / store.snapshot().result().file_name
     store.close()
     data = path.read_bytes()
     for spoilt in (data[:-70], data[:100], b"", data[:-1] + b"?"):

@@ -12,6 +12,7 @@ from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.metadata import builders
 from kbroker.metadata.builders import Replica
+from kbroker.operations import Completion
 from kbroker.storage import moves
 from kbroker.storage.checkpoints import read_topic_id
 from kbroker.storage.log_directory import LogDirectory
@@ -52,11 +53,13 @@ def moved(plane, append=None):
 
 
 def refused(plane, number, failure=True):
-    def append(records, *, patient):
+    def append(records):
         error = DiskError("the metadata log", OSError(number, "no"))
         if failure:
             plane.store.fail(error)
-        raise error
+        failed = Completion()
+        failed.fail(error)
+        return failed
 
     return append
 
@@ -121,8 +124,9 @@ def test_the_disk_that_failed_is_the_one_to_blame(plane, monkeypatch):
     def refuse(*_):
         raise OSError(errno.EIO, "no")
 
-    def append(records, *, patient):
+    def append(records):
         log.offline_errno = errno.EIO
+        return Completion.of(None)
 
     monkeypatch.setattr(plane.data_plane, "move", refuse)
     move = moved(plane, append)

@@ -37,6 +37,8 @@ def ends(world: World) -> set[str]:
 def test_what_is_late_takes_place(world, client):
     world.stream.hangs = True
     answer = client.end(True)
+    assert answer.came is None
+    world.advance(1_000)
     assert answer.came is ErrorCode.COORDINATOR_NOT_AVAILABLE
     world.settle()
     assert state_of(world) is State.ONGOING and ends(world) == {"open"}
@@ -48,10 +50,24 @@ def test_what_is_late_takes_place(world, client):
     assert client.end(True).came == Producer(1, 1)
 
 
+def test_a_step_that_is_slow_is_answered_when_it_is_taken(world, client):
+    """No client sees an error for a disk that takes less than a second."""
+    world.stream.hangs = True
+    answer = client.end(True)
+    world.advance(500)
+    assert answer.came is None
+    world.thaw()
+    world.settle()
+    assert answer.came == Producer(1, 1)
+    assert state_of(world) is State.COMPLETE_COMMIT and ends(world) == {"commit"}
+    assert world.coordinator.counts.committed == 1
+
+
 def test_meanwhile_nothing_else_is_taken(world, client):
     world.stream.hangs = True
     client.end(True)
     late = world.stream.standing
+    world.advance(1_000)
     assert client.end(False).came is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert client.add(PARTITIONS).came is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert not client.init()
@@ -65,7 +81,9 @@ def test_meanwhile_nothing_else_is_taken(world, client):
 
 def test_a_refusal_that_is_late_changes_nothing(world, client, monkeypatch):
     world.stream.hangs = True
-    assert client.end(True).came is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    answer = client.end(True)
+    world.advance(1_000)
+    assert answer.came is ErrorCode.COORDINATOR_NOT_AVAILABLE
     monkeypatch.setattr(world.stream.standing, "_append", refuse)
     world.thaw()
     world.settle()

@@ -17,7 +17,7 @@ import pytest
 from kbroker import runfile
 from kbroker.config import BrokerConfig
 from kbroker.errors import OperatorError
-from kbroker.metadata.store import load_image
+from kbroker.metadata.loader import load_image
 from kbroker.server import Broker
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from tests.reference.crafted_batches import batch, values_of

@@ -50,6 +50,7 @@ def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: N
         old = static_member(change, request.member_id, request.instance_id, joins, False)
         if not joins:
             _check_epoch(old, request)
+    _check_size(room, request)
     new = _updated(old, request, client)
     names_changed = change.note_member(old, new)
     regex_change = change.note_regex(old, new, client.sees)
@@ -60,6 +61,13 @@ def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: N
     timeout_ms = room.limits.session_timeout_ms(group.group_id)
     room.timeouts.session(group.group_id, new.member_id, timeout_ms, now)
     return change.outcome(_answer(room, request, old, new))
+
+
+def _check_size(room: ConsumerProtocol, request: Heartbeat) -> None:
+    """Refuse names that no record can hold before they are looked up. Raises ClientError."""
+    names_bytes = sum(map(len, request.topic_names or ()))
+    if not room.shard.unwritten.has_record_for(names_bytes):
+        raise ClientError(ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def _check_epoch(member: Member, request: Heartbeat) -> None:

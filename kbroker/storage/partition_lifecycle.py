@@ -1,0 +1,323 @@
+"""Partition lifecycle: from the record of the metadata to a log, and from its deletion to an empty
+disk.
+
+A partition that the metadata has is creating, ready or offline (State). Creation and deletion are
+steps of the disk worker of its log directory: whoever reads the metadata meets partitions whose log
+is not made yet. Nothing here waits for a disk; what is done is known by a Completion.
+
+Owned by the control thread; a worker's thread reads what is being created.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kbroker.errors import DiskError
+from kbroker.operations import Completion, joined
+from kbroker.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from kbroker.storage.dead_folders import DeadFolders
+from kbroker.storage.disk_worker import Step
+from kbroker.storage.folder_work import Gone, Made, open_one, rename_gone
+from kbroker.storage.homes import least_used
+from kbroker.storage.log_directory import LogDirectory
+from kbroker.storage.log_port import Key, LogOpener, LogPort, Opening, PartitionSpec
+from kbroker.storage.manager_ports import CleanerPort, MovesPort
+
+_LOG: Final = logging.getLogger("kbroker.storage")
+_JOB_STEPS: Final = 256
+"""Folders of one job of a disk worker: their results are taken in at once, in about a ms."""
+
+
+class State(Enum):
+    """What a partition of the metadata is on this disk."""
+
+    CREATING = "creating"
+    """Its log is being made, or is about to be."""
+    READY = "ready"
+    OFFLINE = "offline"
+    """Its disk denies it, or its log directory has failed."""
+
+
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
+class PartitionLifecycle:
+    """The partitions of the log directories and their logs."""
+
+    def __init__(self, directories: Sequence[LogDirectory], open_log: LogOpener) -> None:
+        self.directories = tuple(directories)
+        self.homes: dict[Key, LogDirectory] = {}
+        """The log directory of each partition; those whose directory is not here are missing."""
+        self.offline: dict[Key, str] = {}
+        """Partitions that cannot be served, and why: logs that the disk denied when they were
+        opened, all of a directory once it has failed."""
+        self.incoming: dict[Key, tuple[LogDirectory, dict[str, int]]] = {}
+        """What the checkpoints of a directory are to say of a partition that is about to live
+        there."""
+        self.dead = DeadFolders()
+        """Folders of deleted partitions that are still there."""
+        self.cleaner: CleanerPort | None = None
+        self.moves: MovesPort | None = None
+        self.hangs: Callable[[LogDirectory], bool] = lambda directory: directory.worker.hung
+        """Whether a directory's disk does not answer at the moment."""
+        self._open_log = open_log
+        self._logs: dict[Key, LogPort] = {}
+        self._creating: dict[Key, Opening] = {}  # new partitions whose log is not made yet
+        self._started = False
+
+    @property
+    def main(self) -> LogDirectory:
+        """The first log directory, which holds the metadata log."""
+        return self.directories[0]
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """The log directories that are served."""
+        return [each for each in self.directories if each.online]
+
+    def write_checkpoint(self, name: str, directory: LogDirectory) -> None:
+        """Replace a checkpoint of a directory by what holds now."""
+        raise NotImplementedError
+
+    def get(self, topic: str, partition: int) -> LogPort | None:
+        """The log of a partition; None where there is none or it is offline."""
+        key = (topic, partition)
+        return None if key in self.offline else self._logs.get(key)
+
+    def state(self, topic: str, partition: int) -> State:
+        """What a partition that the metadata has is here: the one place that knows. A partition is
+        in none of the tables for a moment after its record: it is being created."""
+        key = (topic, partition)
+        if key in self.offline:
+            return State.OFFLINE
+        return State.READY if key in self._logs else State.CREATING
+
+    def place(self, count: int, among: dict[LogDirectory, int] | None = None) -> list[LogDirectory]:
+        """Choose log directories for new partitions: where there are fewest, not in one that is
+        offline or cordoned. `among` counts partitions by directory: empty at the first call for a
+        request, which fills it, and kept up to date by each."""
+        places = [each for each in self.online if not each.cordoned] or [self.main]
+        places = [each for each in places if not self.hangs(each)] or places
+        if len(places) == 1:
+            return places * count
+        counts = {} if among is None else among
+        if not counts:
+            for home in self.homes.copy().values():
+                counts[home] = counts.get(home, 0) + 1
+        return [least_used(places, counts) for _ in range(count)]
+
+    def create(self, specs: Iterable[PartitionSpec]) -> Completion[None]:
+        """Make the logs of new partitions. The completion is set when each is ready or offline and
+        the names of their folders are durable; its error is that of the names' sync."""
+        homes = {each.id: each for each in self.directories}
+        openings: dict[LogDirectory, list[Opening]] = {}
+        for spec in specs:
+            home = homes.get(spec.home, self.main)
+            opening = Opening(str(home.path / spec.folder), spec, 0, 0, True)
+            openings.setdefault(home, []).append(opening)
+            key = (spec.topic, spec.partition)
+            self.homes[key] = home
+            self._creating[key] = opening
+        jobs = [
+            self._create_in(home, listed[start : start + _JOB_STEPS])
+            for home, listed in openings.items()
+            for start in range(0, len(listed), _JOB_STEPS)
+        ]
+        return joined(jobs)
+
+    def _create_in(self, home: LogDirectory, openings: Sequence[Opening]) -> Completion[None]:
+        created: Completion[None] = Completion()
+        job = home.worker.run_steps(
+            [Step(each.spec.folder, partial(self._create_one, each)) for each in openings],
+            first=partial(self._forget_namesakes, home, openings),
+            last=partial(_with_durable_names, home),
+            dropped=partial(self._take_created, openings),
+        )
+
+        def on_done(job: Completion[tuple[list[Made | None], DiskError | None]]) -> None:
+            if job.error is not None:
+                created.fail(job.error)
+                return
+            made, error = job.result()
+            self._take_created(openings, made)
+            if error is None:
+                created.resolve(None)
+            else:
+                created.fail(error)
+
+        job.on_done(on_done)
+        return created
+
+    def _create_one(self, opening: Opening) -> Made | None:
+        """Make one log, on the worker's thread; None where its partition was deleted meanwhile."""
+        key = (opening.spec.topic, opening.spec.partition)
+        if self._creating.get(key) is not opening:
+            return None
+        return open_one(opening, self._open_log, fresh=True)
+
+    def _take_created(self, openings: Iterable[Opening], made: Iterable[Made | None]) -> None:
+        for opening, each in zip(openings, made, strict=True):
+            if each is not None:
+                self._arrived(opening, each)
+
+    def _arrived(self, opening: Opening, made: Made) -> None:
+        key = (opening.spec.topic, opening.spec.partition)
+        if self._creating.get(key) is opening:
+            del self._creating[key]
+            self._take(opening, made)
+        elif not isinstance(made, OSError | DiskError):  # deleted meanwhile, as its folder will be
+            made.mark_deleted()
+
+    def _forget_namesakes(self, home: LogDirectory, openings: Iterable[Opening]) -> None:
+        """Take offsets of deleted partitions out of the checkpoints before others have their names:
+        after a crash a log start offset would cut the new log, a recovery point vouch for it."""
+        keys = [(opening.spec.topic, opening.spec.partition) for opening in openings]
+        for name in (RECOVERY_POINTS, LOG_START_OFFSETS):
+            if not home.written(name).keys().isdisjoint(keys):
+                try:
+                    self.write_checkpoint(name, home)
+                except DiskError as error:
+                    _LOG.error("%s", error)
+
+    def delete(
+        self,
+        gone: Iterable[tuple[str, Iterable[int], int]],
+        then: Callable[[LogPort], object] = _nothing,
+    ) -> Completion[None]:
+        """Take the logs of deleted topics out: (topic, its partitions, when its files are due on
+        the monotonic clock, in ms). `then` is called with each log that has ended. The
+        completion is set when their folders are renamed; the files go when they are due."""
+        removals: dict[LogDirectory, list[_Removal]] = {}
+        keys = []
+        for topic, partitions, due_ms in gone:
+            for partition in partitions:
+                key = (topic, partition)
+                keys.append(key)
+                if self.moves is not None:
+                    self.moves.cancel(key)
+                self._creating.pop(key, None)
+                self.offline.pop(key, None)
+                log, home = self._logs.pop(key, None), self.homes.pop(key, None)
+                if home is not None:
+                    removal = _Removal(home.path / f"{topic}-{partition}", log, due_ms)
+                    removals.setdefault(home, []).append(removal)
+        if self.cleaner is not None:
+            self.cleaner.forget(keys)
+        jobs = [
+            self._delete_in(home, listed[start : start + _JOB_STEPS], then)
+            for home, listed in removals.items()
+            for start in range(0, len(listed), _JOB_STEPS)
+        ]
+        return joined(jobs)
+
+    def _delete_in(
+        self,
+        home: LogDirectory,
+        removals: Sequence[_Removal],
+        then: Callable[[LogPort], object],
+    ) -> Completion[None]:
+        deleted: Completion[None] = Completion()
+        job = home.worker.run_steps(
+            [Step(each.folder.name, partial(rename_gone, each.folder, each.log))
+             for each in removals],
+            last=partial(self._deleted_in, home),
+        )  # fmt: skip
+
+        def on_done(job: Completion[list[Gone]]) -> None:
+            if job.error is not None:
+                deleted.fail(job.error)
+                return
+            for removal, outcome in zip(removals, job.result(), strict=True):
+                self._take_gone(outcome, home, removal.due_ms)
+                if removal.log is not None:
+                    then(removal.log)
+            deleted.resolve(None)
+
+        job.on_done(on_done)
+        return deleted
+
+    def _deleted_in(self, home: LogDirectory, gone: list[Gone]) -> list[Gone]:
+        """Make the new names of folders durable, on the worker's thread."""
+        with suppress(DiskError):  # the directory has noted it
+            home.sync_names()
+        if self.cleaner is not None:
+            self.cleaner.write_checkpoint(home)
+        return gone
+
+    def _take_gone(self, gone: Gone, home: LogDirectory, due_ms: int) -> None:
+        if gone.error is not None:
+            _LOG.error("cannot rename %s: %s", gone.folder, gone.error)
+            home.note(DiskError(gone.folder, gone.error))
+        elif gone.aside is not None:
+            self.dead.add(gone.aside, home, due_ms)
+
+    def configure(self, configs: Mapping[Key, dict[str, int]]) -> Completion[None]:
+        """Give logs their settings; those of a disk that hangs have theirs when it answers."""
+        steps: dict[LogDirectory, list[Step]] = {}
+        for key, config in configs.items():
+            log = self.get(*key)
+            if log is not None:
+                step = Step(f"{key[0]}-{key[1]}", partial(log.configure, config))
+                steps.setdefault(self.homes[key], []).append(step)
+        return joined(
+            home.worker.run_steps(some, last=_nothing) for home, some in steps.items()
+        )
+
+    def moved(self, key: Key, home: LogDirectory, left: Path, due_ms: int) -> Completion[None]:
+        """Note that a partition lives in another directory now; the folder that it has left is to
+        be removed. The completion is set when the names of both folders are durable."""
+        before, self.homes[key] = self.homes[key], home
+        self.incoming.pop(key, None)
+        self.dead.add(left, before, due_ms)
+        return joined(each.worker.run(partial(_sync_names, each)) for each in (home, before))
+
+    def _take(self, opening: Opening, made: Made) -> None:
+        spec = opening.spec
+        key = (spec.topic, spec.partition)
+        if isinstance(made, OSError | DiskError):
+            _LOG.error("partition %s is offline: %s", spec.folder, made)
+            self.offline[key] = str(made)
+            if self._started:  # a start asks the disk for each of them anew
+                path = opening.directory
+                failed = made if isinstance(made, DiskError) else DiskError(path, made)
+                self.homes[key].note(failed)
+            return
+        self._logs[key] = made
+        if self.homes[key].online:
+            self.offline.pop(key, None)
+        else:  # the disk has failed meanwhile
+            made.take_offline(errno.EIO)
+
+
+class _Removal(NamedTuple):
+    """The folder of a deleted partition, its log, and when its files are due (monotonic ms)."""
+
+    folder: Path
+    log: LogPort | None
+    due_ms: int
+
+
+def _with_durable_names(
+    home: LogDirectory, made: list[Made | None]
+) -> tuple[list[Made | None], DiskError | None]:
+    """Sync the names of new folders, on the worker's thread."""
+    try:
+        home.sync_names()
+    except DiskError as error:
+        return made, error
+    return made, None
+
+
+def _sync_names(home: LogDirectory) -> None:
+    try:
+        home.sync_names()
+    except DiskError as error:
+        _LOG.error("%s", error)
