@@ -67,15 +67,12 @@ def write(broker: Broker, count: int) -> None:
 
     def make() -> None:
         homes = [services.logs.main.id or b""]
-        services.store.append(
-            builders.create_topic(TOPIC, random_uuid(), 1, services.replica, None, homes)
-        )
-        publish.create_topics(services, [TOPIC])
+        records = builders.create_topic(TOPIC, random_uuid(), 1, services.replica, None, homes)
+        services.store.append(records, lambda: publish.create_topics(services, [TOPIC]))
 
     if TOPIC not in services.image.topics:
         on_control(broker, make)
-    log = services.logs.get(*KEY)
-    assert log is not None
+    log = wait_for("the log", lambda: services.logs.get(*KEY), SLOW_S)
     for number in range(count):
         batch = records.build([(0, b"%d" % number, bytes(3000))])
         log.append(batch, leader_epoch=log.leader_epoch)

@@ -101,6 +101,13 @@ class FakeLoad(OffsetsFold):
         return self.feed(self._log.read(0, 0))
 
 
+def with_timeout(key: ApiKey, version: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields with a timeout that does not end, where the request has one and none is given."""
+    schema = load_request_schema(key, version)
+    names = {field.name for field in dataclasses.fields(schema)}
+    return {"timeout": 30_000} | fields if "timeout" in names else fields
+
+
 class ControlPlane:
     """Handlers on a real metadata store, with logs and data plane that only note calls."""
 
@@ -129,17 +136,17 @@ class ControlPlane:
 
     def send(self, key: ApiKey, version: int, /, **fields: Any) -> FakeRequest:
         """A request, answered or not."""
-        schema = load_request_schema(key, version)
-        if entry_timeout := {"timeout"} & {field.name for field in dataclasses.fields(schema)}:
-            fields = dict.fromkeys(entry_timeout, 30_000) | fields
-        body = encode(schema, fields)
+        body = encode(load_request_schema(key, version), with_timeout(key, version, fields))
         entry = registry.table()[key]
         assert entry.handler is not None
         checked = entry._replace(
             handler=lambda request, context: _checked_outcome(key, entry.handler(request, context))
         )
         self.dispatcher._table[key] = checked
-        request = FakeRequest(key, version, body, peer=self.peer)
+        return self.serve(FakeRequest(key, version, body, peer=self.peer))
+
+    def serve(self, request: FakeRequest) -> FakeRequest:
+        """Serve a request until its operation has ended or waits."""
         self.dispatcher.serve(request)
         self.run_operations()
         return request

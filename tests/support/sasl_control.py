@@ -11,7 +11,7 @@ from kbroker.client.scram import Scram
 from kbroker.protocol import ApiKey
 from kbroker.security import credentials, scram
 from kbroker.security.principals import Principal
-from tests.support.control import ControlPlane, FakeRequest
+from tests.support.control import ControlPlane, FakeRequest, with_timeout
 from tests.support.messages import encode
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -36,8 +36,7 @@ class Stand:
         """A request of a connection in the SASL stage that remembers `state`."""
         body = encode(load_request_schema(key, version), fields)
         request = FakeRequest(key, version, body, listener="SASL", open=False, state=state)
-        self.control.dispatcher.serve(request)
-        return request
+        return self.control.serve(request)
 
     def call(self, *request: Any, **fields: Any) -> dict[str, Any]:
         """The answer to what `send` sends."""
@@ -51,10 +50,9 @@ class Stand:
         number = 0
         if who is not None:
             number = self.control.services.principals.number(who, by_token=by_token)
-        body = encode(load_request_schema(key, version), fields)
+        body = encode(load_request_schema(key, version), with_timeout(key, version, fields))
         request = FakeRequest(key, version, body, listener="SASL", principal=number)
-        self.control.dispatcher.serve(request)
-        return request
+        return self.control.serve(request)
 
     def told(self, request: FakeRequest) -> dict[str, Any]:
         return self.control.decoded(request)

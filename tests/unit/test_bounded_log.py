@@ -11,6 +11,7 @@ import pytest
 from kbroker.bounded_log import LINES_BURST, LINES_PER_S, BoundedLog
 from kbroker.clock import FakeClock
 from kbroker.ext import testing_network as handlers
+from kbroker.operations import Operations
 from kbroker.protocol import ApiKey
 from kbroker.server.control import ControlThread, Mailbox
 from tests.support.control import FakeRequest
@@ -51,7 +52,9 @@ def test_lines_of_bad_clients_are_bounded_and_those_lost_in_the_ring_are_told(ca
         wait_for("the ring to be full", lambda: engine.stats()["log_lines_dropped"] > 0, 5)
         wait_for("all closed", lambda: engine.stats()["connections"] == 0, 5)
         plane, mailbox = SimpleNamespace(engine=engine), Mailbox(lambda: None)
-        control = ControlThread(plane, None, FakeClock(), mailbox, (), (), watch=None)
+        control = ControlThread(
+            plane, None, FakeClock(), mailbox, (), (), watch=None, operations=Operations(lambda: 0)
+        )
         control.stop()
         told = [one for one in caplog.messages if "a frame of -1 bytes" in one]
         assert len(told) == LINES_BURST

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from kbroker.errors import ClientError, ErrorCode
+from kbroker.errors import ClientError, ErrorCode, LateError
 from kbroker.ext import testing_log
 from tests.support.logs import batch, open_log
+from tests.support.waits import wait_for
 
 
 def test_the_wait_for_room_ends(tmp_path):
@@ -17,11 +18,15 @@ def test_the_wait_for_room_ends(tmp_path):
     journal.attach(log)
     data = batch(200)
     try:
-        with pytest.raises(ClientError) as caught:
+        with pytest.raises(LateError) as caught:
             while True:
                 began = time.monotonic()
                 log.append(data, leader_epoch=0, room_wait_ms=100)
-        assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+        append = caught.value.append
+        wait_for("the append", lambda: append.done, 10, 0.001)
+        with pytest.raises(ClientError) as refused:
+            append.result()
+        assert refused.value.code == ErrorCode.REQUEST_TIMED_OUT
         assert 0.1 <= time.monotonic() - began < 10
         end = log.log_end_offset
         assert end and end % 200 == 0
