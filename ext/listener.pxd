@@ -13,6 +13,9 @@ cdef int acceptor_start(Net* net) noexcept nogil
 cdef void acceptor_limit(Net* net, int64_t connections_max) noexcept nogil
 # Closes the listening sockets.
 cdef void acceptor_stop(Net* net) noexcept nogil
+# Have the acceptor run `errand` in its next round, and do not wait for it. With threads_lock held,
+# and only while the acceptor runs. net.errand is NULL again after the errand.
+cdef void acceptor_post(Net* net, int32_t (*errand)(Net* net) noexcept nogil) noexcept nogil
 # Have the acceptor do something that others wait for, or do it here when it does not run. With
 # threads_lock held, which is given up while this waits; what `errand` returns.
 cdef int acceptor_errand(Net* net, int32_t (*errand)(Net* net) noexcept nogil) noexcept nogil

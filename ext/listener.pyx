@@ -246,12 +246,16 @@ cdef void* acceptor_main(void* argument) noexcept nogil:
     return NULL
 
 
-cdef int acceptor_errand(Net* net, int32_t (*errand)(Net* net) noexcept nogil) noexcept nogil:
+cdef void acceptor_post(Net* net, int32_t (*errand)(Net* net) noexcept nogil) noexcept nogil:
     cdef uint64_t one = 1
-    if not atomic_load_i32(&net.acceptor_running):
-        return errand(net)
     net.errand = errand
     write(net.acceptor_event_fd, &one, sizeof(one))
+
+
+cdef int acceptor_errand(Net* net, int32_t (*errand)(Net* net) noexcept nogil) noexcept nogil:
+    if not atomic_load_i32(&net.acceptor_running):
+        return errand(net)
+    acceptor_post(net, errand)
     while net.errand != NULL:
         pthread_cond_wait(&net.errand_done, &net.threads_lock)
     return net.errand_code

@@ -1,8 +1,9 @@
-"""Whether the threads of the data plane still do what they are asked.
+"""Liveness checks of the data plane's threads.
 
 Each network thread is posted a note, which it answers in its loop, woken through its eventfd as for
-any other post: what comes back has gone the way of the responses. A thread that has not answered
-the last note is not posted another: the note is still in its inbox.
+any other post: an answer has taken the path of the responses. A thread that has not answered the
+last note is not posted another: the note is still in its inbox. The acceptor is posted an errand.
+Nothing here waits, so that a thread that hangs does not hang the check.
 """
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int32_t
@@ -10,11 +11,12 @@ from libc.stdint cimport int32_t
 from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
 from kbroker.ext.connection cimport NET_THREADS_MAX, Net, NetThread, Post
 from kbroker.ext.engine cimport Engine
-from kbroker.ext.listener cimport acceptor_errand
+from kbroker.ext.listener cimport acceptor_post
 from kbroker.ext.network cimport thread_post
-from kbroker.ext.posix cimport (
-    pthread_cond_wait, pthread_mutex_lock, pthread_mutex_unlock,
-)
+from kbroker.ext.posix cimport pthread_mutex_t, pthread_mutex_unlock
+
+cdef extern from "<pthread.h>" nogil:
+    int pthread_mutex_trylock(pthread_mutex_t* mutex)
 
 cdef struct Note:
     Post post                   # first: a Post* is a Note*
@@ -30,9 +32,11 @@ cdef int32_t nothing(Net* _net) noexcept nogil:
 
 
 cdef class Liveness:
-    """Of one engine that has been started. One thread calls."""
+    """Liveness checks of one engine that has been started. One thread calls."""
     cdef Engine engine
-    cdef Note* notes            # by the index of the network thread
+    cdef Note* notes                # by the index of the network thread
+    cdef bint acceptor_asked        # since the last ask()
+    cdef bint acceptor_answered     # likewise: errands of others that follow do not matter
 
     def __cinit__(self, engine: Engine) -> None:
         cdef int index
@@ -49,27 +53,34 @@ cdef class Liveness:
             PyMem_Free(self.notes)
 
     def ask(self) -> None:
-        """Post a note to every network thread."""
+        """Begin a check: post a note to every network thread."""
         cdef Net* net = self.engine.net
         cdef int index
+        self.acceptor_asked = self.acceptor_answered = False
         for index in range(atomic_load_i32(&net.threads_count)):
             if not atomic_load_i32(&self.notes[index].open):
                 atomic_store_i32(&self.notes[index].open, 1)
                 thread_post(net.threads[index], &self.notes[index].post)
 
     def silent(self) -> list[int]:
-        """The network threads that have not answered yet."""
+        """Return the network threads that have not answered yet."""
         cdef int index
         return [index for index in range(NET_THREADS_MAX)
                 if atomic_load_i32(&self.notes[index].open)]
 
-    def wait_for_acceptor(self) -> None:
-        """Returns when the acceptor has come round once; not before, however long that takes."""
+    def acceptor_silent(self) -> bool:
+        """Return whether the acceptor has not run an errand since ask(). The first call that gets
+        the lock posts an errand, unless another thread's is pending, which serves as well. An
+        acceptor that does not run has nothing to answer."""
         cdef Net* net = self.engine.net
-        with nogil:
-            pthread_mutex_lock(&net.threads_lock)
-            if net.errand == NULL and not atomic_load_i32(&net.stopping):
-                acceptor_errand(net, nothing)
-            while net.errand != NULL:       # somebody else's, which serves as well
-                pthread_cond_wait(&net.errand_done, &net.threads_lock)
-            pthread_mutex_unlock(&net.threads_lock)
+        if self.acceptor_answered:
+            return False
+        if pthread_mutex_trylock(&net.threads_lock) != 0:
+            return True         # the acceptor holds it while it runs an errand
+        if not self.acceptor_asked:
+            self.acceptor_asked = True
+            if net.errand == NULL and atomic_load_i32(&net.acceptor_running):
+                acceptor_post(net, nothing)
+        self.acceptor_answered = net.errand == NULL
+        pthread_mutex_unlock(&net.threads_lock)
+        return not self.acceptor_answered

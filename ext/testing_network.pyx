@@ -19,6 +19,7 @@ from kbroker.ext.connections cimport connection_mute
 from kbroker.ext.crc32c cimport crc32c_extend
 from kbroker.ext.endian cimport load_be16, load_be32, store_be16, store_be32, store_be64
 from kbroker.ext.engine cimport Engine
+from kbroker.ext.listener cimport acceptor_post
 from kbroker.ext.memory cimport (
     Pool, buffer_alloc, buffer_free, pool_destroy, pool_init, pool_release, pool_reserve,
 )
@@ -384,6 +385,21 @@ def set_stalling(engine: Engine, stall: bool) -> None:
 def set_hanging(hang: bool) -> None:
     """Whether the hanging handler hangs."""
     atomic_store_i32(&hanging, 1 if hang else 0)
+
+
+cdef int32_t hang(Net* _net) noexcept nogil:
+    while atomic_load_i32(&hanging):
+        poll(NULL, 0, 1)
+    return 0
+
+
+def hang_acceptor(engine: Engine) -> None:
+    """Make the acceptor hang in its next round, until set_hanging(False)."""
+    cdef Net* net = engine.net
+    atomic_store_i32(&hanging, 1)
+    pthread_mutex_lock(&net.threads_lock)
+    acceptor_post(net, hang)
+    pthread_mutex_unlock(&net.threads_lock)
 
 
 def synchronize(engine: Engine) -> None:

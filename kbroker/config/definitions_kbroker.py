@@ -68,8 +68,10 @@ KEYS: Final = (
     ConfigKey(
         HTTP_LISTENERS, LIST, "HTTP://127.0.0.1:9308", list_of(), HIGH, READ_ONLY,
         "Addresses, each HTTP://HOST:PORT, at which /metrics, /livez, /readyz and /status are "
-        "served to whoever can connect; empty for none. Where the default is taken already, by "
-        "another broker of the machine, the broker starts without.",
+        "served without authentication; empty for none. If another broker of the machine uses the "
+        "default already, the broker starts without. A listener on loopback answers only requests "
+        "whose Host header is localhost, an IP address, or a host name in this setting or in "
+        "advertised.listeners, against DNS rebinding; other listeners accept every Host.",
     ),
     ConfigKey(
         "kbroker.slow.request.ms", LONG, "1000", at_least(0), MEDIUM, CLUSTER_WIDE,

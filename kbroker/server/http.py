@@ -1,13 +1,13 @@
 """The HTTP listener: GET and HEAD of a few pages, for scrapers, orchestrators and people.
 
-HTTP/1.1 with connections kept alive, no bodies of requests, nothing that changes anything. A server
-of our own: Python's takes 30 ms to import, more than a fifth of the broker's start, and this needs
-none of what it brings. One thread accepts, one serves each connection; both only ever wait for
-sockets, and take the GIL for as long as a page takes to make.
+HTTP/1.1 with connections kept alive, no request bodies, and no page that changes anything. Python's
+own server takes 30 ms to import, more than a fifth of the broker's start. One thread accepts, one
+thread serves each connection. Both wait only for sockets, and hold the GIL for as long as a page
+takes to make.
 
-Whoever asks whether the broker lives has to get through: where all places are taken, the connection
-that has been waited for longest makes room, and where no descriptor or thread is left, accepting
-goes on as soon as there is one.
+A health check must be answered while others misuse the listener: kbroker.server.http_connections
+limits connections, every wait for a client has a deadline, and only PAGES_AT_ONCE other pages are
+made at a time. If no descriptor or thread is left, accepting continues as soon as there is one.
 """
 
 from __future__ import annotations
@@ -15,62 +15,47 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import math
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from kbroker.config.listeners import Endpoint
 from kbroker.errors import OperatorError
 from kbroker.ext.engine import name_thread
 from kbroker.ports import bound
+from kbroker.server.http_connections import Connection, Connections
+from kbroker.server.http_host import HostCheck, unmapped
+from kbroker.server.http_message import (
+    HEAD_END,
+    Page,
+    Request,
+    parse_head,
+    response,
+    text_page,
+)
 
 _LOG: Final = logging.getLogger("kbroker.http")
 
-_CONNECTIONS_MAX: Final = 64
-_BACKLOG: Final = 64
+#: They are answered while all other pages wait.
+HEALTH_PATHS: Final = ("/livez", "/readyz")
+#: More threads that make pages would only take the GIL from the control thread.
+PAGES_AT_ONCE: Final = 2
+_BACKLOG: Final = 512  # if it is full, a probe takes a second to connect
 _HEAD_BYTES_MAX: Final = 16_384
 _READ_BYTES: Final = 4_096
-_FIRST_S: Final = 10.0  # nobody who wants something connects and is silent
-_IDLE_S: Final = 75.0  # longer than a minute between scrapes
-_SEND_S: Final = 30.0
+# A write waits until a third of the buffer is free, so a large buffer would hide a slow reader's
+# progress. It also limits what readers that do not read cost the kernel.
+_SEND_BUFFER_BYTES: Final = 131_072
+_FIRST_S: Final = 10.0  # from connecting to the first byte of a request
+_IDLE_S: Final = 75.0  # between requests: longer than a minute between scrapes
+_HEAD_S: Final = 10.0  # from the first byte of a request to its last
+_MAKE_S: Final = 10.0  # until other pages are made
+_BEHIND_S: Final = 30.0  # behind the slowest rate at which a response is sent
 _ACCEPT_AGAIN_S: Final = 0.1
-_TELL_AGAIN_S: Final = 60.0
-_END: Final = b"\r\n\r\n"
-_REASONS: Final = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
-_TEXT: Final = "text/plain; charset=utf-8"
-
-
-class Request(NamedTuple):
-    """What was asked for: the path without its query, and the headers by lower-case name."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    keep: bool
-
-
-class Page(NamedTuple):
-    """An answer."""
-
-    status: int
-    body: bytes
-    content_type: str = _TEXT
-
-
-def text_page(text: str, status: int = 200) -> Page:
-    """A line for people."""
-    return Page(status, f"{text}\n".encode())
+_LOG_EVERY_S: Final = 60.0
+_BUSY: Final = text_page("too many pages are being made; try again later", 503)
 
 
 class HttpListener:
@@ -80,16 +65,22 @@ class HttpListener:
     def __init__(self, serve: Callable[[Request], Page]) -> None:
         self.addresses: list[str] = []
         self._serve = serve
-        self._listening: list[socket.socket] = []
-        self._lock = threading.Lock()
-        # Since when a request is waited for; infinite while one is answered.
-        self._connected: dict[socket.socket, float] = {}
+        self._listening: list[tuple[socket.socket, HostCheck]] = []
+        self._connections = Connections()
+        self._makers = threading.Semaphore(PAGES_AT_ONCE)
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
 
-    def bind(self, endpoints: Iterable[Endpoint], *, set_by_user: bool) -> None:
-        """Listen. An address that is taken is an error where the user named it, else a warning:
-        several brokers on one machine have one default. Raises OperatorError."""
+    def bind(
+        self, endpoints: Iterable[Endpoint], *, set_by_user: bool, names: Iterable[str] = ()
+    ) -> None:
+        """Listen. `names` are more host names of the broker, which clients may send as Host.
+
+        An address in use is an error if the user named it, else a warning: all brokers of
+        a machine have the same default. Raises OperatorError.
+        """
+        endpoints = list(endpoints)
+        names = [*names, *(endpoint.host for endpoint in endpoints)]
         for endpoint in endpoints:
             try:
                 listening = bound(endpoint.host, endpoint.port)
@@ -102,175 +93,148 @@ class HttpListener:
                     raise OperatorError(text) from None
                 _LOG.warning("%s", text)
                 continue
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             listening.listen(_BACKLOG)
-            self._listening.append(listening)
             host, port = listening.getsockname()[:2]
+            self._listening.append((listening, HostCheck(host, names)))
             self.addresses.append(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
     def start(self) -> None:
         """Begin to answer."""
         for listening in self._listening:
-            thread = threading.Thread(
-                target=self._accept, args=(listening,), name="http", daemon=True
-            )
+            thread = threading.Thread(target=self._accept, args=listening, name="http", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def stop(self) -> None:
-        """Close everything; answers that are being sent are cut off."""
+        """Close everything; responses that are being sent are cut off."""
         self._stopping.set()
-        for listening in self._listening:
+        for listening, _ in self._listening:
             with contextlib.suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+                listening.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept
         for thread in self._threads:
             thread.join()
-        for listening in self._listening:
+        for listening, _ in self._listening:
             listening.close()
-        with self._lock:
-            for connection in self._connected:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+        self._connections.shut_down()
 
     # ---- threads
 
-    def _accept(self, listening: socket.socket) -> None:
+    def _accept(self, listening: socket.socket, hosts: HostCheck) -> None:
         name_thread("kbroker-http")
-        told_at = -_TELL_AGAIN_S
+        logged_at = -_LOG_EVERY_S
         failing = False
         while not self._stopping.is_set():
             try:
-                self._welcome(listening.accept()[0])
+                self._admit(*listening.accept(), hosts)
                 failing = False
             except ConnectionAbortedError:
-                continue  # gone before its turn
+                continue  # closed by the client before it was accepted
             except (OSError, RuntimeError) as error:  # no descriptor, or no thread
                 now = time.monotonic()
-                if not failing and not self._stopping.is_set() and now - told_at >= _TELL_AGAIN_S:
+                if not failing and not self._stopping.is_set() and now - logged_at >= _LOG_EVERY_S:
                     _LOG.error("HTTP connections wait: %s", error)
-                    told_at = now
+                    logged_at = now
                 failing = True
                 self._stopping.wait(_ACCEPT_AGAIN_S)
 
-    def _welcome(self, connection: socket.socket) -> None:
-        """A place and a thread for a new connection. Raises RuntimeError for want of one."""
-        with self._lock:
-            if len(self._connected) >= _CONNECTIONS_MAX and not self._make_place():
-                connection.close()
-                return
-            self._connected[connection] = time.monotonic()
+    def _admit(self, accepted: socket.socket, peer: tuple[str, int], hosts: HostCheck) -> None:
+        """Start a thread for a new connection, or close it at a limit. Raises RuntimeError if
+        there can be no more threads."""
+        connection = self._connections.add(accepted, unmapped(peer[0]))
+        if connection is None:
+            accepted.close()
+            return
         try:
             threading.Thread(
-                target=self._converse, args=(connection,), name="http-serve", daemon=True
+                target=self._converse, args=(connection, hosts), name="http-serve", daemon=True
             ).start()
         except RuntimeError:
-            with self._lock:
-                del self._connected[connection]
-            connection.close()
+            self._connections.remove(connection)
+            accepted.close()
             raise
 
-    def _make_place(self) -> bool:
-        """End the connection whose request is waited for longest; False where all are answered."""
-        longest = min(self._connected, key=self._connected.__getitem__)
-        if self._connected[longest] == math.inf:
-            return False
-        del self._connected[longest]  # its thread closes it
-        with contextlib.suppress(OSError):
-            longest.shutdown(socket.SHUT_RDWR)
-        return True
-
-    def _note(self, connection: socket.socket, waits_since: float) -> bool:
-        """Whether the connection still has its place."""
-        with self._lock:
-            if connection not in self._connected:
-                return False
-            self._connected[connection] = waits_since
-            return True
-
-    def _converse(self, connection: socket.socket) -> None:
+    def _converse(self, connection: Connection, hosts: HostCheck) -> None:
         name_thread("kbroker-http-s")
-        patience_s = _FIRST_S
+        first_byte_s = _FIRST_S
         try:
-            while not self._stopping.is_set() and self._exchange(connection, patience_s):
-                patience_s = _IDLE_S
+            while not self._stopping.is_set() and self._exchange(connection, hosts, first_byte_s):
+                first_byte_s = _IDLE_S
         except (OSError, ValueError):
-            pass  # it went away, or fell silent
+            pass  # closed by the client, at a deadline or to admit another
         except Exception:
             _LOG.exception("an HTTP connection failed")
         finally:
-            with self._lock:
-                self._connected.pop(connection, None)
-            connection.close()
+            self._connections.remove(connection)
+            connection.socket.close()
 
-    def _exchange(self, connection: socket.socket, patience_s: float) -> bool:
-        """One request and its answer; False: the connection ends."""
-        if not self._note(connection, time.monotonic()):
+    def _exchange(self, connection: Connection, hosts: HostCheck, first_byte_s: float) -> bool:
+        """Answer one request; return False to close the connection."""
+        head = self._read_head(connection, first_byte_s)
+        if head is None:
             return False
-        connection.settimeout(patience_s)
-        head = _read_head(connection)
-        if head is None or not self._note(connection, math.inf):
-            return False
-        connection.settimeout(_SEND_S)
         request = parse_head(head)
         if isinstance(request, Page):
-            connection.sendall(_answer(request, keep=False, with_body=True))
+            self._send(connection, response(request, keep=False, with_body=True))
             return False
+        refusal = hosts.refusal(request)
+        page = refusal or self._page(connection, request)
+        keep = request.keep and page not in (refusal, _BUSY)
+        with_body = request.method != "HEAD"
+        self._send(connection, response(page, keep=keep, with_body=with_body))
+        return keep
+
+    def _read_head(self, connection: Connection, first_byte_s: float) -> bytes | None:
+        """Read request line and headers; None at the end of the stream. Bytes after them are
+        dropped: there are no bodies, and the connection ends after a request with bytes behind it.
+        Raises TimeoutError."""
+        head = b""
+        until = time.monotonic() + first_byte_s
+        self._connections.wait(connection)
+        while HEAD_END not in head and len(head) <= _HEAD_BYTES_MAX:
+            _set_timeout(connection, until - time.monotonic())
+            received = connection.socket.recv(_READ_BYTES)
+            if not received:
+                return None
+            if not head:
+                until = time.monotonic() + _HEAD_S
+                self._connections.wait(connection)
+            head += received
+        return head
+
+    def _page(self, connection: Connection, request: Request) -> Page:
+        if request.path in HEALTH_PATHS:
+            self._connections.make(connection, counts=False)
+            return self._served(request)
+        if not self._connections.make(connection, counts=True):
+            return _BUSY
+        if not self._makers.acquire(timeout=_MAKE_S):
+            return _BUSY
         try:
-            page = self._serve(request)
+            return self._served(request)
+        finally:
+            self._makers.release()
+
+    def _served(self, request: Request) -> Page:
+        try:
+            return self._serve(request)
         except Exception:
             _LOG.exception("GET %.200s failed", request.path)
-            page = text_page("this broker failed to make the page; its log says why", 500)
-        with_body = request.method != "HEAD"
-        connection.sendall(_answer(page, keep=request.keep, with_body=with_body))
-        return request.keep
+            return text_page("the broker failed to make the page; its log says why", 500)
+
+    def _send(self, connection: Connection, data: bytes) -> None:
+        """Send a response, at SEND_BYTES_PER_S at least. Raises TimeoutError."""
+        self._connections.send(connection)
+        rest = memoryview(data)
+        while rest:
+            _set_timeout(connection, _BEHIND_S - connection.behind_s())
+            count = connection.socket.send(rest)
+            self._connections.sent(connection, count)
+            rest = rest[count:]
 
 
-def _read_head(connection: socket.socket) -> bytes | None:
-    """Request line and headers; None at the end of the stream. What follows them is not wanted:
-    there are no bodies, and the connection ends after a request that has another one behind it."""
-    head = b""
-    while _END not in head and len(head) <= _HEAD_BYTES_MAX:
-        more = connection.recv(_READ_BYTES)
-        if not more:
-            return None
-        head += more
-    return head
-
-
-def parse_head(head: bytes) -> Request | Page:
-    """A request, or the answer to what is none."""
-    text, end, rest = head.decode("latin-1").partition("\r\n\r\n")
-    if not end:
-        return text_page("these headers are too long", 431)
-    first, *lines = text.split("\r\n")
-    words = first.split(" ")
-    if len(words) != 3 or words[1][:1] != "/" or not words[2].startswith("HTTP/1."):
-        return text_page("this is no request of HTTP/1", 400)
-    method, target, version = words
-    if method not in ("GET", "HEAD"):
-        return text_page("there is nothing here but GET and HEAD", 405)
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
-            return text_page("a header is not of the form name: value", 400)
-        name = name.lower()
-        headers[name] = f"{headers[name]},{value.strip()}" if name in headers else value.strip()
-    told = headers.get("connection", "").lower()
-    keep = "close" not in told if version == "HTTP/1.1" else "keep-alive" in told
-    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    keep = keep and not has_body and not rest
-    return Request(method, target.partition("?")[0], headers, keep)
-
-
-def _answer(page: Page, *, keep: bool, with_body: bool) -> bytes:
-    lines = [
-        f"HTTP/1.1 {page.status} {_REASONS[page.status]}",
-        f"Content-Type: {page.content_type}",
-        f"Content-Length: {len(page.body)}",
-        "Cache-Control: no-store",
-        f"Connection: {'keep-alive' if keep else 'close'}",
-    ]
-    if page.status == 405:
-        lines.append("Allow: GET, HEAD")
-    head = "\r\n".join(lines).encode() + _END
-    return head + page.body if with_body else head
+def _set_timeout(connection: Connection, timeout_s: float) -> None:
+    """Set the timeout of the next call. Raises TimeoutError if no time is left."""
+    if timeout_s <= 0:
+        raise TimeoutError
+    connection.socket.settimeout(timeout_s)

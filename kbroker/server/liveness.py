@@ -1,8 +1,8 @@
-"""Whether the broker still answers: both planes are asked to do something, and given a while.
+"""Liveness checks of both planes: each thread gets a task, and some seconds to do it.
 
-The control thread is posted a message, between two requests; every network thread a note, in its
-loop; the acceptor is asked to come round. The I/O pool and the flusher are not asked: a disk that
-is slow is no reason to be killed, and recovery would not make it faster.
+The control thread is posted a message, which it runs between two requests. Every network thread is
+posted a note and the acceptor an errand (kbroker.ext.liveness). The I/O pool and the flusher are
+not checked: a slow disk is no reason to kill the broker, and recovery would not make it faster.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ from typing import Final
 from kbroker.ext.engine import Engine
 from kbroker.ext.liveness import Liveness
 
-_LOOK_AGAIN_S: Final = 0.01
+_POLL_S: Final = 0.01
 
 
 class Planes:
-    """The threads that must answer. One thread looks."""
+    """The threads that must answer. One thread at a time calls."""
 
     def __init__(self, engine: Engine, post: Callable[[Callable[[], None]], None]) -> None:
-        """`post` has something done on the control thread."""
+        """`post` runs a function on the control thread."""
         self._data = Liveness(engine)
         self._post = post
         self._control = threading.Event()
         self._control.set()
 
     def fault(self, timeout_s: float) -> str | None:
-        """None when all have answered in time, else who has not. An acceptor that hangs hangs this:
-        its answer is asked for last."""
+        """Return None as soon as all threads have answered, or after `timeout_s` the names of those
+        that have not. An answer that comes later counts for the next call."""
         until = time.monotonic() + timeout_s
-        if self._control.is_set():  # else the last message still waits
+        if self._control.is_set():  # else the last message is still queued
             self._control.clear()
             self._post(self._control.set)
         self._data.ask()
-        self._control.wait(timeout_s)
-        while self._data.silent() and time.monotonic() < until:
-            time.sleep(_LOOK_AGAIN_S)
-        silent = [f"network thread {index}" for index in self._data.silent()]
-        if not self._control.is_set():
-            silent.insert(0, "the control thread")
-        if silent:
-            return f"no answer from {', '.join(silent)} in {timeout_s:g} s"
-        self._data.wait_for_acceptor()
-        return None
+        while (silent := self._silent()) and time.monotonic() < until:
+            if self._control.is_set():
+                time.sleep(_POLL_S)
+            else:
+                self._control.wait(_POLL_S)
+        return f"no answer from {', '.join(silent)} in {timeout_s:g} s" if silent else None
+
+    def _silent(self) -> list[str]:
+        silent = [] if self._control.is_set() else ["the control thread"]
+        silent += [f"network thread {index}" for index in self._data.silent()]
+        if self._data.acceptor_silent():
+            silent.append("the acceptor")
+        return silent

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kbroker.server.http import Page, Request, text_page
+from kbroker.server.http_message import Page, Request, text_page
 
 if TYPE_CHECKING:
     from kbroker.api.context import Services

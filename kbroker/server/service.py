@@ -6,7 +6,7 @@ A message is a datagram of lines NAME=VALUE to the socket that $NOTIFY_SOCKET na
                while a start gets on
     serving    READY=1 with STATUS=, after recovery and with the listeners bound
     SIGHUP     RELOADING=1 with MONOTONIC_USEC=, then READY=1 again
-    watchdog   WATCHDOG=1 at each half of $WATCHDOG_USEC at which both planes answered
+    watchdog   WATCHDOG=1 at each half of $WATCHDOG_USEC, once both planes have answered
     stop       STOPPING=1, then as at the start
 
 Without $NOTIFY_SOCKET nothing of that happens. The variables are taken out of the environment.
@@ -29,6 +29,7 @@ _EXTEND_BY_S: Final = 60
 _EXTEND_EVERY_S: Final = 10
 _WORK_S: Final = 0.1  # processor time in _EXTEND_EVERY_S that shows that recovery gets on
 _USEC: Final = 1_000_000
+_CHECK_AGAIN_S: Final = 0.05  # a check that fails at once must not keep a processor busy
 
 Fault = Callable[[float], str | None]
 
@@ -149,12 +150,18 @@ def _work() -> tuple[float, str]:
 
 
 class Watchdog:
-    """A thread that tells the manager that the broker is alive, as long as it is."""
+    """A thread that sends WATCHDOG=1 to the manager while the broker is alive.
+
+    A check begins half a period after the last message. A check that fails is followed by the next
+    at once, so that an answer within the other half of the period is reported within the period:
+    the manager kills no broker whose threads all answer within half a period.
+    """
 
     def __init__(
         self, notifier: Notifier, period_s: float, fault: Fault, doing: Callable[[], str]
     ) -> None:
-        """`fault` looks for at most so many seconds; what is wrong with the broker, or None."""
+        """`fault` checks the broker for at most so many seconds, and returns what is wrong or
+        None."""
         self._notifier = notifier
         self._every_s = period_s / 2
         self._fault = fault
@@ -163,24 +170,28 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin, where the manager asked for it."""
+        """Begin, if the manager has set a period."""
         if self._notifier and self._every_s > 0:
             self._thread.start()
 
     def stop(self) -> None:
-        """End; a look that hangs is left alone."""
+        """End; a check that hangs is left alone."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join(self._every_s)
 
     def _run(self) -> None:
-        while not self._over.wait(self._every_s):
+        last: str | None = None  # the fault that the last check found
+        while not self._over.wait(self._every_s if last is None else _CHECK_AGAIN_S):
             fault = self._fault(self._every_s / 2)
             if self._over.is_set():
                 return
             if fault is None:
                 self._notifier.tell("WATCHDOG=1")
                 self._notifier.status(self._doing())
-            else:
+                if last is not None:
+                    _LOG.warning("alive again: all threads answer")
+            elif fault != last:
                 _LOG.critical("not alive: %s", fault)
                 self._notifier.tell(status=f"not alive: {fault}")
+            last = fault

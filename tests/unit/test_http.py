@@ -1,4 +1,4 @@
-"""The HTTP listener by itself: what it takes for a request, how it answers, how it ends."""
+"""The HTTP listener alone: requests, responses, errors of sockets and threads."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 from kbroker.config.listeners import Endpoint
 from kbroker.errors import OperatorError
 from kbroker.server import http as http_module
-from kbroker.server.health import Health
-from kbroker.server.http import HttpListener, Page, Request, parse_head, text_page
+from kbroker.server.http import HttpListener
+from kbroker.server.http_message import Page, Request, parse_head, text_page
 from tests.support.waits import wait_for
 
 HERE = Endpoint("HTTP", "127.0.0.1", 0)
@@ -66,11 +66,12 @@ def test_a_connection_is_kept(port: int) -> None:
         (b"GET / HTTP/2\r\n\r\n", b"HTTP/1.1 400"),
         (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", b"HTTP/1.1 400"),
         (b"GET / HTTP/1.1\r\n folded: x\r\n\r\n", b"HTTP/1.1 400"),
-        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 405"),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 405"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 400"),
         (b"GET / HTTP/1.1\r\nA: " + b"x" * 20_000, b"HTTP/1.1 431"),
-        (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.1 200"),
-        (b"GET / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 200"),
-        (b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200"),
+        (b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n", b"HTTP/1.1 200"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", b"HTTP/1.1 200"),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b"HTTP/1.1 200"),
         (bytes(range(256)) + b"\r\n\r\n", b"HTTP/1.1 400"),
     ],
 )  # fmt: skip
@@ -85,12 +86,12 @@ def test_after_these_the_connection_ends(port: int, sent: bytes, first: bytes) -
 
 def test_a_request_in_pieces(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-        for byte in b"GET /slow HTTP/1.1\r\n\r\n":
+        for byte in b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n":
             connection.sendall(bytes([byte]))
         assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
 
 
-def test_who_says_nothing_is_no_burden(port: int) -> None:
+def test_silent_connection_delays_no_other(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=60):
         test_a_connection_is_kept(port)
 
@@ -115,31 +116,6 @@ def test_a_port_that_is_taken(caplog: pytest.LogCaptureFixture) -> None:
         listener.stop()
 
 
-class Stuck:
-    """Planes that do not answer, logs on a disk that failed, groups that are loading."""
-
-    loading = True
-    failure = "a partition cannot be written"
-
-    def __init__(self, told: str | None) -> None:
-        self.told = told
-
-    def fault(self, timeout_s: float) -> str | None:
-        return self.told
-
-
-def health(told: str | None) -> Health:
-    stuck = Stuck(told)
-    return Health(stuck, stuck, stuck)  # type: ignore[arg-type]
-
-
-def test_what_is_not_well_is_told() -> None:
-    assert health(None).faults() == []
-    assert [fault.split()[0] for fault in health(None).unready()] == ["the", "groups"]
-    assert health("no answer").faults() == ["no answer"]
-    assert len(health("no answer").unready()) == 3
-
-
 def ask(port: int, timeout_s: float = 60) -> int:
     """The status of one page, over a connection of its own."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
@@ -148,25 +124,6 @@ def ask(port: int, timeout_s: float = 60) -> int:
         return connection.getresponse().status
     finally:
         connection.close()
-
-
-def test_who_waits_longest_makes_room(port: int) -> None:
-    """However many connect and are silent, one more is answered; the others keep their places."""
-    with contextlib.ExitStack() as stack:
-        silent = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
-            for _ in range(http_module._CONNECTIONS_MAX)
-        ]
-        assert ask(port) == 200
-        assert silent[0].recv(1) == b""
-        silent[-1].sendall(b"GET /a HTTP/1.1\r\n\r\n")
-        assert silent[-1].recv(65_536).startswith(b"HTTP/1.1 200")
-
-
-def test_who_never_asks_is_let_go(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_module, "_FIRST_S", 0.2)
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as silent:
-        assert silent.recv(1) == b""
 
 
 class Failing:

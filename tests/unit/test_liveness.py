@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from kbroker.ext import testing_network as handlers
 from kbroker.server.liveness import Planes
 from tests.support.engine import Client, engine_port, running_engine
+from tests.support.waits import wait_for
 
 LONG_S, SHORT_S = 60.0, 0.2
 
@@ -55,3 +57,29 @@ def test_a_control_thread_that_hangs_is_named_until_it_goes_on() -> None:
         posted.pop()()
         planes = Planes(engine, at_once)
         assert planes.fault(LONG_S) is None
+
+
+def test_acceptor_that_hangs_is_named_in_time() -> None:
+    """The check itself does not hang with it, nor with its lock."""
+    with running_engine() as engine:
+        planes = Planes(engine, at_once)
+        assert planes.fault(LONG_S) is None
+        handlers.hang_acceptor(engine)
+        try:
+            fault = wait_for("the acceptor to hang", lambda: planes.fault(SHORT_S), LONG_S)
+            assert fault == "no answer from the acceptor in 0.2 s"
+            assert planes.fault(SHORT_S) == fault
+        finally:
+            handlers.set_hanging(False)
+        assert planes.fault(LONG_S) is None
+
+
+def test_two_checkers_do_not_disturb_each_other() -> None:
+    """The watchdog and the health pages check at the same time, on threads of their own."""
+    with running_engine() as engine, ThreadPoolExecutor(2) as pool:
+        planes = [Planes(engine, at_once) for _ in range(2)]
+
+        def check(own: Planes) -> list[str | None]:
+            return [own.fault(LONG_S) for _ in range(100)]
+
+        assert list(pool.map(check, planes)) == [[None] * 100] * 2
