@@ -79,6 +79,7 @@ LAYERS = (
     "kbroker.ext.log_rebuild",
     "kbroker.ext.log_recovery",
     "kbroker.ext.log_retention",
+    "kbroker.ext.log_listing",
     "kbroker.ext.log_errors",
     "kbroker.ext.appending",
     "kbroker.ext.log",
