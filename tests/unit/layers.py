@@ -118,6 +118,7 @@ LAYERS = (
     "kbroker.ext.error_codes",
     "kbroker.ext.pulses",
     "kbroker.ext.purgatory",
+    "kbroker.ext.log_wait",
     "kbroker.ext.broker",
     "kbroker.ext.addresses",
     "kbroker.ext.accept_limits",
