@@ -249,16 +249,19 @@ cdef class FetchParts(LoopDriver):
         self, topic: str, partition: int, link: int, node: int, epoch: int,
         topic_id: bytes | None,
     ) -> None:
-        """Where it is read from. Does nothing where it is not assigned any more."""
+        """Set the broker that a partition is read from; skip a partition that is not assigned."""
         cdef Part* part
+        cdef const uint8_t* new_id = NULL
         cdef int32_t to = link, at = node, of = epoch
         found = self.parts.get((topic, partition))
         if found is None:
             return
         part = <Part*> <size_t> found
-        pthread_mutex_lock(&self.fetch.lock)
         if topic_id is not None and len(topic_id) == TOPIC_ID_BYTES:
-            topic_identify(self.fetch, part, <const uint8_t*> <const char*> topic_id)
+            new_id = <const uint8_t*> <const char*> topic_id
+        pthread_mutex_lock(&self.fetch.lock)
+        if new_id != NULL:
+            topic_identify(self.fetch, part, new_id)
         part.link = to
         part.node = at
         part.epoch = of
@@ -299,13 +302,15 @@ cdef class FetchParts(LoopDriver):
         return done
 
     def attend(self, topic: str, partition: int, why: int) -> None:
-        """To be looked at (again) by the control thread."""
+        """Ask the control thread to check a partition (again)."""
+        cdef Part* part
         cdef int32_t because = why
         found = self.parts.get((topic, partition))
         if found is None:
             return
+        part = <Part*> <size_t> found
         pthread_mutex_lock(&self.fetch.lock)
-        part_attend(self.fetch, <Part*> <size_t> found, because, -1, -1)
+        part_attend(self.fetch, part, because, -1, -1)
         pthread_mutex_unlock(&self.fetch.lock)
         self.wake_loop()
 

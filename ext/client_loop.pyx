@@ -299,13 +299,14 @@ cdef class ClientLoop:
             asked_release(asked)
 
     def link_stats(self, link: int) -> dict[str, int] | None:
-        """Counters of a link since it was added; None where it is gone."""
+        """Return the counters of a link since it was added; None if it was removed."""
         cdef LoopShared* shared = <LoopShared*> self.loop.shared
+        cdef int32_t link_id = link
         cdef Link* found
         cdef Link copied
         self.check()
         pthread_mutex_lock(&shared.lock)
-        found = link_find(self.loop, link)
+        found = link_find(self.loop, link_id)
         if found != NULL:
             copied = found[0]
         pthread_mutex_unlock(&shared.lock)

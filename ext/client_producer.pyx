@@ -5,6 +5,7 @@ import time
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.number cimport PyIndex_Check, PyNumber_Index
+from libc.stdint cimport int16_t
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
@@ -23,7 +24,7 @@ from kbroker.ext.client_headers cimport HeadersIn, checked_time, take_bytes
 from kbroker.ext.client_thread cimport loop_wake
 from kbroker.ext.client_link cimport Loop
 from kbroker.ext.client_memory cimport (
-    MEMORY_CLOSED, MEMORY_INTERRUPTED, MEMORY_TIMEOUT, memory_init,
+    MEMORY_CLOSED, MEMORY_INTERRUPTED, MEMORY_TIMEOUT, MemoryPool, memory_init,
 )
 from kbroker.ext.client_peers cimport (
     Peer, RETRIABLE_CODES, sender_destroy, sender_init, sender_peer,
@@ -147,8 +148,7 @@ cdef class SenderDriver(LoopDriver):
         for i in range(<int32_t> len(leaders)):
             node, epoch = leaders[i]
             part = t.parts[i]
-            # What a broker hinted at (KIP-951) may be newer than what another one tells; a topic
-            # that was deleted and made again begins anew.
+            # A leader from KIP-951 may be newer than metadata, unless the topic was re-created.
             if anew or epoch < 0 or epoch >= atomic_load_i32(&part.leader_epoch):
                 atomic_store_i32(&part.leader, node)
                 atomic_store_i32(&part.leader_epoch, epoch)
@@ -165,11 +165,13 @@ cdef class SenderDriver(LoopDriver):
         accumulator_kick(&self.a, True)
 
     def set_producer_id(self, producer_id: int, epoch: int, error: int = 0) -> None:
-        """What InitProducerId answered; error: a fatal code in its place."""
+        """Set the response of InitProducerId; error: a fatal code in its place."""
+        cdef int64_t new_id = producer_id
+        cdef int16_t new_epoch = epoch, fatal_code = error
         pthread_mutex_lock(&self.a.lock)
-        self.s.told_producer_id = producer_id
-        self.s.told_producer_epoch = epoch
-        self.s.told_error = error
+        self.s.told_producer_id = new_id
+        self.s.told_producer_epoch = new_epoch
+        self.s.told_error = fatal_code
         self.s.told = True
         pthread_mutex_unlock(&self.a.lock)
         accumulator_kick(&self.a, True)
@@ -270,27 +272,24 @@ cdef class SenderDriver(LoopDriver):
             time.sleep(PURGE_PAUSE_S)
 
     def totals(self) -> dict[str, int]:
-        """Counters since the start, see `Totals`, and what is held now."""
+        """Return counters since the start, see `Totals`, and what is in memory now."""
         cdef int64_t* values = <int64_t*> &self.a.totals
-        names = (
-            "records", "record_bytes", "batches", "requests", "request_bytes", "retries",
-            "errors", "splits", "throttle_ms", "latency_ns", "latency_ns_max", "acked",
-        )
-        cdef int i
-        found = {}
-        for i in range(<int> len(names)):
-            found[names[i]] = atomic_load_relaxed_i64(&values[i])
+        names = ("records record_bytes batches requests request_bytes retries errors splits "
+                 "throttle_ms latency_ns latency_ns_max acked").split()
+        cdef MemoryPool pool
+        cdef int64_t batches_waiting
         pthread_mutex_lock(&self.a.pool.lock)
-        found["memory_available"] = self.a.pool.available
-        found["memory_total"] = self.a.pool.bytes_max
-        found["memory_waits"] = self.a.pool.waits
-        found["memory_wait_ns"] = self.a.pool.wait_ns
+        pool = self.a.pool
         pthread_mutex_unlock(&self.a.pool.lock)
         pthread_mutex_lock(&self.a.lock)
-        found["batches_waiting"] = self.a.all_count
+        batches_waiting = self.a.all_count
         pthread_mutex_unlock(&self.a.lock)
-        found["memory_waiting"] = atomic_load_i32(&self.a.pool.waiting)
-        return found
+        found = {name: atomic_load_relaxed_i64(&values[i]) for i, name in enumerate(names)}
+        return found | {
+            "memory_available": pool.available, "memory_total": pool.bytes_max,
+            "memory_waits": pool.waits, "memory_wait_ns": pool.wait_ns,
+            "memory_waiting": pool.waiting, "batches_waiting": batches_waiting,
+        }
 
 
 cdef bint signal_raised() noexcept nogil:

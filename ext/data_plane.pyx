@@ -164,7 +164,6 @@ cdef class DataPlane:
         net_install(self.engine.net, FETCH, handle_fetch)
         net_install(self.engine.net, LIST_OFFSETS, handle_list_offsets)
         net_install(self.engine.net, HEARTBEAT, handle_heartbeat)
-        self.topics = {}
 
     def __dealloc__(self):
         cdef int i
@@ -353,9 +352,9 @@ cdef class DataPlane:
     # topics
 
     def add_topic(self, name, bytes topic_id not None, logs, internal=False):
-        """Put a topic into the table, or replace the one of that name (partitions were added).
+        """Add a topic to the table, or replace the topic of that name (partitions were added).
 
-        logs: one for each partition, None where it is offline.
+        logs: one for each partition, None for a partition that is offline.
         """
         cdef bytes encoded = name.encode()
         cdef const uint8_t* raw = <const uint8_t*><const char*>encoded
@@ -366,34 +365,29 @@ cdef class DataPlane:
         cdef LogStruct** table
         cdef int code
         if len(topic_id) != 16:
-            raise ValueError("a topic id has 16 bytes")
+            raise ValueError(f"a topic id has 16 bytes, not {len(topic_id)}")
         table = <LogStruct**>malloc(max(count, 1) * sizeof(void*))
         if table == NULL:
             raise MemoryError("no memory for a topic")
-        for i, log in enumerate(logs):
-            table[i] = (<Log?>log).core if log is not None else NULL
-        with nogil:
-            code = registry_put(&self.broker.registry, raw, length, raw_id, is_internal, table,
-                                count)
-        free(table)
+        try:
+            for i, log in enumerate(logs):
+                table[i] = (<Log?>log).core if log is not None else NULL
+            with nogil:
+                code = registry_put(&self.broker.registry, raw, length, raw_id, is_internal,
+                                    table, count)
+        finally:
+            free(table)
         if code:
             raise MemoryError("no memory for a topic")
-        self.topics[name] = (topic_id, list(logs), internal)
-
-    def add_partitions(self, name, logs):
-        """The same topic with more partitions at its end."""
-        topic_id, present, internal = self.topics[name]
-        self.add_topic(name, topic_id, present + list(logs), internal)
 
     def remove_topic(self, name):
-        """Take a topic out of the table; True when it was there. Then wake who waits for it."""
+        """Remove a topic from the table. Return False if it is not there."""
         cdef bytes encoded = name.encode()
         cdef const uint8_t* raw = <const uint8_t*><const char*>encoded
         cdef int32_t length = <int32_t>len(encoded)
         cdef bint found
         with nogil:
             found = registry_remove(&self.broker.registry, raw, length)
-        self.topics.pop(name, None)
         return found
 
     def wake(self, Log log not None):

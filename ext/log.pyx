@@ -22,7 +22,10 @@ from kbroker.ext.log_find cimport (
     log_offset_of_max_timestamp,
 )
 from kbroker.ext.log_flush cimport log_flush, log_flush_due
-from kbroker.ext.log_producers cimport log_in_txn, log_producers
+from kbroker.ext.log_listing cimport (
+    Rows, log_list_epochs, log_list_producers, log_list_retired, log_list_segments, rows_take,
+)
+from kbroker.ext.log_producers cimport log_in_txn
 from kbroker.ext.log_read cimport ReadSlice, log_end_offset_for_epoch, log_read
 from kbroker.ext.log_recovery cimport OpenArgs, OpenReport, log_close, log_open
 from kbroker.ext.log_retention cimport (
@@ -42,7 +45,7 @@ from kbroker.ext.log_state cimport (
     log_unref,
 )
 from kbroker.ext.posix cimport EIO, pthread_mutex_lock, pthread_mutex_unlock
-from kbroker.ext.segment cimport segment_load_times, segment_unref
+from kbroker.ext.segment cimport segment_unref
 from kbroker.ext.walk cimport read_fully
 
 _ISOLATION = {
@@ -174,11 +177,12 @@ cdef class Log:
 
     @leader_epoch.setter
     def leader_epoch(self, int32_t epoch):
-        """Lead in this epoch from the log's end on, as Kafka does before the first append."""
-        pthread_mutex_lock(&self.core.lock)
-        if epoch > epochs_latest(&self.core.epochs):
-            epochs_assign(&self.core.epochs, epoch, self.core.leo)
-        pthread_mutex_unlock(&self.core.lock)
+        """Set the leader epoch from the log's end on, as Kafka does before the first append."""
+        with nogil:
+            pthread_mutex_lock(&self.core.lock)
+            if epoch > epochs_latest(&self.core.epochs):
+                epochs_assign(&self.core.epochs, epoch, self.core.leo)
+            pthread_mutex_unlock(&self.core.lock)
         log_set_leader_epoch(self.core, epoch)
 
     @property
@@ -274,36 +278,32 @@ cdef class Log:
     # ---- what it holds
 
     def segments(self):
-        """(base offset, bytes, largest timestamp in ms or -1) of each segment."""
-        cdef int32_t i
-        cdef list found = []
-        pthread_mutex_lock(&self.core.lock)
-        try:
-            for i in range(self.core.count):
-                segment_load_times(self.core.segments[i])
-                found.append((self.core.segments[i].base_offset, self.core.segments[i].size,
-                              self.core.segments[i].largest_timestamp))
-        finally:
-            pthread_mutex_unlock(&self.core.lock)
-        return found
+        """Return (base offset, bytes, largest timestamp in ms or -1) of each segment."""
+        cdef Rows rows
+        cdef int code
+        with nogil:
+            code = log_list_segments(self.core, &rows)
+        check(self.core, code)
+        return rows_take(&rows)
 
     def leader_epochs(self):
-        """(epoch, start offset) of each leader epoch known."""
-        cdef int32_t i
-        pthread_mutex_lock(&self.core.lock)
-        try:
-            return [(self.core.epochs.entries[i].epoch, self.core.epochs.entries[i].start_offset)
-                    for i in range(self.core.epochs.count)]
-        finally:
-            pthread_mutex_unlock(&self.core.lock)
+        """Return (epoch, start offset) of each leader epoch known."""
+        cdef Rows rows
+        cdef int code
+        with nogil:
+            code = log_list_epochs(self.core, &rows)
+        check(self.core, code)
+        return rows_take(&rows)
 
     def producers(self):
-        """(producer id, epoch, last sequence, last timestamp, coordinator epoch, first offset of
-        its transaction or -1) of each producer, by id."""
-        found = log_producers(self.core)
-        if found is None:
-            check(self.core, LOG_HELD)
-        return found
+        """Return (producer id, epoch, last sequence, last timestamp, coordinator epoch, first
+        offset of its transaction or -1) of each producer, by id."""
+        cdef Rows rows
+        cdef int code
+        with nogil:
+            code = log_list_producers(self.core, &rows)
+        check(self.core, code)
+        return sorted(rows_take(&rows))
 
     def in_transaction(self, int64_t producer_id, int epoch):
         """Whether the producer has an open transaction here, in this epoch."""
@@ -324,20 +324,18 @@ cdef class Log:
         check(self.core, code)
 
     def delete_old_segments(self, int64_t now_ms):
-        """Apply retention and log start: base offsets of the segments retired, their files
-        renamed to .deleted."""
+        """Apply retention and log start. Return the base offsets of the segments retired; their
+        files are renamed to .deleted."""
+        cdef Rows rows
         cdef int n
-        cdef int32_t i
-        cdef int32_t held
+        cdef int code
         with nogil:
             n = log_delete_old(self.core, now_ms)
         check(self.core, n)
-        pthread_mutex_lock(&self.core.lock)
-        try:
-            held = self.core.retired_count
-            return [self.core.retired[i].base_offset for i in range(max(0, held - n), held)]
-        finally:
-            pthread_mutex_unlock(&self.core.lock)
+        with nogil:
+            code = log_list_retired(self.core, n, &rows)
+        check(self.core, code)
+        return [base_offset for base_offset, in rows_take(&rows)]
 
     def unlink_deleted(self, *, bint at_once=False):
         """Unlink what was retired file.delete.delay.ms ago (at_once: whenever): how many."""

@@ -28,6 +28,3 @@ cdef int log_verify(Log* log, int64_t producer_id, int16_t epoch, int32_t sequen
 # nothing to verify.
 cdef bint log_needs_no_verifying(Log* log, int64_t producer_id, int16_t epoch) noexcept nogil
 cdef int log_in_txn(Log* log, int64_t producer_id, int16_t epoch) noexcept nogil      # LOG_HELD
-# (producer id, epoch, last sequence, last timestamp, coordinator epoch, first offset of its
-# transaction or -1) of each producer, by id.
-cdef list log_producers(Log* log)

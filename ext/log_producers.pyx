@@ -19,7 +19,6 @@ from kbroker.ext.log_state cimport (
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.producers cimport (
     PRODUCER_BAD_MARKER,
-    PRODUCER_BATCHES,
     PRODUCER_COORDINATOR_FENCED,
     PRODUCER_DUPLICATE,
     PRODUCER_FENCED,
@@ -131,24 +130,3 @@ cdef int log_in_txn(Log* log, int64_t producer_id, int16_t epoch) noexcept nogil
     cdef bint found = p != NULL and epoch == p.epoch and p.txn_first_offset >= 0
     pthread_mutex_unlock(&log.lock)
     return found
-
-
-cdef list log_producers(Log* log):
-    cdef int32_t i
-    cdef Producer* p
-    cdef list found = []
-    if not log_lock_soon(log):
-        return None
-    try:
-        for i in range(log.producers.capacity if log.producers != NULL else 0):
-            p = log.producers.slots[i]
-            if p == NULL or p.epoch < 0:
-                continue
-            last = -1
-            if p.count:
-                last = p.batches[(p.first + p.count - 1) % PRODUCER_BATCHES].last_sequence
-            found.append((p.id, p.epoch, last, p.last_timestamp, p.coordinator_epoch,
-                          p.txn_first_offset))
-    finally:
-        pthread_mutex_unlock(&log.lock)
-    return sorted(found)

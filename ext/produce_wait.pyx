@@ -1,125 +1,79 @@
-"""Waiting for durability: one watch a partition; see produce_wait.pxd and purgatory.pxd.
+"""Produce requests with acks=all that wait until their batches are durable.
 
-The answer was written when the batches were appended; only error codes may still change, at the
-places that were noted then. `op.pending` counts watches that are not satisfied yet, and one more
-until all are linked.
+The response is complete when the batches are appended. Only the error codes may change after that,
+at the places that `error_at` names. See produce_wait.pxd and log_wait.pxd.
 """
-from libc.stdint cimport int16_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int16_t
+from libc.stdlib cimport free
 
-from kbroker.ext.atomics cimport (
-    atomic_add_i64,
-    atomic_load_i32,
-    atomic_load_i64,
-    atomic_store_i64,
-)
+from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.broker cimport COUNTED_PRODUCE_LATE, broker_of, count_error
+from kbroker.ext.connection cimport OP_WORDS
+from kbroker.ext.debug cimport debug_assert
 from kbroker.ext.error_codes cimport KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
-from kbroker.ext.log_state cimport Log, log_ref, log_unref
-from kbroker.ext.purgatory cimport WATCH_DURABLE, Watch, unwatch, watch
+from kbroker.ext.log_state cimport Log
+from kbroker.ext.log_wait cimport (
+    LogWait,
+    LogWaits,
+    log_wait_reached,
+    log_waits_add,
+    log_waits_alloc,
+    log_waits_begin,
+    log_waits_end,
+    log_waits_linked,
+)
 from kbroker.ext.response cimport op_park, op_post, op_ready, reply_end
 from kbroker.ext.wire cimport store_i16
 
-# A partition that is waited for; in op.u when there is one, else in a block of its own.
-ctypedef struct Wait:
-    Watch watch
-    Log* log
-    uint8_t* error_at
-
-ctypedef struct WaitWords:          # over op.u
-    Wait single
-    Wait* waits
-    uint32_t count
-    uint32_t reply_bytes
+ctypedef struct Response:           # over op.u
+    LogWaits waits
+    uint32_t bytes
 
 
-cdef void let_go(Wait* wait) noexcept nogil:
-    unwatch(&wait.watch)
-    log_unref(wait.log)
-
-
-cdef void waits_free(WaitWords* words) noexcept nogil:
-    if words.waits != &words.single:
-        free(words.waits)
-    words.waits = NULL
+cdef void set_error(Op* op, const LogWait* item) noexcept nogil:
+    """Replace the partition's error code by the reason why its batch is not durable."""
+    cdef const Log* log = item.watch.log
+    cdef int16_t code = REQUEST_TIMED_OUT
+    if atomic_load_i32(&log.offline) or atomic_load_i32(&log.closed):
+        code = KAFKA_STORAGE_ERROR
+    store_i16(item.error_at, code)
+    count_error(broker_of(op.connection.net), COUNTED_PRODUCE_LATE, code)
 
 
 cdef void finish(Op* op) noexcept nogil:
-    """Answer; a batch that is not durable by now gets the error that says why."""
-    cdef WaitWords* words = <WaitWords*>op.u
-    cdef Wait* wait
-    cdef int16_t code
+    cdef Response* response = <Response*> op.u
     cdef uint32_t i
-    for i in range(words.count):
-        wait = &words.waits[i]
-        if atomic_load_i64(&wait.log.hw) < wait.watch.mark:
-            code = REQUEST_TIMED_OUT
-            if atomic_load_i32(&wait.log.offline) or atomic_load_i32(&wait.log.closed):
-                code = KAFKA_STORAGE_ERROR
-            store_i16(wait.error_at, code)
-            count_error(broker_of(op.connection.net), COUNTED_PRODUCE_LATE, code)
-        let_go(wait)
-    waits_free(words)
-    reply_end(&op.reply, words.reply_bytes)
+    for i in range(response.waits.count):
+        if not log_wait_reached(&response.waits.items[i]):
+            set_error(op, &response.waits.items[i])
+    log_waits_end(op)
+    reply_end(&op.reply, response.bytes)
     op_ready(op)
 
 
-cdef void on_durable(Op* op) noexcept nogil:
-    if atomic_load_i64(&op.pending) == 0:
-        finish(op)
-
-
-cdef void on_cancel(Op* op) noexcept nogil:
-    cdef WaitWords* words = <WaitWords*>op.u
-    cdef uint32_t i
-    for i in range(words.count):
-        let_go(&words.waits[i])
-    waits_free(words)
-
-
 cdef Op* durable_park(Request* request, int32_t waiting) noexcept nogil:
-    cdef Wait* several = NULL
-    cdef WaitWords* words
+    cdef LogWait* items
     cdef Op* op
-    if waiting > 1:
-        several = <Wait*>malloc(<size_t>waiting * sizeof(Wait))
-        if several == NULL:
-            return NULL
+    debug_assert(sizeof(Response) <= OP_WORDS * 8, "op.u is too small for a produce")
+    if not log_waits_alloc(<uint32_t> waiting, &items):
+        return NULL
     op = op_park(request)
     if op == NULL:
-        free(several)
+        free(items)
         return NULL
-    words = <WaitWords*>op.u
-    words.count = 0
-    words.waits = several if several != NULL else &words.single
-    op.on_event = on_durable
-    op.on_timeout = finish
-    op.on_cancel = on_cancel
+    log_waits_begin(op, items, finish)
     return op
 
 
 cdef void durable_watch(Op* op, const PartitionResult* results, uint32_t count,
                         uint32_t reply_bytes) noexcept nogil:
-    cdef WaitWords* words = <WaitWords*>op.u
-    cdef const PartitionResult* result
-    cdef Wait* wait
     cdef uint32_t i
-    words.reply_bytes = reply_bytes
-    atomic_store_i64(&op.pending, 1)            # ours, until durable_release
+    (<Response*> op.u).bytes = reply_bytes
     for i in range(count):
-        result = &results[i]
-        if result.end_offset < 0:
-            continue
-        wait = &words.waits[words.count]
-        words.count += 1
-        wait.log = result.log
-        wait.error_at = result.error_at
-        log_ref(wait.log)
-        atomic_add_i64(&op.pending, 1)
-        if not watch(&wait.watch, WATCH_DURABLE, wait.log, op, result.end_offset):
-            atomic_add_i64(&op.pending, -1)
+        if results[i].end_offset >= 0:
+            log_waits_add(op, results[i].log, results[i].end_offset, results[i].error_at)
 
 
 cdef void durable_release(Op* op) noexcept nogil:
-    if atomic_add_i64(&op.pending, -1) == 0:
+    if log_waits_linked(op):
         op_post(op)

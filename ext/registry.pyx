@@ -160,7 +160,10 @@ cdef void table_insert(TopicTable* table, Topic* topic) noexcept nogil:
 
 
 cdef int make_room(Registry* registry) noexcept nogil:
-    """At most half of the slots filled, else a fresh table without tombstones. 0 or ENOMEM."""
+    """Replace a table that is half full by a larger one without tombstones. Return 0 or ENOMEM.
+
+    The old table is retired; the caller reclaims it after it has unlocked the registry.
+    """
     cdef TopicTable* old = <TopicTable*>registry.table
     cdef TopicTable* table
     cdef uint32_t slots = SLOTS_FIRST
@@ -178,7 +181,6 @@ cdef int make_room(Registry* registry) noexcept nogil:
     atomic_store_ptr(&registry.table, table)
     old.next = registry.retired_tables
     registry.retired_tables = old
-    reclaim(registry)
     return 0
 
 
@@ -252,9 +254,11 @@ cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_leng
                       int32_t count) noexcept nogil:
     cdef Topic* topic = topic_new(name, name_length, topic_id, internal, logs, count)
     cdef Topic* old
+    cdef TopicTable* table
     if topic == NULL:
         return ENOMEM
     pthread_mutex_lock(&registry.lock)
+    table = <TopicTable*>registry.table
     if make_room(registry) != 0:
         pthread_mutex_unlock(&registry.lock)
         topic_free(topic)
@@ -270,6 +274,8 @@ cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_leng
     pthread_mutex_unlock(&registry.lock)
     if old != NULL:
         retire(registry, old)
+    elif registry.table != table:
+        reclaim(registry)
     return 0
 
 
@@ -285,7 +291,7 @@ cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t lengt
         slot_replace(table.by_id, table.mask, hash_id(topic.id), topic, TOMBSTONE)
         registry.topics_count -= 1
         registry.partitions_count -= topic.partitions_count
-        pthread_mutex_unlock(&registry.lock)
+    pthread_mutex_unlock(&registry.lock)
     if topic == NULL:
         return False
     retire(registry, topic)

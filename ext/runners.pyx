@@ -44,14 +44,14 @@ cdef void leave_place(Net* net, Stay* stay) noexcept nogil:
         place_tell(net, place, "%s: the disk goes on")
 
 
-cdef void take_back(Runner* runner) noexcept nogil:
-    """Wait until the thread may be run, and run it; hang_lock is held."""
+cdef void take_back(Net* net, Runner* runner) noexcept nogil:
+    """Wait until no other runner runs the thread, and run it. The caller has locked hang_lock."""
     cdef NetThread* thread = runner.thread
     atomic_add_i32(&thread.returning, 1)
     atomic_fence()
     thread_wake(thread)
     while thread.runner != NULL:
-        pthread_cond_wait(&thread.net.hang_moves, &thread.net.hang_lock)
+        pthread_cond_wait(&net.hang_moves, &net.hang_lock)
     atomic_add_i32(&thread.returning, -1)
     runner_takes(runner)
     thread.clock_is_old = True
@@ -78,7 +78,7 @@ cdef void come_back(Request* request) noexcept nogil:
     pthread_mutex_lock(&net.hang_lock)
     leave_place(net, stay)
     if request.thread != NULL:
-        take_back(<Runner*> stay)
+        take_back(net, <Runner*> stay)
     atomic_store_u64(&stay.turn, (stay.turn & ~<uint64_t>STAY_HANGS) + 1)
     pthread_mutex_unlock(&net.hang_lock)
     if request.thread == NULL:

@@ -148,14 +148,20 @@ class FakeDataPlane:
         self.quotas: dict[tuple[int, bytes | None], dict[str, float]] = {}
         self.rates: tuple[float | None, list[tuple[bytes, float]]] = (None, [])
 
-    def add_topic(self, name, topic_id, logs, *, internal=False) -> None:
-        assert len(topic_id) == 16
+    def add_topic(self, name, topic_id, logs, internal=False) -> None:
+        name.encode()
+        if len(topic_id) != 16:
+            raise ValueError(f"a topic id has 16 bytes, not {len(topic_id)}")
         self.topics[name] = list(logs)
-        if internal:
-            self.internal.add(name)
+        (self.internal.add if internal else self.internal.discard)(name)
 
     def remove_topic(self, name) -> bool:
+        name.encode()
+        self.internal.discard(name)
         return self.topics.pop(name, None) is not None
+
+    def counts(self) -> tuple[int, int, int]:
+        return len(self.topics), sum(map(len, self.topics.values())), 0
 
     def wake(self, log) -> None:
         self.woken.append(log)
