@@ -19,7 +19,7 @@ from kbroker import runfile
 from tests.faults.chaos.group_commits import PROTOCOLS
 from tests.faults.chaos.workload import Session, UnansweredError
 from tests.support.processes import BrokerProcess
-from tests.support.wire import FIND_COORDINATOR, METADATA
+from tests.support.wire import API_VERSIONS, FIND_COORDINATOR, METADATA
 
 INTERVAL_S = 0.05
 #: A probe gives up on an answer after this time.
@@ -76,16 +76,32 @@ class Probe(threading.Thread):
     def end(self) -> None:
         self._ends.set()
 
+    def latency(self) -> Latency:
+        """Return the latency once the last request is answered."""
+        self.join(2 * ANSWER_S)
+        return Latency.of(self.seconds)
+
     def faults(self, p99_s: float = P99_S) -> list[str]:
         """Return which errors there were, and whether answers took too long."""
-        self.join(2 * ANSWER_S)
-        latency = Latency.of(self.seconds)
+        latency = self.latency()
         found = [f"probe {self.name}: {count} x {error}" for error, count in self.errors.items()]
         if self.is_alive():
             found.append(f"probe {self.name}: its last request is not answered")
         if latency.p99_s > p99_s:
-            found.append(f"probe {self.name}: p50/p99/worst are {latency}, the limit is {p99_s} s")
+            limit = f"the limit is {p99_s:.1f} s"
+            found.append(f"probe {self.name}: p50/p99/worst are {latency}, {limit}")
         return found
+
+
+def api_versions(broker: BrokerProcess) -> Probe:
+    """ApiVersions, which network threads answer: how quick the machine is."""
+    session = Session(broker)
+
+    def request() -> int | None:
+        answer = session.call(API_VERSIONS, 0, {}, ANSWER_S)
+        return None if answer is None else int(answer["error_code"])
+
+    return Probe("ApiVersions", request)
 
 
 def metadata(broker: BrokerProcess, topic: str) -> Probe:

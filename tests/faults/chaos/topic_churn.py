@@ -30,6 +30,8 @@ TIMEOUTS_MS = (500, 3_000, 15_000)
 CHECK = b"check"
 RETENTION, TOPIC = "retention.ms", 2
 PAUSE_S = 0.1
+#: How often a topic that is there is filled, created, deleted, grown and configured.
+LASTING, BRIEF = (10, 2, 3, 2, 2), (2, 1, 10, 2, 1)
 
 
 class TopicModel:
@@ -162,9 +164,11 @@ class TopicChurn(Workload):
     """One client that changes topics of its own, and some that other clients change too."""
 
     def __init__(
-        self, name: str, broker: BrokerProcess, seed: str, shared: tuple[str, ...] = ()
-    ) -> None:
+        self, name: str, broker: BrokerProcess, seed: str, shared: tuple[str, ...] = (),
+        weights: tuple[int, ...] = LASTING,
+    ) -> None:  # fmt: skip
         super().__init__(name, broker, seed)
+        self._weights = weights
         self.topics = [TopicModel(f"{name}-{letter}") for letter in "abc"]
         self.topics += [TopicModel(one, shared=True) for one in shared]
         self._number = 0
@@ -175,7 +179,7 @@ class TopicChurn(Workload):
             self._create(topic)
         else:
             works = (self._produce, self._create, self._delete, self._grow, self._configure)
-            self.chance.choices(works, (10, 2, 3, 2, 2))[0](topic)
+            self.chance.choices(works, self._weights)[0](topic)
         self.pause(PAUSE_S)
 
     def _change(
