@@ -60,12 +60,14 @@ class Processes:
             failed = sum(len(history.failed) for history in self._histories)
             if failed:
                 wrong.append(f"{failed} records of idempotent producers failed")
-        for team in self._teams:
+        for team in list(self._teams):
             try:
                 team.wait_delivered()
                 team.wait_committed()
             except (AssertionError, TimeoutError) as error:
                 wrong.append(f"{team.group}: {error}")
+                self._teams.remove(team)  # it would be waited for once more
+                team.end()
         return wrong
 
     def kill(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,8 @@ STOP_S = 10.0
 #: So much of the start after a kill is delayed too.
 SLOW_START_S = 3.0
 ENDED_S = 10.0
+PREPARED_S = 60.0
+CALL_S = 5.0
 #: A start on an idle machine. Limits are longer by twice what this machine takes beyond it.
 IDLE_START_S = 1.5
 
@@ -97,6 +100,8 @@ class Round:
                 self._play()
             except (AssertionError, TimeoutError) as error:
                 self._fault(f"{type(error).__name__}: {error}")
+            except Exception:
+                self._fault(traceback.format_exc())
             finally:
                 delays.end()
                 self.processes.kill()
@@ -148,22 +153,29 @@ class Round:
             for kind in (0, 1):
                 key = {"key_type": kind, "coordinator_keys": ["any"]}
                 call_once(self.broker.port, FIND_COORDINATOR, 4, key)
-            failures, _ = self.health.recover(20)
+            failures, _ = self.health.recover(PREPARED_S)
             assert not failures, failures
         self.processes.wait_alive()
+        self._add_workloads()
+
+    def _add_workloads(self) -> None:
         broker, seed, loads = self.broker, str(self.seed), self.scenario.loads
         shared = ("shared-0", "shared-1")
         for number in range(loads.get(TOPICS, 0)):
-            self.workloads.append(TopicChurn(f"churn-{number}", broker, seed, shared))
+            self._add(TopicChurn(f"churn-{number}", broker, seed, shared))
         for number in range(loads.get(BRIEF_TOPICS, 0)):
-            self.workloads.append(TopicChurn(f"brief-{number}", broker, seed, shared, BRIEF))
+            self._add(TopicChurn(f"brief-{number}", broker, seed, shared, BRIEF))
         for number in range(loads.get(GROUPS, 0)):
             protocol = sorted(PROTOCOLS)[number % 2]
             name = f"group-{protocol}-{number}"
-            self.workloads.append(GroupCommits(name, broker, seed, protocol, STEADY))
+            self._add(GroupCommits(name, broker, seed, protocol, STEADY))
         for number in range(loads.get(TRANSACTIONS, 0)):
             name = f"transactions-{number}"
-            self.workloads.append(Transactions(name, broker, seed, 1 + number % 2, TRANSACTED))
+            self._add(Transactions(name, broker, seed, 1 + number % 2, TRANSACTED))
+
+    def _add(self, workload: Workload) -> None:
+        workload.slack_s += self._extra_s
+        self.workloads.append(workload)
 
     @contextmanager
     def _probing(self) -> Iterator[None]:
@@ -197,7 +209,7 @@ class Round:
         self.delays.begin(replace(self.scenario.plan, seed=self.seed, root=root))
         if self.scenario.bulk:
             bulk = BulkCreation("bulk", self.broker, str(self.seed), self.scenario.bulk)
-            self.workloads.insert(0, bulk)
+            self._add(bulk)
             bulk.start()
             _let_pass(self.scenario.lead_s)
         for one in self.workloads:
@@ -214,7 +226,8 @@ class Round:
 
     def _kill(self) -> None:
         """SIGKILL while a call waits; the next start is slow as well for a while."""
-        wait_for("a call waits", lambda: self.delays.under_way, 10)
+        with suppress(TimeoutError):  # a broker that hangs makes no call
+            wait_for("a call waits", lambda: self.delays.under_way, CALL_S)
         self.broker.kill()
         self.delays.renew()
         begun = time.monotonic()

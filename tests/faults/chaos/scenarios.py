@@ -68,10 +68,13 @@ def random_scenario(seed: int) -> Scenario:
     chance = random.Random(f"scenario {seed}")
     limits = {TOPICS: 4, BRIEF_TOPICS: 3, GROUPS: 10, TRANSACTIONS: 4, PRODUCERS: 2, MEMBERS: 2}
     kinds = chance.sample(list(limits), chance.randint(2, 5))
+    loads = {kind: chance.randint(1, limits[kind]) for kind in kinds}
+    if MEMBERS in loads:
+        loads.setdefault(PRODUCERS, 1)  # of whose records the members commit offsets
     return Scenario(
         "random",
         _random_plan(chance),
-        {kind: chance.randint(1, limits[kind]) for kind in kinds},
+        loads,
         chance.choice(("", STOP, KILL)),
         chance.uniform(4, 20),
         chance.random() < 0.6,

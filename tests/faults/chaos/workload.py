@@ -64,6 +64,7 @@ class Workload:
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
         self.chance = random.Random(f"{seed} {name}")
         self.session = Session(broker)
+        self.slack_s = SLACK_S
         self.stopping = threading.Event()
         self.broker_ends = threading.Event()
         self.faults: list[str] = []
