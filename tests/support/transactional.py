@@ -43,7 +43,10 @@ class WireProducer:
         assert codes[-1] == 0, f"{self.name}: {what}: error {codes[-1]}"
 
     def _call(self, api: int, versions: tuple[int, int], body: dict[str, Any]) -> dict[str, Any]:
-        version = versions[0] if self.is_first else versions[1]
+        return self._once(api, versions[0] if self.is_first else versions[1], body)
+
+    def _once(self, api: int, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        """Send one request and return its answer."""
         return wire.call_once(self.broker.port, api, version, body)
 
     @property
@@ -57,7 +60,7 @@ class WireProducer:
 
         def ask() -> int:
             find = {"key_type": 1, "coordinator_keys": [self.name]}
-            wire.call_once(self.broker.port, wire.FIND_COORDINATOR, 4, find)
+            self._once(wire.FIND_COORDINATOR, 4, find)
             answer = self._call(wire.INIT_PRODUCER_ID, (4, 5), body)
             self.id, self.epoch = answer["producer_id"], answer["producer_epoch"]
             return int(answer["error_code"])
@@ -105,7 +108,7 @@ class WireProducer:
 
         def ask() -> int:
             find = {"key_type": 0, "coordinator_keys": [group]}
-            wire.call_once(self.broker.port, wire.FIND_COORDINATOR, 4, find)
+            self._once(wire.FIND_COORDINATOR, 4, find)
             answer = self._call(OFFSETS, (3, 5), told)
             return int(answer["topics"][0]["partitions"][0]["error_code"])
 
@@ -124,7 +127,7 @@ class WireProducer:
     def state(self) -> str:
         """As DescribeTransactions tells it; an error's number while the coordinator is coming."""
         body = {"transactional_ids": [self.name]}
-        answer = wire.call_once(self.broker.port, DESCRIBE, 0, body)["transaction_states"][0]
+        answer = self._once(DESCRIBE, 0, body)["transaction_states"][0]
         return str(answer["transaction_state"] or answer["error_code"])
 
     def until_state(self, *states: str) -> None:
