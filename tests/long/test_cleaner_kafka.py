@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,10 @@ from tests.reference.cleaner_history import (
     random_steps,
     read_committed,
 )
-from tests.support.kafka import dump_log, java, kafka_libs, log4j_config
+from tests.support.kafka import dump_log
 from tests.support.logs import open_log
-from tests.support.tree import ROOT
+from tests.support.rounds import scaled
+from tests.support.tool_jvm import program_output
 from tests.unit.test_cleaner_crash import SHORT, crash
 
 pytestmark = pytest.mark.long
@@ -38,14 +38,7 @@ KAFKA_SETTINGS = (
 
 
 def kafka(*arguments: str) -> list[str]:
-    done = subprocess.run(
-        [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-         f"-Dlog4j2.configurationFile={log4j_config()}", "-cp", f"{kafka_libs()}/*",
-         str(ROOT / "perf" / "CompactLog.java"), *arguments],
-        check=False, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return program_output("CompactLog", *arguments).splitlines()
 
 
 def files(folder: Path, *suffixes: str) -> dict[str, bytes]:
@@ -64,7 +57,8 @@ def clean(folder: Path, now_ms: int) -> int:
     return done.end_offset
 
 
-@pytest.mark.parametrize("seed", range(20))
+# By their number modulo 4 they have codecs or none, epochs that are bumped or not.
+@pytest.mark.parametrize("seed", range(scaled(8, full=20)))
 def test_kafkas_cleaner_leaves_the_same(tmp_path: Path, seed: int) -> None:
     """Batch for batch, byte for byte where no codec is in it; indexes and transactions too."""
     ours, theirs = tmp_path / "ours" / "topic-0", tmp_path / "theirs" / "topic-0"
