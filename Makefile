@@ -8,7 +8,7 @@
 #   make test-long  what takes longer: an hour; PART=2/6: the second of six parts; FULL=1: soaks, all
 #                   power cuts and models of a million steps, hours
 #   make test-long-status     which part passed on which commit, and how long it took
-#   make test-long-durations  divide the parts by what the newest runs took: tests/durations.json
+#   make test-durations       write what the newest runs took to tests/durations.json
 #   make test-kafka the same tests against Apache Kafka: that they are right, and that the client,
 #                   the command line and the Spark source work with it
 #   make faults     power cuts, kills, bad disks and bad clients as one table (FULL=1: hours)
@@ -37,7 +37,7 @@ REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))[
     print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
 .PHONY: help venv build test-venv run pipeline pipeline-needs stop test test-long test-long-status \
-	test-long-durations test-kafka faults test-asan pythons wheel deb bench lint types clean
+	test-durations test-kafka faults test-asan pythons wheel deb bench lint types clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -109,7 +109,7 @@ TEST_CACHE := build/test-cache
 test: build test-venv
 	@rm -rf $(TEST_CACHE) && mkdir -p $(TEST_CACHE)
 	KBROKER_TEST_CRASHES=$(CURDIR)/$(TEST_CACHE)/crashes \
-	    $(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) \
+	    $(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) --ledger build/test.jsonl \
 	    || $(BIN)/python -m tests.again $(TEST_CACHE) $$?
 
 test-long faults: export KBROKER_TEST_FULL := $(if $(FULL),1)
@@ -122,10 +122,10 @@ test-long: build test-venv
 	    $(if $(PART),--part $(PART))
 
 test-long-status:
-	@$(BIN)/python -m tests.support.ledger $(LEDGER) status
+	@$(BIN)/python -m tests.support.ledger status $(LEDGER)
 
-test-long-durations:
-	@$(BIN)/python -m tests.support.ledger $(LEDGER) durations
+test-durations:
+	@$(BIN)/python -m tests.support.ledger durations build/test.jsonl $(LEDGER)
 
 test-kafka: build test-venv
 	$(BIN)/pytest -n $(TEST_PROCESSES) -m kafka

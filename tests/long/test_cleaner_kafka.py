@@ -21,7 +21,6 @@ from tests.reference.cleaner_history import (
 )
 from tests.support.kafka import dump_log
 from tests.support.logs import open_log
-from tests.support.rounds import scaled
 from tests.support.tool_jvm import program_output
 from tests.unit.test_cleaner_crash import SHORT, crash
 
@@ -57,8 +56,7 @@ def clean(folder: Path, now_ms: int) -> int:
     return done.end_offset
 
 
-# By their number modulo 4 they have codecs or none, epochs that are bumped or not.
-@pytest.mark.parametrize("seed", range(scaled(8, full=20)))
+@pytest.mark.parametrize("seed", range(20))
 def test_kafkas_cleaner_leaves_the_same(tmp_path: Path, seed: int) -> None:
     """Batch for batch, byte for byte where no codec is in it; indexes and transactions too."""
     ours, theirs = tmp_path / "ours" / "topic-0", tmp_path / "theirs" / "topic-0"

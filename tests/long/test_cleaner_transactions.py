@@ -25,7 +25,7 @@ from tests.support import wire
 from tests.support.kafka import dump_log
 from tests.support.kbroker import KbrokerProcess
 from tests.support.logs import open_log
-from tests.support.rounds import rounds, scaled
+from tests.support.rounds import rounds
 from tests.support.transactional import WireProducer
 from tests.support.waits import wait_for
 from tests.txn.committed import Follower, Found
@@ -254,7 +254,7 @@ def test_every_reader_sees_the_same(broker: KbrokerProcess, rounds: int) -> None
 
 @LONG
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(scaled(2, full=4)))
+@pytest.mark.parametrize("seed", range(4))
 def test_kafkas_cleaner_leaves_the_same(
     broker: KbrokerProcess, tmp_path: Path, seed: int
 ) -> None:

@@ -71,6 +71,7 @@ class KafkaProcess(BrokerProcess):
     """Apache Kafka 4.3 in combined mode (broker and controller) on ports that the kernel picks."""
 
     name = "kafka"
+    start_timeout_s = 180.0  # a few seconds of a processor, of which a busy machine gives little
 
     def __init__(
         self, home: Path, settings: dict[str, str] | None = None, data_dir: Path | None = None,

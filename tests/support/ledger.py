@@ -1,7 +1,7 @@
 """Ledger of test runs: which part passed on which commit, and how long it took.
 
-    python -m tests.support.ledger LEDGER status     what is known of the newest commits
-    python -m tests.support.ledger LEDGER durations  write tests/durations.json from it
+    python -m tests.support.ledger status LEDGER...     print the newest run of each part
+    python -m tests.support.ledger durations LEDGER...  write tests/durations.json
 
 A run with `--ledger PATH` appends one line of JSON to that file, which is outside git.
 """
@@ -114,12 +114,15 @@ def completeness(runs: Iterable[Run]) -> str:
 
 
 def durations(runs: Iterable[Run]) -> dict[str, dict[str, list[float]]]:
-    """Return the table of durations: of each file its newest run that passed."""
+    """Return the table of durations: of each file its newest run that passed whole."""
     table: dict[str, dict[str, list[float]]] = {LONG: {}, SHORT: {}}
     for run in runs:
-        if run.outcome == PASSED and not run.full:
-            for key, (seconds, count) in run.files.items():
-                suite, _, path = key.partition(" ")
+        if run.outcome == INTERRUPTED or run.full:
+            continue
+        failed = {path_of(nodeid) for nodeid in run.failed}
+        for key, (seconds, count) in run.files.items():
+            suite, _, path = key.partition(" ")
+            if path not in failed:
                 table[suite][path] = [round(seconds, 1), int(count)]
     return {
         suite: {path: row for path, row in sorted(rows.items()) if row[0] >= LEAST_S}
@@ -150,11 +153,11 @@ def merged(old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.support.ledger", description=__doc__)
-    parser.add_argument("ledger", type=Path)
-    parser.add_argument("what", choices=("status", "durations"))
+    parser.add_argument("command", choices=("status", "durations"))
+    parser.add_argument("ledgers", type=Path, nargs="+", metavar="LEDGER")
     chosen = parser.parse_args(arguments)
-    runs = read(chosen.ledger)
-    if chosen.what == "status":
+    runs = [run for path in chosen.ledgers for run in read(path)]
+    if chosen.command == "status":
         sys.stdout.write(status(runs) + "\n")
         return
     old = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}

@@ -1,7 +1,7 @@
 """Parts of the test suite: `PART=k/n`, and the order in which test processes get their files.
 
 A scope is what one process runs from beginning to end: a file, or files whose tests share JVMs.
-Scopes are divided by the durations in tests/durations.json, which `make test-long-durations`
+Scopes are divided by the durations in tests/durations.json, which `make test-durations`
 writes. Every test process computes the same division.
 """
 
@@ -22,10 +22,13 @@ TABLE = ROOT / "tests" / "durations.json"
 LONG, SHORT = "long", "short"
 #: Seconds of a test whose file is not in the table.
 UNKNOWN_S = {LONG: 10.0, SHORT: 0.2}
-#: Folders whose tests share Apache Kafka or Spark.
-SHARING = ("tests/differential", "tests/kafka_scripts", "tests/spark")
-#: Files of such folders that start processes of their own.
-ALONE = ("tests/spark/test_exactly_once_kills.py", "tests/spark/test_pipeline.py")
+#: Folders whose tests share Apache Kafka, Spark or a Debian package.
+SHARING = ("tests/differential", "tests/kafka_scripts", "tests/packaging", "tests/spark")
+#: Files of such folders that share nothing.
+ALONE = (
+    "tests/packaging/test_wheel.py", "tests/spark/test_exactly_once_kills.py",
+    "tests/spark/test_pipeline.py",
+)  # fmt: skip
 #: Files that share three nodes of Apache Kafka.
 CLUSTER = "tests/client with three nodes of Apache Kafka"
 OF_CLUSTER = (

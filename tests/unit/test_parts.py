@@ -124,13 +124,15 @@ def test_status_keeps_trees_apart_and_names_failures() -> None:
     assert text.splitlines()[-1] == f"{RUN.commit[:12]}+: not all tests passed"
 
 
-def test_durations_are_of_the_newest_runs_that_passed(tmp_path: Path) -> None:
+def test_durations_are_of_the_newest_runs_that_passed() -> None:
     later = replace(RUN, files={"long tests/a.py": [30.0, 3]})
     table = ledger.durations([
-        RUN, later, replace(later, outcome=FAILED, files={"long tests/a.py": [1e6, 3]}),
+        RUN, later, replace(later, outcome=FAILED, failed=["tests/a.py::t"],
+                            files={"long tests/a.py": [1e6, 3], "long tests/b.py": [7.0, 1]}),
+        replace(later, outcome=INTERRUPTED, files={"long tests/a.py": [1e6, 3]}),
         replace(later, full=True, files={"long tests/a.py": [1e6, 3]}),
     ])  # fmt: skip
-    assert table == {LONG: {"tests/a.py": [30.0, 3]}, SHORT: {}}
+    assert table == {LONG: {"tests/a.py": [30.0, 3], "tests/b.py": [7.0, 1]}, SHORT: {}}
     assert json.loads(ledger.table_text(table)) == table
     here = "tests/unit/test_parts.py"
     old = {LONG: {here: [1.0, 1], "tests/gone.py": [1.0, 1]}}
