@@ -5,7 +5,10 @@
 #                   FORMAT=kafka (Spark's own connector instead of kbroker's data source)
 #   make stop       end the brokers that `make run` and `make pipeline` left
 #   make test       everything that takes minutes
-#   make test-long  what takes longer: more than an hour
+#   make test-long  what takes longer: an hour; PART=2/6: the second of six parts; FULL=1: soaks, all
+#                   power cuts and models of a million steps, hours
+#   make test-long-status     which part passed on which commit, and how long it took
+#   make test-durations       write what the newest runs took to tests/durations.json
 #   make test-kafka the same tests against Apache Kafka: that they are right, and that the client,
 #                   the command line and the Spark source work with it
 #   make faults     power cuts, kills, bad disks and bad clients as one table (FULL=1: hours)
@@ -33,8 +36,8 @@ PIP := PYTHONWARNINGS=ignore $(BIN)/pip --quiet --disable-pip-version-check inst
 REQUIREMENTS := import tomllib; of = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
     print(*of["dependencies"], *of["optional-dependencies"]["example"], sep="\n")
 
-.PHONY: help venv build test-venv run pipeline pipeline-needs stop test test-long test-kafka faults \
-	test-asan pythons wheel deb bench lint types clean
+.PHONY: help venv build test-venv run pipeline pipeline-needs stop test test-long test-long-status \
+	test-durations test-kafka faults test-asan pythons wheel deb bench lint types clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -67,6 +70,9 @@ build test-venv faults test-asan: export KBROKER_TEST := 1
 
 # Nothing leaks, says a broker's last line: so count. What is measured, and shipped, does not.
 test test-long test-kafka: export KBROKER_COUNT := 1
+
+# Tests start thousands of Python processes: each would compile all that it imports.
+test test-long test-kafka faults test-asan: export PYTHONDONTWRITEBYTECODE :=
 
 build: venv
 	$(COMPILE)
@@ -103,11 +109,23 @@ TEST_CACHE := build/test-cache
 test: build test-venv
 	@rm -rf $(TEST_CACHE) && mkdir -p $(TEST_CACHE)
 	KBROKER_TEST_CRASHES=$(CURDIR)/$(TEST_CACHE)/crashes \
-	    $(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) \
+	    $(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) --ledger build/test.jsonl \
 	    || $(BIN)/python -m tests.again $(TEST_CACHE) $$?
 
+test-long faults: export KBROKER_TEST_FULL := $(if $(FULL),1)
+
+# Outside git: which part passed on which commit.
+LEDGER := build/test-long.jsonl
+
 test-long: build test-venv
-	$(BIN)/pytest -n $(TEST_PROCESSES) -m "long and not kafka"
+	$(BIN)/pytest -n $(TEST_PROCESSES) -m "long and not kafka" --ledger $(LEDGER) \
+	    $(if $(PART),--part $(PART))
+
+test-long-status:
+	@$(BIN)/python -m tests.support.ledger status $(LEDGER)
+
+test-durations:
+	@$(BIN)/python -m tests.support.ledger durations build/test.jsonl $(LEDGER)
 
 test-kafka: build test-venv
 	$(BIN)/pytest -n $(TEST_PROCESSES) -m kafka
@@ -153,5 +171,5 @@ types: build test-venv
 	$(BIN)/pytest -q tests/unit/test_types.py
 
 clean:
-	rm -rf build dist $(RUN_DIR) .pytest_cache .mypy_cache .ruff_cache .hypothesis kbroker.egg-info
+	rm -rf build dist $(RUN_DIR) .mypy_cache .ruff_cache kbroker.egg-info
 	find ext kbroker cli tests -name '*.so' -delete -o -name '*.cpp' -delete -o -name '*.pyc' -delete

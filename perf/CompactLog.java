@@ -34,6 +34,7 @@ public class CompactLog {
 
     public static void main(String[] args) throws Exception {
         SCHEDULER.startup();
+        time = Time.SYSTEM;
         if (args[0].equals("load")) {
             for (int i = 2; i < args.length; i++)
                 open(new File(args[i]), Long.parseLong(args[1]), Map.of()).close();

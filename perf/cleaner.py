@@ -28,7 +28,7 @@ from kbroker.ext.log import Log
 from perf.native import BUILD
 from perf.report import machine, replace_in_readme
 from perf.systems import KAFKA_JVM
-from tests.support.kafka import java, kafka_libs, log4j_config
+from tests.support.java import java, kafka_libs, log4j_config
 from tests.support.logs import CONFIG
 
 NOW_MS = 1_700_000_000_000

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from perf.native import BUILD, program
-from tests.support.kafka import KafkaProcess, java, kafka_libs, log4j_config
+from tests.support.java import java, kafka_libs, log4j_config
+from tests.support.kafka import KafkaProcess
 from tests.support.kbroker import KbrokerProcess
 from tests.support.processes import BrokerProcess
 from tests.support.waits import free_ports

@@ -9,16 +9,22 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadScopeScheduling
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from kbroker.ext.debug import counts_objects, is_debug_build, live_objects
 from tests.support.needs import demand_all, loop_devices_work
+from tests.support.rounds import FULL_ONLY, is_full
+from tests.support.tree import ROOT
 
-pytest_plugins = ["tests.support.fixtures", "tests.support.tally"]
+pytest_plugins = [
+    "tests.support.parts", "tests.support.ledger", "tests.support.leftovers",
+    "tests.support.fixtures", "tests.support.tally",
+]  # fmt: skip
 
 # A loaded machine is slow, which says nothing about what is tested.
 settings.register_profile("kbroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kbroker")
+set_hypothesis_home_dir(ROOT / "build" / "hypothesis")
 
 
 def pytest_report_header() -> list[str]:
@@ -36,23 +42,6 @@ def pytest_report_header() -> list[str]:
     verdict = "its tests fail" if demand_all() else "its tests are skipped"
     build = "debug" if is_debug_build() else "counted" if counts_objects() else "release"
     return [f"kbroker: {build} build", *(f"{line} ({verdict})" for line in lacking)]
-
-
-class _InTurn(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist has no types
-    """A file's tests run in one process; so do those of folders that share something heavy, like
-    Apache Kafka or Spark."""
-
-    FOLDERS = ("tests/differential", "tests/kafka_scripts", "tests/spark")
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        folder = path.rpartition("/")[0]
-        return folder if folder in self.FOLDERS else path
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
-    """How `pytest -n` deals out tests."""
-    return _InTurn(config, log)
 
 
 def _made_of_text(*args: object, **named: object) -> logging.LogRecord:
@@ -85,6 +74,14 @@ def _no_object_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _more_than(before: dict[str, int]) -> dict[str, int]:
     return {kind: n - before[kind] for kind, n in live_objects().items() if n > before[kind]}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only FULL=1 runs."""
+    if not is_full():
+        others = [item for item in items if item.get_closest_marker(FULL_ONLY)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if not item.get_closest_marker(FULL_ONLY)]
 
 
 def pytest_collection_finish() -> None:

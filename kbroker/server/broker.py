@@ -175,7 +175,8 @@ class Broker:
 
     def _start(self) -> None:
         named = self.config.is_set(HTTP_LISTENERS)
-        self._http.bind(self.config.http_listeners, set_by_user=named)
+        names = [listener.advertised_host for listener in self.config.listeners]
+        self._http.bind(self.config.http_listeners, set_by_user=named, names=names)
         self._http.start()
         store = self._store = self._open_store()
         for line in notices(self.config, users=bool(store.image.scram or self._users)):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-from pathlib import Path
 from typing import Any
 
 from kbroker.client.config import AdminConfig, ConsumerConfig, ProducerConfig
 from kbroker.client.config_types import specs_of
-from tests.support.kafka import java, kafka_libs
+from tests.support.tool_jvm import program_output
 
 KINDS: dict[str, type[Any]] = {
     "producer": ProducerConfig,
@@ -40,12 +38,8 @@ SHARED = {"default.api.timeout.ms", "retries"}
 
 
 def _kafkas_keys() -> list[list[str]]:
-    program = Path(__file__).with_name("ConfigDefs.java")
-    done = subprocess.run(
-        [java(), "-cp", f"{kafka_libs()}/*", str(program)],
-        check=True, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    return [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 4]
+    output = program_output("ConfigDefs")
+    return [line.split("\t") for line in output.splitlines() if line.count("\t") == 4]
 
 
 def _words(text: str) -> list[str]:

@@ -15,6 +15,7 @@ from tests.clients.sharing import (
     one_is_killed,
 )
 from tests.support.members.team import Team
+from tests.support.rounds import combined
 
 LONG = pytest.mark.long
 KINDS = (
@@ -49,18 +50,13 @@ def test_a_seat_is_taken_from_who_sits_there(team: Team, kind: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("commit", ["auto", "sync", "async"])
 @pytest.mark.parametrize(
-    "kinds",
-    [
-        ["kbroker/range", "confluent/range", "java/range"],
-        ["kbroker/cooperative-sticky", "java/cooperative-sticky", "confluent/cooperative-sticky"],
-        ["kbroker/consumer", "confluent/consumer", "java/consumer"],
-    ],
-    ids=["range", "cooperative", "consumer"],
+    ("protocol", "commit"),
+    combined(["range", "cooperative-sticky", "consumer"], ["auto", "sync", "async"]),
 )
-def test_with_other_clients_in_one_group(team: Team, kinds: list[str], commit: str) -> None:
+def test_with_other_clients_in_one_group(team: Team, protocol: str, commit: str) -> None:
     """Each in turn has to lead, when the one before it has left."""
+    kinds = [f"{library}/{protocol}" for library in ("kbroker", "confluent", "java")]
     members = [team.add(kind, commit=commit) for kind in kinds]
     team.wait_shared()
     team.produce(400)

@@ -19,12 +19,10 @@ from kbroker.client.admin_configs import alter_configs
 from kbroker.client.cluster import Cluster
 from tests.support import wire
 from tests.support.fixtures import BrokerFactory
-from tests.support.kafka import java, kafka_libs, log4j_config
-from tests.support.needs import need_command
+from tests.support.java import java_command
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 
-SOURCE = Path(__file__).with_name("java") / "Subscriber.java"
 TIMEOUT_S = 60
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
@@ -49,9 +47,8 @@ class Member:
         self.read: list[str] = []
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-             f"-Dlog4j2.configurationFile={log4j_config()}", "-cp", f"{classes}:{kafka_libs()}/*",
-             "Subscriber", what, f"bootstrap.servers={bootstrap}", "group.id=g", *settings],
+            java_command("Subscriber", what, f"bootstrap.servers={bootstrap}", "group.id=g",
+                         *settings, classes=classes),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._follow, daemon=True)
@@ -84,15 +81,6 @@ class Member:
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
-
-
-@pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = need_command("javac", "openjdk-17-jdk-headless")
-    folder = tmp_path_factory.mktemp("subscriber")
-    command = [compiler, "-d", str(folder), "-cp", f"{kafka_libs()}/*", str(SOURCE)]
-    subprocess.run(command, check=True, timeout=120)
-    return folder
 
 
 @pytest.fixture

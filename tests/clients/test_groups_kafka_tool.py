@@ -16,7 +16,7 @@ from kbroker.client import Producer
 from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import commit_offsets
 from tests.support import wire
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 

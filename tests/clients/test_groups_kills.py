@@ -21,6 +21,7 @@ from tests.support.load import Load
 from tests.support.members.team import Team
 from tests.support.oracle import History, judge
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import combined, scaled
 
 PARTITIONS = 4
 # librdkafka gives up on a heartbeat after one interval, and does not ask for everything in the next
@@ -85,11 +86,11 @@ def scene(
 
 
 FULL = (
-    (["confluent/range"], 12),
-    (["confluent/cooperative-sticky"], 12),
-    (["confluent/consumer"], 12),
-    (["java/consumer", "confluent/consumer"], 8),
-    (["java/cooperative-sticky"], 8),
+    (["confluent/range"], scaled(6, full=12)),
+    (["confluent/cooperative-sticky"], scaled(6, full=12)),
+    (["confluent/consumer"], scaled(6, full=12)),
+    (["java/consumer", "confluent/consumer"], scaled(5, full=8)),
+    (["java/cooperative-sticky"], scaled(5, full=8)),
 )
 
 
@@ -98,7 +99,7 @@ FULL = (
     ("kinds", "cycles", "commit"),
     [
         (["confluent/range"], 2, "async"),
-        *(pytest.param(*run, commit, marks=LONG) for run in FULL for commit in COMMITS),
+        *(pytest.param(*run, commit, marks=LONG) for run, commit in combined(FULL, COMMITS)),
     ],
 )
 def test_the_broker_is_killed_in_rebalances(
@@ -129,7 +130,7 @@ def test_the_broker_is_killed_in_rebalances(
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("commit", COMMITS)
+@pytest.mark.parametrize("commit", scaled(COMMITS[2:], full=COMMITS))
 @pytest.mark.parametrize("start_target", ["kbroker"], indirect=True)
 def test_the_broker_is_killed_under_libraries_in_one_group(scene: Scene, commit: str) -> None:
     """Each time the group comes to rest again, with all who live; once one has died as well."""

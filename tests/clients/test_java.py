@@ -9,7 +9,7 @@ import pytest
 
 from tests.clients.data import CODECS
 from tests.support import wire
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.processes import BrokerProcess
 
 

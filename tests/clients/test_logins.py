@@ -20,7 +20,8 @@ from kbroker.client import Admin
 from kbroker.client.admin_users import ScramUpsertion
 from kbroker.client.errors import AuthenticationError
 from tests.support import wire
-from tests.support.kafka import java_command, tool_output
+from tests.support.java import java_command
+from tests.support.kafka import tool_output
 from tests.support.sasl import SecuredBroker
 from tests.support.secured_kafka import PASSWORDS
 from tests.support.waits import wait_for

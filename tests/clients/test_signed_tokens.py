@@ -28,7 +28,7 @@ from kbroker.client.oauth import Token
 from tests.support import guarded as g
 from tests.support import wire
 from tests.support.guarded import acl
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.sasl import SecuredBroker
 from tests.support.signed import Signer
 from tests.support.waits import wait_for

@@ -23,7 +23,7 @@ from kbroker.client.errors import AuthenticationError
 from tests.clients.data import Message, check_read, numbered
 from tests.support import wire
 from tests.support.certificates import PASSWORD, Authority, Identity, openssl
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.kbroker import KbrokerProcess, kbroker_is_built
 from tests.support.sasl import plain_jaas
 from tests.support.secured_kafka import PASSWORDS

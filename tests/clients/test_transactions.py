@@ -18,7 +18,7 @@ from kafka import TopicPartition as PythonPartition
 from kafka.structs import OffsetAndMetadata
 
 from tests.support import wire
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.processes import BrokerProcess
 from tests.support.transactional import values_of
 

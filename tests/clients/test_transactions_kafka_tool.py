@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, Producer
 
 from tests.support import wire
 from tests.support.hanging import Hanging, hang, last_stable, unverified
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.processes import BrokerProcess
 
 #: Every command in order. What is in capitals stands for a name or a number of the scenario.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from kbroker.ext import compression, crc32c, records
 from tests.reference import records as reference
 from tests.reference.records import Batch, Record
-from tests.support.kafka import java, kafka_libs
+from tests.support.tool_jvm import program_output
 
 NOW = 1_700_000_000_000
 FOREVER = 2**63 - 1
@@ -27,12 +26,7 @@ STRICTER = {
 
 
 def kafka(command: str, path: Path) -> list[str]:
-    program = Path(__file__).with_name("Batches.java")
-    done = subprocess.run(
-        [java(), "-cp", f"{kafka_libs()}/*", str(program), command, str(path)],
-        check=True, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    return done.stdout.splitlines()
+    return program_output("Batches", command, str(path)).splitlines()
 
 
 def record(chosen: random.Random) -> Record:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import random
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from kbroker.client.group.embedded import (
     write_subscription,
 )
 from kbroker.client.partitions import TopicPartition
-from tests.support.kafka import java, kafka_libs
+from tests.support.tool_jvm import program_output
 
 HISTORIES = 150
 Given = Mapping[str, Sequence[TopicPartition]]
@@ -115,12 +114,8 @@ def text(data: bytes) -> str:
 def kafka(path: Path, cases: Sequence[Any]) -> list[Any]:
     """What Kafka's classes make of each case."""
     path.write_text(json.dumps(cases))
-    program = Path(__file__).with_name("ClientAssignors.java")
-    done = subprocess.run(
-        [java(), "-cp", f"{kafka_libs()}/*", str(program), str(path)],
-        check=True, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    output = program_output("ClientAssignors", str(path))
+    answers: list[Any] = json.loads(output.splitlines()[-1])
     return answers
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 from kbroker.config.definitions import BROKER, GROUP, TOPIC
-from tests.support.kafka import java, kafka_libs
+from tests.support.tool_jvm import program_output
 
 TABLES = {"broker": BROKER, "topic": TOPIC, "group": GROUP}
 
@@ -21,12 +18,8 @@ OF_THE_AUTHORIZER = {("broker", "super.users"), ("broker", "allow.everyone.if.no
 
 
 def _kafkas_keys() -> list[list[str]]:
-    program = Path(__file__).with_name("ConfigKeys.java")
-    done = subprocess.run(
-        [java(), "-cp", f"{kafka_libs()}/*", str(program)],
-        check=True, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    return [line.split("\t") for line in done.stdout.splitlines() if line.count("\t") == 7]
+    output = program_output("ConfigKeys")
+    return [line.split("\t") for line in output.splitlines() if line.count("\t") == 7]
 
 
 def test_every_key_of_kafka_is_known_with_its_type_default_range_and_update_mode():

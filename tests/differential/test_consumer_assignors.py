@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from kbroker.group.consumer.metadata_hash import MetadataHashes
 from kbroker.group.order import string_order
 from kbroker.group.topics import TopicInfo
 from kbroker.uuids import parse_uuid, uuid_text
-from tests.support.kafka import java, kafka_libs
+from tests.support.tool_jvm import program_output
 from tests.support.topics import FakeTopics
 
 HISTORIES = 300
@@ -22,12 +21,8 @@ HISTORIES = 300
 def kafka(command: str, path: Path, cases: list[Any]) -> list[Any]:
     """What Kafka's classes make of each case."""
     path.write_text(json.dumps(cases))
-    program = Path(__file__).with_name("Assignors.java")
-    done = subprocess.run(
-        [java(), "-cp", f"{kafka_libs()}/*", str(program), command, str(path)],
-        check=True, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    answers: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    output = program_output("Assignors", command, str(path))
+    answers: list[Any] = json.loads(output.splitlines()[-1])
     return answers
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import random
 import ssl
-import subprocess
 
 import pytest
 
 from kbroker.security import der
 from kbroker.security.names import alternative_names, rfc2253, subject_of
 from tests.support.certificates import Authority
-from tests.support.kafka import java
-from tests.support.tree import ROOT
+from tests.support.tool_jvm import program_output
 
 TYPES = (
     "2.5.4.3", "2.5.4.6", "2.5.4.7", "2.5.4.8", "2.5.4.9", "2.5.4.10", "2.5.4.11", "2.5.4.5",
@@ -40,14 +38,9 @@ def random_name(chosen: random.Random) -> bytes:
 def test_names_are_java_s() -> None:
     chosen = random.Random(11)
     names = [der.put(der.SEQUENCE)] + [random_name(chosen) for _ in range(1500)]
-    done = subprocess.run(
-        [java(), str(ROOT / "tests/differential/Names.java")],
-        input="".join(f"{name.hex()}\n" for name in names),
-        check=False, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    told = [bytes.fromhex(line).decode() for line in done.stdout.split("\n")[:-1]]
-    assert [rfc2253(name) for name in names] == told
+    output = program_output("Names", stdin="".join(f"{name.hex()}\n" for name in names))
+    expected = [bytes.fromhex(line).decode() for line in output.split("\n")[:-1]]
+    assert [rfc2253(name) for name in names] == expected
 
 
 def test_what_is_read_of_a_certificate(tmp_path) -> None:

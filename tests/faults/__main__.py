@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections import defaultdict
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.faults.catalog import BY_NUMBER, FAULTS, Fault, markdown
+from tests.support.rounds import FULL_VARIABLE
 from tests.support.tally import PROPERTY, Told
 from tests.support.tree import ROOT
 
@@ -113,7 +115,7 @@ def selected(test: str) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="the full numbers: hours")
+    parser.add_argument("--full", action="store_true", help="Run the full numbers, for hours.")
     parser.add_argument("--list", action="store_true", help="only say what there is, as Markdown")
     parser.add_argument("faults", nargs="*", metavar="FAULT", help="such as F1; all without")
     told = parser.parse_args()
@@ -127,6 +129,7 @@ def main() -> int:
     tests = list(dict.fromkeys(one for test in begun for one in selected(test)))
     listener = Listener(chosen)
     marks = ["-m", "long or not long"] if told.full else []
+    os.environ[FULL_VARIABLE] = "1" if told.full else ""  # before the tests are imported
     pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", *marks, *tests], [listener])
     sys.stdout.write("\n" + table(chosen, listener.rows, full=told.full) + "\n")
     verdicts = [listener.rows[fault.number].verdict(fault, full=told.full) for fault in chosen]

@@ -1,8 +1,8 @@
 """The one list: promises, faults, how each is made, and the tests that try it.
 
-`short` is how many are tried in `make test`, 0 where that takes too long, `full` how many in `make
-test-long`; whoever runs `python -m tests.faults` is told how many there were. A control is counted
-by what it lost.
+`short` is the number of tries in `make test`, 0 where that takes too long, `full` the number with
+FULL=1; `make test-long` has what lies between (tests/support/rounds.py). `python -m tests.faults`
+prints how many there were. A control is counted by what it lost.
 """
 
 from __future__ import annotations

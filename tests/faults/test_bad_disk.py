@@ -20,6 +20,7 @@ from tests.support.loopfs import LoopFilesystem
 from tests.support.needs import need_command, need_loop
 from tests.support.oracle import judge
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds, scaled
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, ConnectionClosedError, WireConnection
@@ -80,7 +81,7 @@ def lost_by_a_failed_sync(
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=LONG)])
+@pytest.mark.parametrize("rounds", rounds(1, long=5, full=20))
 def test_a_sync_that_fails_once(
     start_kbroker: StartBroker, topic: str, tmp_path: Path, rounds: int, tally: Tally
 ) -> None:
@@ -143,7 +144,9 @@ def read_bravely(port: int, topic: str) -> tuple[dict[int, int], int]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("every", [7, *(pytest.param(n, marks=LONG) for n in (4, 5, 11, 13))])
+@pytest.mark.parametrize(
+    "every", [7, *(pytest.param(n, marks=LONG) for n in scaled((4, 11), full=(4, 5, 11, 13)))]
+)
 def test_reads_that_fail(
     start_kbroker: StartBroker, topic: str, every: int, tally: Tally
 ) -> None:
@@ -226,7 +229,8 @@ def stood_still(load: Load, disk: LoopFilesystem, seconds: float, thawed: Path) 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "holds_s", [(2,), pytest.param((1.5, 5) * 8 + (10, 30, 30, 30), marks=LONG)]
+    # The disk does nothing while it is frozen: what matters is each length, once or twice.
+    "holds_s", rounds((2,), long=(1.5, 5, 1.5, 10), full=(1.5, 5) * 8 + (10, 30, 30, 30))
 )
 def test_a_frozen_disk(
     start_kbroker: StartBroker, topic: str, tmp_path: Path, holds_s: tuple[float, ...],

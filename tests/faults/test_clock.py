@@ -14,10 +14,10 @@ from tests.support.members.team import Team
 from tests.support.native import Words, shared_library
 from tests.support.oracle import judge, log_start
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 
-LONG = pytest.mark.long
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 JUMPS_S = (-2 * HOUR_S, 400 * DAY_S, DAY_S, -30 * DAY_S)
@@ -48,7 +48,10 @@ def broker(start_kbroker: StartBroker, tmp_path: Path, clock: Words) -> BrokerPr
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("jumps_s", [JUMPS_S[:2], pytest.param(JUMPS_S * 5, marks=LONG)])
+# Each kind of jump, and the first again after the others.
+@pytest.mark.parametrize(
+    "jumps_s", rounds(JUMPS_S[:2], long=(*JUMPS_S, JUMPS_S[0]), full=JUMPS_S * 5)
+)
 def test_the_clock_jumps(
     broker: BrokerProcess, clock: Words, topic: str, tmp_path: Path, *,
     jumps_s: tuple[int, ...], tally: Tally,

@@ -43,6 +43,7 @@ from tests.support.logs import read_all
 from tests.support.native import Words, shared_library
 from tests.support.ports import FakeDataPlane
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import PRODUCE, WireConnection
@@ -255,7 +256,8 @@ def lost_in(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("batches", "states", "seed"),
-    [(40, 400, 1), *(pytest.param(250, 5000, seed, marks=LONG) for seed in range(2, 10))],
+    [(40, 400, 1), *(pytest.param(250, scaled(2000, full=5000), seed, marks=LONG)
+          for seed in range(2, scaled(4, full=10)))],
 )
 def test_what_was_acknowledged_is_in_every_state(
     start_kbroker: StartBroker, tmp_path: Path, folder: Path, *, batches: int,

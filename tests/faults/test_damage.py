@@ -20,6 +20,7 @@ from tests.support.load import Load
 from tests.support.logs import batch, open_log, read_all
 from tests.support.oracle import History, judge
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds, scaled
 from tests.support.tally import Tally
 
 LONG = pytest.mark.long
@@ -53,7 +54,7 @@ TAIL_BYTES = 65_536
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("step", [131, pytest.param(1, marks=LONG)])
+@pytest.mark.parametrize("step", [131, pytest.param(scaled(7, full=1), marks=LONG)])
 def test_a_tail_cut_at_every_byte(tmp_path: Path, step: int, tally: Tally) -> None:
     """The log ends with its last whole batch, wherever the file does, and takes the next one."""
     written = crashed_log(tmp_path / "topic-0", random.Random(11), 2 * TAIL_BYTES)
@@ -164,7 +165,7 @@ def served_from(
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rounds", [2, pytest.param(100, marks=LONG)])
+@pytest.mark.parametrize("rounds", rounds(2, long=20, full=100))
 def test_torn_tails_of_a_broker(
     killed: tuple[BrokerProcess, list[History]], start_kbroker: StartBroker, topic: str,
     tmp_path: Path, *, rounds: int, tally: Tally,
@@ -267,7 +268,7 @@ def cost_at_most(path: Path, data: bytes, at: int) -> int:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("flips", [400, pytest.param(10_000, marks=LONG)])
+@pytest.mark.parametrize("flips", rounds(400, long=3_000, full=10_000))
 def test_a_flipped_bit(tmp_path: Path, flips: int, tally: Tally) -> None:
     """In a segment it costs its batch, and no other unless it leads astray; in any other file it
     costs nothing."""
@@ -395,7 +396,7 @@ def rotten_side_files(folder: Path, topic: str, chance: random.Random) -> Iterat
 
 @LONG
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rounds", [1, 50])
+@pytest.mark.parametrize("rounds", [1, scaled(12, full=50)])
 def test_rot_beside_the_segments_of_a_broker(
     killed: tuple[BrokerProcess, list[History]], start_kbroker: StartBroker, topic: str,
     tmp_path: Path, *, rounds: int, tally: Tally,

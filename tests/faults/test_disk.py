@@ -26,6 +26,7 @@ from tests.support import wire
 from tests.support.loopfs import LoopFilesystem
 from tests.support.needs import need_loop
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, PRODUCE, ConnectionClosedError, WireConnection
@@ -77,7 +78,7 @@ def produce_until_refused(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", rounds(3, long=10, full=50))
 def test_full_disk(
     start_kbroker: StartBroker, topic: str, tmp_path: Path, rounds: int, tally: Tally
 ) -> None:

@@ -19,6 +19,7 @@ from tests.support import wire
 from tests.support.native import Words, shared_library
 from tests.support.oracle import CommitHistory
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
 from tests.support.waits import wait_for
@@ -37,6 +38,8 @@ StartBroker = Callable[..., BrokerProcess]
 KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW = range(7)
 CALLS = {"pwrite": 1, "write": 2, "sync": 4, "rename": 8, "create": 16, "size": 32, "unlink": 64}
 OPEN = 128
+#: How often a call of each kind is to fail.
+TRIES = scaled(60, full=320)
 #: How many of 320 calls of a kind fail at the least: of some a broker makes few.
 LEAST = {"pwrite": 160, "write": 50, "sync": 160, "rename": 40, "create": 120, "size": 120,
          "unlink": 16}  # fmt: skip
@@ -48,7 +51,10 @@ CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("first", "seeds"), [(0, 150), *(pytest.param(n * 1000, 1000, marks=LONG) for n in range(1, 6))]
+    ("first", "seeds"), [
+        (0, 150),
+        *(pytest.param(n * 1000, 1000, marks=LONG) for n in range(1, scaled(3, full=6))),
+    ]
 )
 def test_a_disk_that_fails_at_random(
     tmp_path: Path, first: int, seeds: int, tally: Tally
@@ -153,7 +159,7 @@ def fresh(broker: BrokerProcess) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     "kinds",
-    [tuple(CALLS) * 2, *(pytest.param((kind,) * 320, marks=LONG) for kind in CALLS)],
+    [tuple(CALLS) * 2, *(pytest.param((kind,) * TRIES, marks=LONG) for kind in CALLS)],
     ids=["all", *CALLS],
 )
 def test_a_call_fails_under_a_broker_at_work(
@@ -185,7 +191,7 @@ def test_a_call_fails_under_a_broker_at_work(
     lost += client.lost()
     tally("F6", tried=tried, lost=len(lost))
     assert not lost, "\n".join(lost[:20])
-    assert tried > (2 if len(set(kinds)) > 1 else LEAST[kinds[0]])
+    assert tried > (2 if len(set(kinds)) > 1 else LEAST[kinds[0]] * len(kinds) // 320)
 
 
 def test_control_whoever_counts_what_was_refused_misses_it(

@@ -18,6 +18,7 @@ from tests.support import wire
 from tests.support.loopfs import LoopFilesystem
 from tests.support.needs import need_loop
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.transactional import (
     END,
@@ -177,7 +178,7 @@ def a_round(inside: Inside, disk: LoopFilesystem) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", rounds(2, long=6, full=20))
 def test_what_the_broker_writes_itself(
     start_kbroker: StartBroker, tmp_path: Path, rounds: int, tally: Tally
 ) -> None:

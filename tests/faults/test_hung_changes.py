@@ -16,6 +16,7 @@ from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.loopfs import LoopFilesystem
 from tests.support.needs import need_loop
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import (
@@ -113,7 +114,9 @@ def disk(tmp_path: Path) -> Iterator[LoopFilesystem]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "holds",
-    [(0, 8), (1, 8), pytest.param((0, 30), marks=LONG), pytest.param((1, 30), marks=LONG)],
+    # 15 s is beyond every timeout of the requests and of what waits for a disk.
+    [(0, 8), (1, 8),
+     *(pytest.param((hangs, scaled(15, full=30)), marks=LONG) for hangs in (0, 1))],
     ids=lambda holds: f"{holds[0]}-{holds[1]}s",
 )
 def test_the_control_thread_waits_for_no_disk(

@@ -22,6 +22,7 @@ from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 from tests.support.loopfs import LoopFilesystem
 from tests.support.needs import need_loop
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import (
@@ -35,7 +36,6 @@ from tests.support.wire import (
 from tests.wire.test_classic_groups import Member
 from tests.wire.test_connections import fetch_body, produce_body
 
-LONG = pytest.mark.long
 FSYNC = {"kbroker.durability": "fsync"}
 PARTITIONS, OFFSETS = 4, 2
 NETWORK_THREADS = 3
@@ -208,7 +208,7 @@ def disk(tmp_path: Path) -> Iterator[LoopFilesystem]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("holds_s", [(6,), pytest.param((5, 1, 30, 6), marks=LONG)])
+@pytest.mark.parametrize("holds_s", rounds((6,), long=(5, 1, 15), full=(5, 1, 30, 6)))
 def test_everybody_is_answered(
     scene: Scene, disk: LoopFilesystem, tmp_path: Path, holds_s: tuple[int, ...], tally: Tally
 ) -> None:

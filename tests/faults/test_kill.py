@@ -20,6 +20,7 @@ from tests.support.load import Load
 from tests.support.members.team import Team
 from tests.support.oracle import judge
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 
@@ -28,7 +29,6 @@ PARTITIONS = 3
 SMALL_SEGMENTS = {"segment.bytes": "1048576", "segment.index.bytes": "65536"}
 PRODUCERS = ("confluent", "confluent", "kbroker", "acks-1")
 GROUPS = ("confluent/range", "kbroker/consumer")
-LONG = pytest.mark.long
 StartBroker = Callable[..., BrokerProcess]
 
 
@@ -62,7 +62,8 @@ def reading(broker: BrokerProcess, topic: str, folder: Path) -> Iterator[list[Te
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("cycles", [2, pytest.param(200, marks=LONG)])
+# 50 kills passed each time that 200 did, but for producers that gave up (see below).
+@pytest.mark.parametrize("cycles", rounds(2, long=40, full=200))
 def test_kill_under_load(
     start_target: StartBroker, topic: str, tmp_path: Path, cycles: int, tally: Tally
 ) -> None:
@@ -158,7 +159,7 @@ IN_A_ROW = 5
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("rounds", [1, pytest.param(20, marks=LONG)])
+@pytest.mark.parametrize("rounds", rounds(1, long=4, full=20))
 def test_kill_while_recovering(
     start_target: StartBroker, topic: str, tmp_path: Path, rounds: int, tally: Tally
 ) -> None:

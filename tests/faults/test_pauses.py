@@ -16,6 +16,7 @@ from tests.support import wire
 from tests.support.members.team import SESSION_MS, Member
 from tests.support.oracle import judge
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 
@@ -24,8 +25,10 @@ StartBroker = Callable[..., BrokerProcess]
 OFFSET_COMMIT = 8
 #: A little more than a session.
 OVER_S = SESSION_MS / 1000 + 1
-SHORT_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0) * 3
-LONG_PAUSES_S = (OVER_S, 15.0, 30.0, 60.0)
+SHORT_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0) * scaled(1, full=3)
+#: Beyond a session nothing changes with the length.
+LONG_PAUSES_S = (OVER_S, *scaled((15.0,), full=(15.0, 30.0, 60.0)))
+ROUNDS = scaled(3, full=8)
 
 
 def pause(pid: int, seconds: float) -> None:
@@ -111,10 +114,10 @@ def stand_still_until_replaced(scene: Scene, member: Member) -> None:
 @pytest.mark.parametrize(
     ("kind", "members", "rounds"),
     [
-        ("confluent/range", 3, 8),
-        ("kbroker/cooperative-sticky", 3, 8),
-        ("kbroker/consumer", 3, 8),
-        ("confluent/consumer", 3, 8),
+        ("confluent/range", 3, ROUNDS),
+        ("kbroker/cooperative-sticky", 3, ROUNDS),
+        ("kbroker/consumer", 3, ROUNDS),
+        ("confluent/consumer", 3, ROUNDS),
     ],
 )
 def test_a_member_stands_still_and_is_a_zombie(

@@ -17,6 +17,7 @@ from tests.reference.crafted_batches import batch
 from tests.support import wire
 from tests.support.certificates import Authority
 from tests.support.kbroker import KbrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import (
@@ -28,7 +29,6 @@ from tests.support.wire import (
 )
 from tests.wire.test_connections import produce_body
 
-LONG = pytest.mark.long
 StartBroker = Callable[..., KbrokerProcess]
 HELD_KB_MAX = 80
 HANDSHAKES_MAX = 512
@@ -68,7 +68,7 @@ def half_open(port: int, count: int, first: bytes) -> Iterator[list[socket.socke
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", [900, pytest.param(10_000, marks=LONG)])
+@pytest.mark.parametrize("count", rounds(900, long=4_000, full=10_000))
 def test_half_open_handshakes(
     start_kbroker: StartBroker, authority: Authority, count: int, tally: Tally
 ) -> None:

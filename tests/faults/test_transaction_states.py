@@ -27,6 +27,7 @@ from tests.reference.crafted_batches import CONTROL, TRANSACTIONAL, parse_batche
 from tests.support import wire
 from tests.support.crash_states import Call, Choice, read_calls, wrong_states
 from tests.support.native import Words, shared_library
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.transactional import WireProducer
 from tests.support.waits import wait_for
@@ -353,7 +354,11 @@ def lost_in(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("steps", "states", "seed"),
-    [(30, 120, 1), *(pytest.param(120, 3000, seed, marks=LONG) for seed in range(2, 5))],
+    [
+        (30, 120, 1),
+        *(pytest.param(120, scaled(1500, full=3000), seed, marks=LONG)
+          for seed in range(2, scaled(3, full=5))),
+    ],
 )
 def test_power_cuts(
     start_kbroker: StartBroker, tmp_path: Path, folder: Path, tally: Tally, *, steps: int,
@@ -372,7 +377,9 @@ def test_power_cuts(
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("durability", ["fsync", "page-cache"])
 @pytest.mark.parametrize(
-    ("steps", "every", "seed"), [(25, 7, 11), pytest.param(120, 1, 12, marks=LONG)]
+    # Transactions repeat the same steps: of 120 each call is hit several times by every third.
+    ("steps", "every", "seed"),
+    [(25, 7, 11), pytest.param(120, scaled(3, full=1), 12, marks=LONG)],
 )
 def test_kills(
     start_kbroker: StartBroker, tmp_path: Path, folder: Path, tally: Tally, *, steps: int,

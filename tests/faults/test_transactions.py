@@ -11,12 +11,12 @@ import pytest
 from tests.reference.crafted_batches import TRANSACTIONAL, Batch, Record
 from tests.support import wire
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, WireConnection
 from tests.txn.committed import Follower
 
-LONG = pytest.mark.long
 END, OFFSETS, OFFSET_FETCH, ADD_PARTITIONS = 26, 28, 9, 24
 NOT_READY = (14, 15, 16, 19, 51)
 PARTITIONS = 2
@@ -162,7 +162,7 @@ def watermarks(port: int) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("schedules", [25, pytest.param(1_000, marks=LONG)])
+@pytest.mark.parametrize("schedules", rounds(25, long=200, full=1_000))
 def test_frames_that_come_late(broker: BrokerProcess, schedules: int, tally: Tally) -> None:
     """Whatever comes once more, and whenever: nothing is torn, added, or left open."""
     kept: list[bytes] = []

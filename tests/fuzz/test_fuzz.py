@@ -8,11 +8,15 @@ import pytest
 
 from tests.fuzz import client_answers, files, offsets, produce_answers, requests, targets
 from tests.fuzz.targets import CANARIES
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
 ROOMS = (targets, files, offsets, requests, produce_answers, client_answers)
 TARGETS = {name: target for room in ROOMS for name, target in room.TARGETS.items()}
+
+
+LONG_ITERATIONS = scaled(10_000, full=40_000)
 
 
 def run(name: str, seed: int, iterations: int) -> subprocess.CompletedProcess[str]:
@@ -31,10 +35,10 @@ def test_target(name: str, tally: Tally) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", TARGETS)
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", scaled([2], full=[2, 3]))
 def test_target_for_long(name: str, seed: int, tally: Tally) -> None:
-    told = run(name, seed, 40_000)
-    tally("F20", tried=40_000, lost=int(told.returncode != 0))
+    told = run(name, seed, LONG_ITERATIONS)
+    tally("F20", tried=LONG_ITERATIONS, lost=int(told.returncode != 0))
     assert told.returncode == 0, told.stderr
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -13,14 +12,6 @@ from tests.support.kafka_scripts import Ended, JavaScripts, run_ours
 from tests.support.processes import BrokerProcess
 
 _numbers = itertools.count(10)
-
-
-@pytest.fixture(scope="session")
-def java_scripts(classes: Path) -> Iterator[JavaScripts]:
-    """Kafka's scripts."""
-    scripts = JavaScripts(classes)
-    yield scripts
-    scripts.close()
 
 
 class Both:
@@ -70,8 +61,6 @@ def _words(line: str) -> set[str]:
 
 
 @pytest.fixture
-def both(
-    target: BrokerProcess, java_scripts: JavaScripts, monkeypatch: pytest.MonkeyPatch
-) -> Both:
+def both(target: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> Both:
     """Both scripts on a broker."""
-    return Both(target, java_scripts, monkeypatch, next(_numbers))
+    return Both(target, JavaScripts(), monkeypatch, next(_numbers))

@@ -17,19 +17,19 @@ _numbers = itertools.count(700)
 
 @pytest.fixture
 def on_kafka(
-    kafka: KafkaProcess, java_scripts: JavaScripts, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Both]:
     """Both scripts on Apache Kafka."""
-    yield Both(kafka, java_scripts, monkeypatch, next(_numbers))
+    yield Both(kafka, JavaScripts(), monkeypatch, next(_numbers))
 
 
 @pytest.fixture(params=["kafka", "kbroker"])
 def on_both(
-    request: pytest.FixtureRequest, java_scripts: JavaScripts, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Both:
     """Both scripts on each broker in turn."""
     broker = request.getfixturevalue(request.param)
-    return Both(broker, java_scripts, monkeypatch, next(_numbers))
+    return Both(broker, JavaScripts(), monkeypatch, next(_numbers))
 
 
 def test_quotas(on_both: Both) -> None:

@@ -132,11 +132,10 @@ def test_what_is_refused(both: Both) -> None:
 
 @pytest.mark.long
 def test_all_groups(
-    start_target: Callable[..., BrokerProcess], java_scripts: JavaScripts,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    start_target: Callable[..., BrokerProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a broker without others' groups; nothing is changed until the last."""
-    both = Both(start_target(), java_scripts, monkeypatch, 99)
+    both = Both(start_target(), JavaScripts(), monkeypatch, 99)
     fill(both)
     both.marks = ("-none", "-none")  # the groups of both are looked at by both
     groups = "consumer-groups --all-groups"

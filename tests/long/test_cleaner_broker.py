@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kbroker.files import read_offset_checkpoint
 from tests.support.kafka import dump_log
 from tests.support.kbroker import KbrokerProcess
+from tests.support.rounds import rounds
 from tests.support.waits import wait_for
 
 TOPIC = "compacted"
@@ -102,7 +103,7 @@ def live(found: dict[bytes, bytes | None]) -> dict[bytes, bytes]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("rounds", [1, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", rounds(1, long=5, full=12))
 def test_cleaned_killed_and_read(tmp_path: Path, rounds: int) -> None:
     dice = random.Random(7)
     broker = KbrokerProcess(tmp_path, SETTINGS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,9 @@ from tests.reference.cleaner_history import (
     random_steps,
     read_committed,
 )
-from tests.support.kafka import dump_log, java, kafka_libs, log4j_config
+from tests.support.kafka import dump_log
 from tests.support.logs import open_log
-from tests.support.tree import ROOT
+from tests.support.tool_jvm import program_output
 from tests.unit.test_cleaner_crash import SHORT, crash
 
 pytestmark = pytest.mark.long
@@ -38,14 +37,7 @@ KAFKA_SETTINGS = (
 
 
 def kafka(*arguments: str) -> list[str]:
-    done = subprocess.run(
-        [java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-         f"-Dlog4j2.configurationFile={log4j_config()}", "-cp", f"{kafka_libs()}/*",
-         str(ROOT / "perf" / "CompactLog.java"), *arguments],
-        check=False, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return program_output("CompactLog", *arguments).splitlines()
 
 
 def files(folder: Path, *suffixes: str) -> dict[str, bytes]:

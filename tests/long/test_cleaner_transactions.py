@@ -25,6 +25,7 @@ from tests.support import wire
 from tests.support.kafka import dump_log
 from tests.support.kbroker import KbrokerProcess
 from tests.support.logs import open_log
+from tests.support.rounds import rounds
 from tests.support.transactional import WireProducer
 from tests.support.waits import wait_for
 from tests.txn.committed import Follower, Found
@@ -220,7 +221,7 @@ def latest(broker: KbrokerProcess) -> list[dict[str, int]]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rounds", [1, pytest.param(15, marks=LONG)])
+@pytest.mark.parametrize("rounds", rounds(1, long=5, full=15))
 def test_every_reader_sees_the_same(broker: KbrokerProcess, rounds: int) -> None:
     writers = Writers(broker, random.Random(rounds))
     for _ in range(rounds):

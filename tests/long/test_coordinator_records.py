@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from kbroker.metadata.records import (
 from kbroker.metadata.records.codec import decode, encode
 from kbroker.metadata.records.frame import decode_key, decode_value, encode_key, encode_value
 from kbroker.metadata.records.schema import Record
-from tests.support.kafka import KafkaProcess, java_command, tool_output
+from tests.support.kafka import KafkaProcess, tool_output
 
 pytestmark = pytest.mark.long
 
@@ -64,13 +63,9 @@ def produce(kafka: KafkaProcess) -> None:
 
 
 def share(kafka: KafkaProcess) -> None:
-    subprocess.run(
-        java_command(
-            "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
-            "--bootstrap-server", kafka.bootstrap, "--topic", "t", "--group", "shared",
-            "--timeout-ms", "8000",
-        ),
-        check=True, capture_output=True, timeout=120,
+    tool_output(
+        "console-share-consumer", "--bootstrap-server", kafka.bootstrap, "--topic", "t",
+        "--group", "shared", "--timeout-ms", "8000",
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.clients.test_groups_kills import COMMITS, Scene, scene
 from tests.support.members.team import Team
+from tests.support.rounds import combined, scaled
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -20,11 +21,18 @@ TEAMS = [
     ["confluent/consumer", "java/consumer"],
     ["confluent/range", "kafka-python/range", "aiokafka/range", "kcat/range", "java/range"],
 ]
-ROUNDS = 8
 
 
-@pytest.mark.parametrize("commit", COMMITS)
-@pytest.mark.parametrize("kinds", TEAMS, ids=" ".join)
+def joined(words: list[str] | str) -> str:
+    """Name a team, or a way to commit."""
+    return words if isinstance(words, str) else " ".join(words)
+
+
+ROUNDS = scaled(5, full=8)
+
+
+# How members commit is theirs alone: each way with some of the teams.
+@pytest.mark.parametrize(("kinds", "commit"), combined(TEAMS, COMMITS), ids=joined)
 def test_one_after_another(scene: Scene, kinds: list[str], commit: str) -> None:
     """Three members; the oldest leaves, or is killed, and another comes in its place.
 

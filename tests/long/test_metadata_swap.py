@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from kbroker.metadata.snapshot import list_snapshots
 from kbroker.metadata.store import MetadataStore
 from kbroker.storage.checkpoints import take_clean_shutdown, write_clean_shutdown, write_topic_id
 from kbroker.uuids import random_uuid
-from tests.support.kafka import KafkaProcess, dump_log, java_command, run_tool, tool_output
+from tests.support.kafka import KafkaProcess, dump_log, run_tool, tool_output
 from tests.support.waits import wait_for
 
 pytestmark = pytest.mark.long
@@ -147,11 +146,11 @@ def test_kbroker_keeps_what_kafka_wrote(tmp_path: Path) -> None:
                    "--add-config", "SCRAM-SHA-256=[password=secret]")  # fmt: skip
         configured(kafka, "--alter", "--entity-type", "users", "--entity-name", "alice",
                    "--add-config", "producer_byte_rate=1024")  # fmt: skip
-        acls = ("org.apache.kafka.tools.AclCommand", *server)
-        _run_class(*acls, "--add", "--allow-principal", "User:bob", "--operation", "Read",
+        acls = ("acls", *server)
+        tool_output(*acls, "--add", "--allow-principal", "User:bob", "--operation", "Read",
                    "--topic", "t1")  # fmt: skip
         users = configured(kafka, "--describe", "--entity-type", "users")
-        allowed = _run_class(*acls, "--list")
+        allowed = tool_output(*acls, "--list")
     finally:
         kafka.stop()
 
@@ -167,21 +166,13 @@ def test_kbroker_keeps_what_kafka_wrote(tmp_path: Path) -> None:
     kafka.start()
     try:
         assert wait_for("every partition is led", lambda: _led(kafka), 30).count("Partition:") == 7
-        acls = ("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap)
+        acls = ("acls", "--bootstrap-server", kafka.bootstrap)
         assert configured(kafka, "--describe", "--entity-type", "users") == users
-        assert _run_class(*acls, "--list") == allowed and "User:bob" in allowed
+        assert tool_output(*acls, "--list") == allowed and "User:bob" in allowed
     finally:
         kafka.kill()
     stopped(store := took_over(kafka.data_dir))
     _check(store)
-
-
-def _run_class(main_class: str, *arguments: str) -> str:
-    done = subprocess.run(
-        java_command(main_class, *arguments), check=True, capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
-    return done.stdout
 
 
 def _check(store: MetadataStore) -> Image:

@@ -13,11 +13,12 @@ import pytest
 from kbroker.metadata.records.classic_group import GroupMetadataValue
 from tests.model import canaries
 from tests.model.simulation import KINDS, Simulation
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
 SHORT_STEPS, CANARY_STEPS, LONG_STEPS = 5_000, 3_000, 70_000
-LONG_SEEDS = range(100, 105)  # of each kind: a million steps in all
+LONG_SEEDS = range(100, scaled(101, full=105))  # of each kind: with FULL=1 a million steps in all
 LONG_GROUPS = 30  # with 150 to 300 clients
 
 

@@ -24,6 +24,7 @@ from tests.spark.records import Sent, fill, make
 from tests.support.fixtures import BrokerFactory
 from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import scaled
 from tests.support.transactional import values_of
 from tests.support.tree import ROOT
 from tests.support.waits import wait_for
@@ -31,7 +32,7 @@ from tests.support.waits import wait_for
 PARTITIONS = 3
 EXECUTORS = 2
 ROWS = 300  # three epochs
-ROUNDS = 2
+ROUNDS = scaled(1, full=2)
 TIMEOUT_S = 900
 
 
@@ -154,6 +155,7 @@ def job(start_target: BrokerFactory, tmp_path: Path) -> Iterator[tuple[BrokerPro
     made.kill_driver()
 
 
+@pytest.mark.full  # the kills below have it, too
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_all_executors_are_killed(job: tuple[BrokerProcess, Job]) -> None:

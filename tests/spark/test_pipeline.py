@@ -10,7 +10,8 @@ import pytest
 
 from examples.pipeline.plan import Plan
 from examples.pipeline.run import Kill, Run
-from tests.support.kafka import java
+from tests.support.java import java
+from tests.support.rounds import scaled
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), pytest.mark.usefixtures("connector")]
 
@@ -68,7 +69,7 @@ def test_it_is_what_pandas_finds(undisturbed: Found) -> None:
     assert any("wind_speed" not in json.loads(row) for row in wanted["enriched"])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", scaled(FORMATS[:1], full=FORMATS))
 def test_kills_change_nothing(go: Go, undisturbed: Found, name: str) -> None:
     """kill -9 of Spark and of the broker in turn: row by row what it is without."""
     run, found = go(name, KILLS)

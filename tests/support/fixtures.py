@@ -7,7 +7,6 @@ not pass says nothing about kbroker; but what Kafka does is settled, so its half
 from __future__ import annotations
 
 import itertools
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -16,14 +15,13 @@ import pytest
 
 from tests.support import wire
 from tests.support.certificates import Authority
-from tests.support.kafka import KafkaProcess, kafka_libs
+from tests.support.kafka import KafkaProcess
 from tests.support.kafka_cluster import KafkaCluster, running_cluster
 from tests.support.kbroker import KbrokerProcess, kbroker_is_built
 from tests.support.members.team import Team
-from tests.support.needs import need_command
 from tests.support.processes import BrokerProcess
 from tests.support.secured_kafka import SecuredKafka
-from tests.support.tree import ROOT
+from tests.support.tool_jvm import program_classes
 
 #: Settings that both session brokers get beyond their defaults. Records of 1970, which many tests
 #: write, would go with the first look at retention, half a minute after the start, or a later one.
@@ -98,14 +96,9 @@ def target(request: pytest.FixtureRequest) -> BrokerProcess:
 
 
 @pytest.fixture(scope="session")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled programs of tests/clients/java."""
-    compiler = need_command("javac", "openjdk-17-jdk-headless")
-    folder = tmp_path_factory.mktemp("classes")
-    sources = [str(path) for path in sorted((ROOT / "tests/clients/java").glob("*.java"))]
-    command = [compiler, "-d", str(folder), "-cp", f"{kafka_libs()}/*", *sources]
-    subprocess.run(command, check=True, timeout=120)
-    return folder
+def classes() -> Path:
+    """Return the folder of the compiled Java programs of the tests."""
+    return program_classes()
 
 
 @pytest.fixture

@@ -1,25 +1,22 @@
 """Kafka's scripts and ours of the same names, with the same arguments on the same broker.
 
 What they print is compared with the names that differ between two runs (topics, ids, members) put
-aside. Kafka's run one after the other in one JVM (tests/clients/java/Scripts.java).
+aside. Kafka's run one after the other in one JVM (tests/support/tool_jvm.py).
 """
 
 from __future__ import annotations
 
-import base64
 import io
 import re
-import select
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.support.kafka import java_command
+from tests.support.kafka import TOOLS
+from tests.support.tool_jvm import tool_jvm
 
 _ROOMS = {
     "kafka-topics": "topics",
@@ -61,29 +58,12 @@ class Ended(NamedTuple):
 
 
 class JavaScripts:
-    """One JVM with Kafka's scripts."""
-
-    def __init__(self, classes: Path) -> None:
-        self._process = subprocess.Popen(
-            java_command("Scripts", classes=classes),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+    """Kafka's scripts by their names."""
 
     def run(self, tool: str, words: Sequence[str], stdin: str = "") -> Ended:
-        """Runs a script to its end."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        parts = [base64.b64encode(word.encode()).decode() for word in (tool, stdin, *words)]
-        self._process.stdin.write(" ".join(parts) + "\n")
-        self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
-        assert ready, f"{tool} {words} does not end"
-        status, out, err = self._process.stdout.readline().removesuffix("\n").split(" ")
-        return Ended(int(status), *(base64.b64decode(part).decode() for part in (out, err)))
-
-    def close(self) -> None:
-        """Ends the JVM."""
-        self._process.kill()
-        self._process.communicate()
+        """Run a script to its end."""
+        done = tool_jvm().run(TOOLS[tool.removeprefix("kafka-")], words, stdin, _ANSWER_S)
+        return Ended(*done)
 
 
 def run_ours(

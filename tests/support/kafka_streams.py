@@ -11,7 +11,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from tests.support.kafka import KAFKA_VERSION, fetched_libs, java_command, kafka_libs
+from tests.support.java import KAFKA_VERSION, fetched_libs, java_command, kafka_libs
 from tests.support.needs import need_command
 
 NEEDED = (("org.apache.kafka", "kafka-streams", KAFKA_VERSION),)

@@ -27,7 +27,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.support import wire
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.processes import BrokerProcess
 from tests.txn.committed import Follower, Found
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.txn.bank import COUNT, LEDGER, PARTITIONS, TELLERS, TOTAL, Bank, judge, lost
 from tests.txn.committed import Follower, Found
 
-LONG = pytest.mark.long
 SETTINGS = {"log.cleaner.backoff.ms": "500", "transaction.state.log.num.partitions": "3",
             "offsets.topic.num.partitions": "3",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}  # fmt: skip
@@ -79,7 +79,7 @@ def lost_by_kill(bank: Bank) -> set[tuple[int, int]]:
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("kills", [2, pytest.param(100, marks=LONG)])
+@pytest.mark.parametrize("kills", rounds(2, long=24, full=100))
 def test_the_sum_never_changes(bank: Bank, kills: int, tally: Tally) -> None:
     moments = random.Random(kills)
     missing: set[tuple[int, int]] = set()

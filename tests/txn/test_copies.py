@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 from tests.support import wire
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.transactional import values_of
 from tests.support.waits import wait_for
@@ -80,7 +81,11 @@ def copying(start_kbroker: Callable[..., BrokerProcess], tmp_path: Path) -> Iter
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
-    ("count", "bounces"), [(6_000, 2), pytest.param(100_000, 40, marks=pytest.mark.long)]
+    ("count", "bounces"),
+    [
+        (6_000, 2),
+        pytest.param(*scaled((30_000, 12), full=(100_000, 40)), marks=pytest.mark.long),
+    ],
 )
 def test_there_is_one_copy_of_each(
     copying: Copying, count: int, bounces: int, tally: Tally

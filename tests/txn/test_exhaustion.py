@@ -12,7 +12,7 @@ import pytest
 from kbroker.client.partitions import TopicPartition
 from kbroker.client.producer import Producer
 from tests.support import wire
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.transactional import committed_offset, values_of
 from tests.txn.test_fault_points import DyingBroker, start
 

@@ -16,11 +16,11 @@ from confluent_kafka import Producer
 from tests.support import wire
 from tests.support.kafka_streams import compiled, streams_command
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.txn.committed import Follower
 
-LONG = pytest.mark.long
 WORDS = [f"word-{n}" for n in range(17)]
 SOURCE, SINK, PARTITIONS = "words", "counts", 2
 START_MS, STEP_MS, WINDOW_MS = 1_700_000_000_000, 100, 10_000
@@ -96,7 +96,7 @@ def application(
 
 
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("kills", [2, pytest.param(40, marks=LONG)])
+@pytest.mark.parametrize("kills", rounds(2, long=10, full=40))
 def test_counts_are_exact(application: Application, kills: int, tally: Tally) -> None:
     moments = random.Random(kills)
     application.send(200)

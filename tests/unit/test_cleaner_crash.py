@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
@@ -59,7 +60,7 @@ def test_each_step_fails(tmp_path: Path, code: int, tally: Tally) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(10, 30))
+@pytest.mark.parametrize("seed", range(10, scaled(14, full=30)))
 def test_killed_at_every_step_of_a_longer_past(tmp_path: Path, seed: int, tally: Tally) -> None:
     steps = crash(tmp_path, seed, LONG, 5)
     tally("P10", tried=steps)

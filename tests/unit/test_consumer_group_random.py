@@ -8,6 +8,7 @@ import pytest
 
 from kbroker.errors import ClientError, ErrorCode
 from tests.support.group_shard import GroupShard
+from tests.support.rounds import scaled
 from tests.support.topics import FakeTopics
 
 TOPICS = ("a", "b", "c1", "c2")
@@ -180,6 +181,6 @@ def test_random_groups(seed):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(1000, 1020))
+@pytest.mark.parametrize("seed", range(1000, scaled(1005, full=1020)))
 def test_many_random_groups(seed):
     run(seed, 3_000)

@@ -22,6 +22,7 @@ from tests.reference.log import (
     decode_txn_index,
 )
 from tests.support.logs import batch, marker, open_log
+from tests.support.rounds import rounds
 
 CLIENT, COORDINATOR = 0, 1
 OK, DUPLICATE, SEQUENCE, EPOCH, STORAGE, TXN_STATE, FENCED = 0, 2, -1, -2, -5, -7, -8
@@ -145,7 +146,7 @@ def schedules(draw):
     return draw(st.lists(st.one_of(step, step, step, step, st.none()), max_size=60))
 
 
-@pytest.mark.parametrize("examples", [150, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", rounds(150, long=2_000, full=10_000))
 @pytest.mark.timeout(3600)
 def test_against_the_model(tmp_path_factory, tally, examples):
     tried = 0

@@ -23,7 +23,7 @@ from kbroker.metadata.records import classic_group, cluster, consumer_group, fra
 from kbroker.metadata.records.codec import RecordError, decode, encode
 from kbroker.metadata.records.schema import EMPTY, NEVER, Field, Record
 from kbroker.metadata.records.wire import FIXED
-from tests.support.kafka import kafka_libs
+from tests.support.java import kafka_libs
 
 
 def every_record() -> list[tuple[type[Record], int]]:

@@ -22,6 +22,7 @@ import pytest
 from tests.reference.crafted_batches import GZIP, NONE, Batch, Record, batch, values_of
 from tests.support import wire
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FETCH, LIST_OFFSETS, METADATA, PRODUCE, WireConnection
@@ -148,7 +149,7 @@ def mutated(chance: random.Random, data: bytes) -> bytes:
     return struct.pack(">i", length) + bytes(out)
 
 
-@pytest.mark.parametrize("count", [1500, pytest.param(40_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", rounds(1500, long=10_000, full=40_000))
 @pytest.mark.timeout(1800)
 def test_mutated_frames(broker: BrokerProcess, count: int, tally: Tally) -> None:
     chance = random.Random(SEED)
@@ -162,7 +163,7 @@ def test_mutated_frames(broker: BrokerProcess, count: int, tally: Tally) -> None
     tally("F20", tried=count)
 
 
-@pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", rounds(1000, long=6_000, full=20_000))
 @pytest.mark.timeout(1800)
 def test_random_frames(broker: BrokerProcess, count: int, tally: Tally) -> None:
     """Noise behind a right length, some of it behind a right header."""

@@ -21,6 +21,7 @@ import pytest
 from tests.reference.crafted_batches import Batch, Record
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
+from tests.support.rounds import rounds
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, WireConnection, call_once
@@ -189,7 +190,7 @@ def real_frames() -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("count", [800, pytest.param(30_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", rounds(800, long=8_000, full=30_000))
 @pytest.mark.timeout(1800)
 def test_mutated_frames(broker: KbrokerProcess, count: int, tally: Tally) -> None:
     chance = random.Random(SEED)

@@ -12,6 +12,7 @@ import pytest
 
 from kbroker.client.scram import Scram
 from tests.support import sasl, wire
+from tests.support.rounds import rounds
 from tests.support.sasl import SecuredBroker
 from tests.support.secured_kafka import PASSWORDS
 from tests.support.tally import Tally
@@ -267,7 +268,7 @@ def test_a_login_where_none_is_asked_for(broker: SecuredBroker) -> None:
         assert serves(one)
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", rounds(100, long=400, full=1000))
 def test_guessing_is_slow_and_leaves_others_alone(
     broker: SecuredBroker, count: int, tally: Tally
 ) -> None:

@@ -4,40 +4,28 @@ import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
-import java.util.Map;
 
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Kafka's scripts, one after the other in one JVM, whose start takes longer than most of them.
+ * Main methods, one after another in one JVM, whose start takes longer than most of them.
  *
- * A line of standard input is a command: its name, its standard input and its arguments, each in
- * base64, with blanks between them. A line of standard output is its end: status, standard output
- * and standard error. What happens behind the first exit of a command does not count.
+ * A line of standard input is a command: the class, its standard input and its arguments, each in
+ * base64, separated by blanks. A line of standard output is the result: exit status, standard output
+ * and standard error. Output after the first exit of a command is dropped.
  */
 public final class Scripts {
-    private interface Main {
-        void run(String[] arguments) throws Exception;
-    }
-
     private static final class Ended extends Error {
         Ended() {
             super("exit", null, false, false);
         }
     }
-
-    private static final Map<String, Main> MAINS = Map.of(
-        "kafka-topics", org.apache.kafka.tools.TopicCommand::main,
-        "kafka-configs", kafka.admin.ConfigCommand::main,
-        "kafka-consumer-groups", org.apache.kafka.tools.consumer.group.ConsumerGroupCommand::main,
-        "kafka-console-producer", org.apache.kafka.tools.ConsoleProducer::main,
-        "kafka-console-consumer", org.apache.kafka.tools.consumer.ConsoleConsumer::main
-    );
 
     private static final ByteArrayOutputStream OUT = new ByteArrayOutputStream();
     private static final ByteArrayOutputStream ERR = new ByteArrayOutputStream();
@@ -61,15 +49,20 @@ public final class Scripts {
         throw new Ended();
     }
 
+    private static void fail(Throwable failure) {
+        failure.printStackTrace();
+        if (ended == null)
+            ended = told(1);
+    }
+
     private static void run(String name, String[] arguments) {
         try {
-            MAINS.get(name).run(arguments);
-        } catch (Ended done) {
-            // it is noted already
-        } catch (Throwable failure) {
-            failure.printStackTrace();
-            if (ended == null)
-                ended = told(1);
+            Class.forName(name).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (InvocationTargetException failure) {
+            if (!(failure.getCause() instanceof Ended))
+                fail(failure.getCause());
+        } catch (ReflectiveOperationException failure) {
+            fail(failure);
         }
         for (Runnable hook : HOOKS)
             hook.run();
@@ -101,5 +94,6 @@ public final class Scripts {
             answers.println(ended);
             answers.flush();
         }
+        Runtime.getRuntime().halt(0); // threads that a command left do not keep the JVM
     }
 }

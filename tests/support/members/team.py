@@ -21,7 +21,7 @@ from kbroker.client.cluster import Cluster
 from kbroker.client.group_offsets import committed_offsets
 from kbroker.client.groups import GroupDescription, describe_groups
 from kbroker.client.offsets import LATEST, list_offsets
-from tests.support.kafka import java_command
+from tests.support.java import java_command
 from tests.support.members.history import History, replay
 from tests.support.needs import need_command
 from tests.support.waits import wait_for
