@@ -73,14 +73,17 @@ cdef class Liveness:
         the lock posts an errand, unless another thread's is pending, which serves as well. An
         acceptor that does not run has nothing to answer."""
         cdef Net* net = self.engine.net
+        cdef bint asks = not self.acceptor_asked
+        cdef bint ran
         if self.acceptor_answered:
             return False
-        if pthread_mutex_trylock(&net.threads_lock) != 0:
-            return True         # the acceptor holds it while it runs an errand
-        if not self.acceptor_asked:
-            self.acceptor_asked = True
-            if net.errand == NULL and atomic_load_i32(&net.acceptor_running):
+        with nogil:
+            if pthread_mutex_trylock(&net.threads_lock) != 0:
+                return True     # the acceptor holds it while it runs an errand
+            if asks and net.errand == NULL and atomic_load_i32(&net.acceptor_running):
                 acceptor_post(net, nothing)
-        self.acceptor_answered = net.errand == NULL
-        pthread_mutex_unlock(&net.threads_lock)
+            ran = net.errand == NULL
+            pthread_mutex_unlock(&net.threads_lock)
+        self.acceptor_asked = True
+        self.acceptor_answered = ran
         return not self.acceptor_answered

@@ -397,9 +397,10 @@ def hang_acceptor(engine: Engine) -> None:
     """Make the acceptor hang in its next round, until set_hanging(False)."""
     cdef Net* net = engine.net
     atomic_store_i32(&hanging, 1)
-    pthread_mutex_lock(&net.threads_lock)
-    acceptor_post(net, hang)
-    pthread_mutex_unlock(&net.threads_lock)
+    with nogil:
+        pthread_mutex_lock(&net.threads_lock)
+        acceptor_post(net, hang)
+        pthread_mutex_unlock(&net.threads_lock)
 
 
 def synchronize(engine: Engine) -> None:

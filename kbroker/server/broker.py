@@ -174,10 +174,7 @@ class Broker:
             raise
 
     def _start(self) -> None:
-        named = self.config.is_set(HTTP_LISTENERS)
-        names = [listener.advertised_host for listener in self.config.listeners]
-        self._http.bind(self.config.http_listeners, set_by_user=named, names=names)
-        self._http.start()
+        self._start_http()
         store = self._store = self._open_store()
         for line in notices(self.config, users=bool(store.image.scram or self._users)):
             _LOG.warning("%s", line)
@@ -244,6 +241,13 @@ class Broker:
         self._cleaner.start()
         mailbox.post(partial(moving.resume, services))
         self._open_pages(services, data_plane, disk, self._cleaner)
+
+    def _start_http(self) -> None:
+        """Serve health and metrics while the rest starts."""
+        named = self.config.is_set(HTTP_LISTENERS)
+        names = [listener.advertised_host for listener in self.config.listeners]
+        self._http.bind(self.config.http_listeners, set_by_user=named, names=names)
+        self._http.start()
 
     def _open_workers(self, services: Services, mailbox: Mailbox) -> None:
         """From now on nothing on the control thread waits for a disk or computes for long."""
