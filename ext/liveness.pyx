@@ -31,6 +31,19 @@ cdef int32_t nothing(Net* _net) noexcept nogil:
     return 0
 
 
+cdef int poll_acceptor(Net* net, bint asks) noexcept nogil:
+    """Post an errand where that is due; whether none is pending. -1: the acceptor runs one at the
+    moment, with the lock."""
+    cdef int ran
+    if pthread_mutex_trylock(&net.threads_lock) != 0:
+        return -1
+    if asks and net.errand == NULL and atomic_load_i32(&net.acceptor_running):
+        acceptor_post(net, nothing)
+    ran = net.errand == NULL
+    pthread_mutex_unlock(&net.threads_lock)
+    return ran
+
+
 cdef class Liveness:
     """Liveness checks of one engine that has been started. One thread calls."""
     cdef Engine engine
@@ -74,16 +87,13 @@ cdef class Liveness:
         acceptor that does not run has nothing to answer."""
         cdef Net* net = self.engine.net
         cdef bint asks = not self.acceptor_asked
-        cdef bint ran
+        cdef int ran
         if self.acceptor_answered:
             return False
         with nogil:
-            if pthread_mutex_trylock(&net.threads_lock) != 0:
-                return True     # the acceptor holds it while it runs an errand
-            if asks and net.errand == NULL and atomic_load_i32(&net.acceptor_running):
-                acceptor_post(net, nothing)
-            ran = net.errand == NULL
-            pthread_mutex_unlock(&net.threads_lock)
+            ran = poll_acceptor(net, asks)
+        if ran < 0:
+            return True
         self.acceptor_asked = True
         self.acceptor_answered = ran
         return not self.acceptor_answered
