@@ -8,6 +8,5 @@ cdef class DataPlane:
     cdef readonly Pulses pulses
     cdef Broker* broker
     cdef list paths                 # of log.dirs, as bytes
-    cdef dict topics                # name: (topic id, logs, internal), as in the table
     cdef Directory* at(self, int place) except NULL
     cdef list journals(self)

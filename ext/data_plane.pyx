@@ -64,6 +64,7 @@ from kbroker.ext.registry cimport (
     registry_disk_bytes,
     registry_init,
     registry_put,
+    registry_reclaim,
     registry_remove,
 )
 from kbroker.ext.rights cimport Rights, rights_unref
@@ -164,7 +165,6 @@ cdef class DataPlane:
         net_install(self.engine.net, FETCH, handle_fetch)
         net_install(self.engine.net, LIST_OFFSETS, handle_list_offsets)
         net_install(self.engine.net, HEARTBEAT, handle_heartbeat)
-        self.topics = {}
 
     def __dealloc__(self):
         cdef int i
@@ -378,12 +378,6 @@ cdef class DataPlane:
         free(table)
         if code:
             raise MemoryError("no memory for a topic")
-        self.topics[name] = (topic_id, list(logs), internal)
-
-    def add_partitions(self, name, logs):
-        """The same topic with more partitions at its end."""
-        topic_id, present, internal = self.topics[name]
-        self.add_topic(name, topic_id, present + list(logs), internal)
 
     def remove_topic(self, name):
         """Take a topic out of the table; True when it was there. Then wake who waits for it."""
@@ -393,7 +387,19 @@ cdef class DataPlane:
         cdef bint found
         with nogil:
             found = registry_remove(&self.broker.registry, raw, length)
-        self.topics.pop(name, None)
+        return found
+
+    def remove_topics(self, names):
+        """Take topics out of the table, with one wait for the readers of all; how many were there.
+        Then wake who waits for them."""
+        cdef int found = 0
+        self.broker.registry.keeps_retired = 1
+        try:
+            for name in names:
+                found += self.remove_topic(name)
+        finally:
+            with nogil:
+                registry_reclaim(&self.broker.registry)
         return found
 
     def wake(self, Log log not None):

@@ -157,6 +157,9 @@ class FakeDataPlane:
     def remove_topic(self, name) -> bool:
         return self.topics.pop(name, None) is not None
 
+    def remove_topics(self, names) -> int:
+        return sum(self.remove_topic(name) for name in names)
+
     def wake(self, log) -> None:
         self.woken.append(log)
 
