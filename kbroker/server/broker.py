@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import queue
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -59,6 +59,7 @@ from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
 from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.disks import DiskGuards
+from kbroker.storage.folder_work import create_in_folders
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, Opening
 
@@ -327,13 +328,26 @@ class Broker:
             recovery_point=opening.recovery_point,
             clean=opening.clean,
             durable=False,  # journal.recover syncs once for all logs
+            fresh=opening.fresh,
         )
         log.leader_epoch = spec.leader_epoch
-        if self._journal_open and self._data_plane is not None and self._logs is not None:
-            folder = Path(opening.directory)
-            place = next(one.place for one in self.directories if one.path == folder.parent)
-            self._data_plane.adopt(log, place)
+        self._adopt([log], opening)
         return log
+
+    def _create_logs(self, openings: Sequence[Opening]) -> Sequence[Log | OSError]:
+        """Create folders and logs of new partitions, all of one log directory."""
+        made = create_in_folders(openings)
+        self._adopt([log for log in made if isinstance(log, Log)], openings[0])
+        return made
+
+    def _adopt(self, logs: Iterable[Log], opening: Opening) -> None:
+        """Put logs behind the journal of their directory once that is open."""
+        if not self._journal_open or self._data_plane is None:
+            return
+        parent = opening.directory.rpartition("/")[0]
+        place = next(one.place for one in self.directories if str(one.path) == parent)
+        for log in logs:
+            self._data_plane.adopt(log, place)
 
     def _open_logs(self, services: Services) -> None:
         logs, topics = services.logs, services.image.topics
