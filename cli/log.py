@@ -61,12 +61,13 @@ def places_of(paths: Sequence[str], data_dir: Path | None) -> list[Path]:
 
 
 def files_of(paths: Sequence[str], data_dir: Path | None) -> Iterator[Path]:
-    """Segment files of those paths; ClickException where there are none."""
-    from kbroker.care.segments import segment_files
+    """Segment files of those paths; ClickException for a place that has none and is no partition
+    without records."""
+    from kbroker.care.segments import is_unwritten, segment_files
 
     for place in places_of(paths, data_dir):
         files = segment_files(place)
-        if not files:
+        if not files and not is_unwritten(place):
             raise click.ClickException(f"{place}: no segment files (*.log) here")
         yield from files
 

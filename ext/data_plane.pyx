@@ -64,6 +64,7 @@ from kbroker.ext.registry cimport (
     registry_disk_bytes,
     registry_init,
     registry_put,
+    registry_reclaim,
     registry_remove,
 )
 from kbroker.ext.rights cimport Rights, rights_unref
@@ -388,6 +389,19 @@ cdef class DataPlane:
         cdef bint found
         with nogil:
             found = registry_remove(&self.broker.registry, raw, length)
+        return found
+
+    def remove_topics(self, names):
+        """Take topics out of the table, with one wait for the readers of all; how many were there.
+        Then wake who waits for them."""
+        cdef int found = 0
+        self.broker.registry.keeps_retired = 1
+        try:
+            for name in names:
+                found += self.remove_topic(name)
+        finally:
+            with nogil:
+                registry_reclaim(&self.broker.registry)
         return found
 
     def wake(self, Log log not None):

@@ -42,7 +42,7 @@ cdef int push(EpochCache* c, int32_t epoch, int64_t start_offset) noexcept nogil
     cdef int32_t capacity
     cdef void* larger
     if c.count == c.capacity:
-        capacity = max(4, 2 * c.capacity)
+        capacity = max(1, 2 * c.capacity)       # most logs have one epoch
         larger = realloc(c.entries, capacity * sizeof(EpochEntry))
         if larger == NULL:
             return ENOMEM

@@ -1,8 +1,7 @@
-from typing import Literal, Self, final
+from typing import Literal, final
 
 @final
 class Log:
-    recovery: dict[str, int]
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
@@ -13,8 +12,10 @@ class Log:
     offline: str | None
     offline_errno: int
     directory: int
-    def __new__(
-        cls,
+    @property
+    def recovery(self) -> dict[str, int]: ...
+    def __init__(
+        self,
         directory: str,
         topic: str,
         topic_id: bytes,
@@ -25,7 +26,8 @@ class Log:
         recovery_point: int = 0,
         clean: bool,
         durable: bool,
-    ) -> Self: ...
+        fresh: bool = False,
+    ) -> None: ...
     def append(
         self,
         batches: bytes,

@@ -27,7 +27,7 @@ from kbroker.ext.log_listing cimport (
 )
 from kbroker.ext.log_producers cimport log_in_txn
 from kbroker.ext.log_read cimport ReadSlice, log_end_offset_for_epoch, log_read
-from kbroker.ext.log_recovery cimport OpenArgs, OpenReport, log_close, log_open
+from kbroker.ext.log_recovery cimport OpenArgs, log_close, log_create, log_open
 from kbroker.ext.log_retention cimport (
     log_configure, log_delete_old, log_expire_producers, log_idle, log_mark_deleted, log_roll,
     log_set_start, log_size, log_truncate_to, log_unlink_deleted,
@@ -56,7 +56,6 @@ _ISOLATION = {
 
 
 cdef int fill_config(LogConfig* cfg, dict given) except -1:
-    """Every key is wanted: a setting forgotten here would silently be zero."""
     memset(cfg, 0, sizeof(LogConfig))
     cfg.segment_bytes = given["segment_bytes"]
     cfg.segment_ms = given["segment_ms"]
@@ -90,7 +89,7 @@ cdef int fill_config(LogConfig* cfg, dict given) except -1:
 cdef class Log:
     """A partition's log. Owns one reference to the C struct, and nothing else."""
 
-    def __cinit__(
+    def __init__(
         self,
         str directory not None,
         str topic not None,
@@ -102,12 +101,16 @@ cdef class Log:
         int64_t recovery_point=0,
         bint clean,
         bint durable,
+        bint fresh=False,
     ):
+        """Open or create the log of a folder. `fresh`: the folder was created just now, so that
+        nothing in it is looked for."""
         cdef OpenArgs args
-        cdef OpenReport report
         cdef LogConfig cfg
         cdef int error = 0
         cdef int error_errno = 0
+        if self.core != NULL:
+            raise ValueError("the log is open")
         if len(topic_id) != 16:
             raise ValueError("a topic id has 16 bytes")
         fill_config(&cfg, config)
@@ -123,17 +126,14 @@ cdef class Log:
         args.clean = clean
         args.now_ms = realtime_ms()
         with nogil:
-            self.core = log_open(&args, &report, &error, &error_errno)
+            if fresh:
+                self.core = log_create(&args, &error)
+            else:
+                self.core = log_open(&args, &self.report, &error, &error_errno)
         if self.core == NULL:
             raise failure(error, directory, error_errno)
-        self.recovery = {
-            "bytes_walked": report.bytes_walked,
-            "bytes_cut": report.bytes_cut,
-            "indexes_rebuilt": report.indexes_rebuilt,
-            "segments_dropped": report.segments_dropped,
-        }
-        # What recovery found may so far be in the page cache only; nobody may read what a power
-        # cut could take back.
+        # Recovered batches may so far be in the page cache only. A reader must not see a batch that
+        # a power cut could take back.
         if durable and not clean:
             self.flush()
 
@@ -141,6 +141,16 @@ cdef class Log:
         if self.core != NULL:
             with nogil:
                 log_unref(self.core)
+
+    @property
+    def recovery(self):
+        """Bytes and segments that opening the log has checked, cut, rebuilt or dropped."""
+        return {
+            "bytes_walked": self.report.bytes_walked,
+            "bytes_cut": self.report.bytes_cut,
+            "indexes_rebuilt": self.report.indexes_rebuilt,
+            "segments_dropped": self.report.segments_dropped,
+        }
 
     # ---- watermarks and sizes
 

@@ -6,7 +6,7 @@ one write. Then what cannot fail: size, indexes, producers, leader epoch, log en
 """
 from libc.errno cimport errno
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport realloc
+from libc.stdlib cimport malloc, realloc
 
 from kbroker.ext.atomics cimport atomic_add_i32, atomic_load_i32, atomic_store_i64
 from kbroker.ext.batch cimport (
@@ -19,9 +19,11 @@ from kbroker.ext.index cimport index_clear, index_full, index_load, index_touch
 from kbroker.ext.journal cimport (
     JOURNAL_OK,
     JOURNAL_STALL,
+    JournalOwner,
     Reservation,
     journal_cancel,
     journal_commit,
+    journal_owner_init,
     journal_reserve,
 )
 from kbroker.ext.log_flush cimport log_flush
@@ -71,6 +73,7 @@ from kbroker.ext.segment cimport (
     TIMES_UNKNOWN,
     IndexLimits,
     segment_append,
+    segment_create_files,
     segment_discard,
     segment_load_first,
     segment_load_times,
@@ -144,6 +147,13 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
     s.jitter_ms = log_roll_jitter(log)
     log.dir_dirty = 1
     return s
+
+
+cdef int create_files(Log* log, Segment* s, int64_t now_ms) noexcept nogil:
+    """The first append to a log creates the files of its first segment."""
+    log.dir_dirty = 1
+    s.created_ms = now_ms
+    return segment_create_files(s)
 
 
 cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
@@ -236,7 +246,8 @@ cdef int prepare_segment(Log* log, const BatchInfo* info, const IndexLimits* lim
         if code != LOG_OK:
             return code
     cdef Segment* s = log_active(log)
-    error = segment_open(s, False) or segment_load_times(s) or segment_reserve_entry(s, limits)
+    error = segment_open(s, False) if s.has_files else create_files(log, s, now_ms)
+    error = error or segment_load_times(s) or segment_reserve_entry(s, limits)
     return append_error(log, error) if error else LOG_OK
 
 
@@ -317,6 +328,20 @@ cdef void tell_duplicate(const ProducerBatch* before, AppendResult* out) noexcep
     out.log_append_time = before.timestamp
 
 
+cdef int reserve(Log* log, uint32_t length, Reservation* place) noexcept nogil:
+    """Room in the journal for a batch."""
+    cdef int code
+    if log.journal_owner == NULL:
+        log.journal_owner = <JournalOwner*> malloc(sizeof(JournalOwner))
+        if log.journal_owner == NULL:
+            return LOG_NO_MEMORY
+        journal_owner_init(log.journal_owner, log, log.topic_id, log.partition)
+    code = journal_reserve(log.journal, log.journal_owner, length, place)
+    if code == JOURNAL_OK:
+        return LOG_OK
+    return LOG_STALL if code == JOURNAL_STALL else log_offline(log, EIO)
+
+
 cdef int append_locked(Log* log, const Terms* terms, uint8_t* batch, const BatchInfo* info,
                        int64_t now_ms, AppendResult* out) noexcept nogil:
     cdef Reservation place
@@ -332,9 +357,9 @@ cdef int append_locked(Log* log, const Terms* terms, uint8_t* batch, const Batch
     if code != LOG_OK:
         return code
     if log.journal != NULL:
-        code = journal_reserve(log.journal, log.journal_owner, info.length, &place)
-        if code != JOURNAL_OK:
-            return LOG_STALL if code == JOURNAL_STALL else log_offline(log, EIO)
+        code = reserve(log, info.length, &place)
+        if code != LOG_OK:
+            return code
     if log.cfg.timestamp_type == 1:
         batch_set_timestamps(batch, &stored, True, now_ms)
         out.log_append_time = now_ms

@@ -136,6 +136,8 @@ def copy_segments(log: PyLog, folder: str, pace) -> int:
         if code != LOG_OK:
             raise DiskError(folder, "the log is closed or offline")
         for i in range(held.count):
+            if not held.segments[i].has_files:      # the first append will create them
+                continue
             path = os.path.join(folder, f"{held.segments[i].base_offset:020d}.log")
             total += copy_one(held.segments[i], held.sizes[i], path, room, pace)
     finally:

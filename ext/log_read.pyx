@@ -138,7 +138,8 @@ cdef int begin(Log* log, int64_t offset, int isolation, Position* bound, Start* 
     if code != LOG_OK or offset > bound.offset:
         return code
     if offset == bound.offset:
-        log_remember(log, bound)
+        if bound.offset > log.segments[0].base_offset:      # an empty log has no use for it
+            log_remember(log, bound)
         return LOG_OK
     return start_in(log, max(0, log_floor(log, offset)), offset, bound, start)
 

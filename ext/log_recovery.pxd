@@ -32,6 +32,9 @@ ctypedef struct OpenReport:
 # A new log has one reference and no journal. NULL: *error is a LogError, *error_errno the system's.
 cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
                    int* error_errno) noexcept nogil
+# The log of a folder that was created just now and has no segment: nothing is read or written there
+# before the first append. The caller syncs the parent directory. NULL: *error is a LogError.
+cdef Log* log_create(const OpenArgs* args, int* error) noexcept nogil
 # From now on appends go through the journal (NULL: through none) of the directory at that place
 # among log.dirs. Before the log is served.
 cdef void log_set_journal(Log* log, Journal* journal, int32_t directory) noexcept nogil

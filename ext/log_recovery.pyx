@@ -9,7 +9,6 @@ from kbroker.ext.epochs cimport (
     epochs_truncate_from_end,
     epochs_truncate_from_start,
 )
-from kbroker.ext.journal cimport journal_owner_init
 from kbroker.ext.log_append cimport log_create_segment, log_roll_jitter
 from kbroker.ext.log_files cimport (
     FILE_ABORTED,
@@ -119,10 +118,27 @@ cdef int add_segments(Opening* o) noexcept nogil:
     return code
 
 
+cdef Segment* plan_segment(Log* log) noexcept nogil:
+    """A segment at offset 0 whose files the first append creates. NULL: no memory."""
+    cdef Segment* s = segment_new(log.dir, 0)
+    if s == NULL:
+        return NULL
+    s.has_files = 0
+    s.offsets.entries = 0
+    s.times.entries = 0
+    s.jitter_ms = log_roll_jitter(log)
+    return s
+
+
 cdef int first_segment(Opening* o) noexcept nogil:
-    """A log has an active segment, be it empty."""
-    cdef int code = LOG_OK
-    cdef Segment* s = log_create_segment(o.log, o.args.log_start, o.args.now_ms, &code)
+    """Every log has an active segment. One that begins at offset 0 has no files before its first
+    append: without them the next start finds the same log."""
+    cdef int code = LOG_NO_MEMORY
+    cdef Segment* s
+    if o.args.log_start == 0:
+        s = plan_segment(o.log)
+    else:
+        s = log_create_segment(o.log, o.args.log_start, o.args.now_ms, &code)
     if s == NULL:
         return code
     if log_push_segment(o.log, s) != LOG_OK:
@@ -195,9 +211,11 @@ cdef int recover_from(Opening* o, int32_t first) noexcept nogil:
 
 
 cdef int recover(Opening* o) noexcept nogil:
-    """What the checkpoint says of epochs that began behind the recovery point may be older than a
-    truncation: the walk finds them."""
+    """The walk finds the leader epochs that began behind the recovery point: the checkpoint may be
+    older than a truncation."""
     epochs_truncate_from_end(&o.log.epochs, o.args.recovery_point)
+    if not log_active(o.log).has_files:
+        return take_as_is(o)
     return recover_from(o, max(0, log_floor(o.log, o.args.recovery_point)))
 
 
@@ -331,12 +349,24 @@ cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
     return o.log
 
 
+cdef Log* log_create(const OpenArgs* args, int* error) noexcept nogil:
+    cdef Opening o
+    memset(&o, 0, sizeof(Opening))
+    o.args = args
+    o.log = log_new(args.dir, args.topic, args.topic_id, args.partition, args.cfg)
+    error[0] = first_segment(&o) if o.log != NULL else LOG_NO_MEMORY
+    if error[0] == LOG_OK:
+        set_offsets(&o)
+    elif o.log != NULL:
+        log_unref(o.log)
+        o.log = NULL
+    return o.log
+
+
 cdef void log_set_journal(Log* log, Journal* journal, int32_t directory) noexcept nogil:
     pthread_mutex_lock(&log.lock)
     log.directory = directory
     log.journal = journal
-    log.journal_owner = &log.first_owner
-    journal_owner_init(log.journal_owner, log, log.topic_id, log.partition)
     pthread_mutex_unlock(&log.lock)
 
 
@@ -361,6 +391,10 @@ cdef int close_clean(Log* log, bint sync) noexcept nogil:
     cdef Segment* s = log_active(log)
     cdef int code
     cdef int error = 0
+    if not s.has_files:
+        # Never appended to. Its leader epoch begins at offset 0, as the next start finds without a
+        # checkpoint.
+        return LOG_OK
     log_index_limits(log, &limits)
     if s.size > 0 or s.sealed:
         error = segment_seal(s, &limits)

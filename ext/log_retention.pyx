@@ -302,6 +302,8 @@ cdef int log_idle(Log* log, int64_t now_ms, int64_t idle_ms) noexcept nogil:
         log.pending = NULL
         log.pending_capacity = 0
         log.pending_head = 0
+        free(log.recent)
+        log.recent = NULL
     pthread_mutex_unlock(&log.lock)
     return let_go
 

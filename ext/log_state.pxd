@@ -131,14 +131,14 @@ ctypedef struct Log:
     int32_t parent_dirty                # the folder itself is new
     int32_t directory                   # its place among log.dirs
     Journal* journal                    # of that directory; NULL: durability=page-cache
-    JournalOwner* journal_owner         # the journal's; context is this log
-    JournalOwner first_owner            # the one that it begins with
+    JournalOwner* journal_owner         # the journal's; owned; NULL until the first append
     void* watchers                      # purgatory's
     pthread_mutex_t watch_lock          # purgatory's
     int64_t mark                        # purgatory's: see log_mark; atomic
     void (*on_mark)(void* argument) noexcept nogil
     void* mark_argument
-    Position recent[RECENT_READS]       # ends of recent reads: a reader in sequence skips the index
+    Position* recent                    # RECENT_READS ends of recent reads, or NULL: a reader in
+                                        # sequence skips the index
     uint32_t recent_next
     Position* pending                   # ring: ends of appends above hw: hw_at needs no search
     uint32_t pending_capacity           # power of two; 0: none

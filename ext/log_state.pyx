@@ -109,8 +109,7 @@ cdef void owners_free(Log* log) noexcept nogil:
     cdef JournalOwner* before
     while owner != NULL:
         before = owner.before
-        if owner != &log.first_owner:
-            free(owner)
+        free(owner)
         owner = before
 
 
@@ -126,6 +125,7 @@ cdef void log_unref(Log* log) noexcept nogil:
     free(log.segments)
     free(log.retired)
     free(log.pending)
+    free(log.recent)
     free(log.dir)
     free(log.topic)
     epochs_free(&log.epochs)
@@ -358,6 +358,11 @@ cdef int log_locate(Log* log, int64_t offset, Position* out) noexcept nogil:
 
 
 cdef void log_remember(Log* log, const Position* at) noexcept nogil:
+    if log.recent == NULL:
+        log.recent = <Position*> malloc(RECENT_READS * sizeof(Position))
+        if log.recent == NULL:
+            return
+        forget_recent(log)
     if log_recall(log, at.offset) == NULL:
         log.recent[log.recent_next] = at[0]
         log.recent_next = (log.recent_next + 1) % RECENT_READS
@@ -365,16 +370,20 @@ cdef void log_remember(Log* log, const Position* at) noexcept nogil:
 
 cdef const Position* log_recall(const Log* log, int64_t offset) noexcept nogil:
     cdef int i
-    for i in range(RECENT_READS):
+    for i in range(RECENT_READS if log.recent != NULL else 0):
         if log.recent[i].offset == offset:
             return &log.recent[i]
     return NULL
 
 
-cdef void log_forget_positions(Log* log) noexcept nogil:
+cdef void forget_recent(Log* log) noexcept nogil:
     cdef int i
-    for i in range(RECENT_READS):
+    for i in range(RECENT_READS if log.recent != NULL else 0):
         log.recent[i].offset = -1
+
+
+cdef void log_forget_positions(Log* log) noexcept nogil:
+    forget_recent(log)
     log.lso_at.offset = -1
 
 

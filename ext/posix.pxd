@@ -82,6 +82,9 @@ cdef extern from "<unistd.h>" nogil:
     int fdatasync(int fd)
     int syncfs(int fd)
     int unlink(const char* path)
+    int unlinkat(int folder, const char* path, int flags)
+    int rmdir(const char* path)
+    int link(const char* old, const char* new)
 
 cdef extern from "<stdio.h>" nogil:
     int rename(const char* old, const char* new)
@@ -130,6 +133,7 @@ cdef extern from "<dirent.h>" nogil:
         char d_name[256]
     DIR* opendir(const char* path)
     dirent_t* readdir(DIR* directory)
+    DIR* fdopendir(int fd)
     int closedir(DIR* directory)
 
 cdef extern from "<pthread.h>" nogil:

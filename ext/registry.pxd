@@ -35,6 +35,7 @@ ctypedef struct Registry:
     int64_t partitions_count
     Topic* retired                  # unlinked, and maybe still held
     TopicTable* retired_tables
+    int32_t keeps_retired           # until registry_reclaim: one wait for many removals
     # Waits until no reader can hold what was unlinked before. False: one may for long.
     bint (*synchronize)(void* argument) noexcept nogil
     void* synchronize_argument
@@ -61,3 +62,5 @@ cdef int registry_put(Registry* registry, const uint8_t* name, int32_t name_leng
 # writer.
 cdef int64_t registry_disk_bytes(Registry* registry, int32_t directory) noexcept nogil
 cdef bint registry_remove(Registry* registry, const uint8_t* name, int32_t length) noexcept nogil
+# Free what was unlinked while keeps_retired was set, and clear it.
+cdef void registry_reclaim(Registry* registry) noexcept nogil

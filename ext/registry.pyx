@@ -200,8 +200,16 @@ cdef void free_retired(Registry* registry) noexcept nogil:
 cdef void reclaim(Registry* registry) noexcept nogil:
     """What was unlinked goes when no reader can hold it; while one stands in a disk that hangs it
     stays until the next time."""
+    if registry.keeps_retired:
+        return
     if registry.synchronize == NULL or registry.synchronize(registry.synchronize_argument):
         free_retired(registry)
+
+
+cdef void registry_reclaim(Registry* registry) noexcept nogil:
+    registry.keeps_retired = 0
+    if registry.retired != NULL or registry.retired_tables != NULL:
+        reclaim(registry)
 
 
 cdef void retire(Registry* registry, Topic* topic) noexcept nogil:
@@ -218,6 +226,7 @@ cdef int registry_init(Registry* registry) noexcept nogil:
     registry.partitions_count = 0
     registry.retired = NULL
     registry.retired_tables = NULL
+    registry.keeps_retired = 0
     registry.synchronize = NULL
     registry.synchronize_argument = NULL
     pthread_mutex_init(&registry.lock, NULL)

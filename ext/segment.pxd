@@ -39,6 +39,7 @@ ctypedef struct Segment:
     int32_t sealed                      # rolled: trimmed, its last time index entry written
     int32_t has_aborted                 # there is a .txnindex
     int32_t used                        # since idle maintenance last looked
+    int32_t has_files                   # 0: the first append creates them, see segment_create_files
     int64_t size                        # bytes; written under the lock, loaded atomically to read
     int64_t allocated                   # end of the blocks prepared by fallocate; 0: none
     int64_t step                        # bytes of the next preparation; 0: none yet
@@ -76,6 +77,8 @@ cdef void segment_ref(Segment* s) noexcept nogil
 cdef void segment_unref(Segment* s) noexcept nogil              # any thread, no lock needed
 
 cdef int segment_open(Segment* s, bint create) noexcept nogil
+# Create the files of a segment that has none, empty. The caller syncs the folder.
+cdef int segment_create_files(Segment* s) noexcept nogil
 # Write at the end; prepares blocks, but none beyond segment_bytes. On an error nothing is left.
 cdef int segment_append(Segment* s, const uint8_t* p, int64_t n,
                         int64_t segment_bytes) noexcept nogil

@@ -88,6 +88,7 @@ cdef Segment* segment_new(const char* dir, int64_t base_offset) noexcept nogil:
     s.next_offset = base_offset
     s.fd = -1
     s.refs = 1
+    s.has_files = 1
     s.largest_timestamp = -1
     s.offset_of_largest_timestamp = base_offset
     s.first_timestamp = -1
@@ -127,6 +128,13 @@ cdef int segment_open(Segment* s, bint create) noexcept nogil:
         return errno
     object_born(OBJECT_FILE)
     return 0
+
+
+cdef int segment_create_files(Segment* s) noexcept nogil:
+    """The indexes exist from the start, because Apache Kafka rebuilds an index that is missing."""
+    cdef int error = segment_open(s, True) or index_touch(&s.offsets) or index_touch(&s.times)
+    s.has_files = error == 0
+    return error
 
 
 cdef void segment_path(const Segment* s, const char* suffix, char* out) noexcept nogil:

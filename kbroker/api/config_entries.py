@@ -8,7 +8,7 @@ from typing import Any, Final
 from kbroker.config import BrokerConfig
 from kbroker.config.broker import broker_synonyms
 from kbroker.config.definitions import BROKER, TOPIC
-from kbroker.config.topic import BROKER_SYNONYM, broker_value
+from kbroker.config.topic import BROKER_SYNONYM, broker_value, shared
 from kbroker.config.types import ConfigKey, format_value, parse_value
 
 # Sources as the wire has them (KIP-226, KIP-714, KIP-1043).
@@ -79,9 +79,18 @@ def topic_source(config: BrokerConfig, overrides: Mapping[str, str], name: str) 
     return found[0][2] if found else DEFAULT
 
 
-def created_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The settings in a CreateTopics answer, sorted by name."""
-    return [
+def created_configs(
+    config: BrokerConfig, overrides: Mapping[str, str]
+) -> tuple[dict[str, Any], ...]:
+    """The settings in a CreateTopics answer, sorted by name. Topics with equal overrides share
+    them."""
+    return shared(config, "created", overrides, lambda: _created_configs(config, overrides))
+
+
+def _created_configs(
+    config: BrokerConfig, overrides: Mapping[str, str]
+) -> tuple[dict[str, Any], ...]:
+    return tuple(
         {
             "name": name,
             "value": topic_value(config, overrides, key),
@@ -89,7 +98,7 @@ def created_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> list[
         }
         for name, key in sorted(TOPIC.items())
         if not key.internal or name in overrides
-    ]
+    )
 
 
 def described(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kbroker.api import registry
@@ -161,16 +161,19 @@ def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -
     yield from services.topics_deleted([name for name, _, _ in gone])
     chunk: list[tuple[str, range, int]] = []
     for name, partitions, delay_ms in gone:
-        services.data_plane.remove_topic(name)
         services.forget_topic(name)
         chunk.append((name, range(partitions), now_ms + delay_ms))
         if sum(len(each) for _, each, _ in chunk) >= _CHUNK_PARTITIONS:
-            services.logs.delete(chunk, services.data_plane.wake)
+            _delete(services, chunk)
             chunk = []
         yield
-    if chunk:
-        services.logs.delete(chunk, services.data_plane.wake)
+    _delete(services, chunk)
     adapt_segments(services)
+
+
+def _delete(services: Services, chunk: Sequence[tuple[str, range, int]]) -> None:
+    services.data_plane.remove_topics([name for name, _, _ in chunk])
+    services.logs.delete(chunk, services.data_plane.wake)
 
 
 def adapt_segments(services: Services, partitions: int | None = None) -> None:

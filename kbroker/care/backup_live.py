@@ -152,7 +152,7 @@ class LiveDirectory:
     def _end(self, folder: str) -> int:
         """The offset at which the partition ends now; 0 where it is gone."""
         found = list_folder(self.source / folder)
-        if found is None:
+        if found is None or not found.segments:
             return 0
         return end_of(self.source / folder / _name(max(found.segments), ".log"))[1]
 
@@ -175,6 +175,8 @@ class LiveDirectory:
         if before is None:
             stage.keep_only(folder, set())
             return None
+        if not before.segments:
+            return self._unwritten(folder, key)
         active, size, end = self._last(key, path, before, first_left_out)
         sealed = [base for base in before.segments if base < active]
         names = {base: self._sealed(folder, base) for base in sealed}
@@ -198,6 +200,14 @@ class LiveDirectory:
         stage.keep_only(folder, kept)
         self._active[key] = active
         return Extent(*key, min(left), end)
+
+    def _unwritten(self, folder: str, key: Key) -> Extent:
+        """A partition that was never appended to."""
+        name = f"{folder}/{PARTITION_METADATA}"
+        self.stage.take_if_there(self.source / name, name)
+        self.stage.keep_only(folder, {name})
+        self._active[key] = 0
+        return Extent(*key, 0, 0)
 
     @staticmethod
     def _snapshots(path: Path, offsets: list[int], active: int) -> list[str]:

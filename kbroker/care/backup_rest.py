@@ -58,8 +58,8 @@ class DirectoryAtRest:
         for folder, key in partitions_of(self.source).items():
             logs = segment_files(self.source / folder)
             self._folder(folder, logs[-1].name if logs else "")
-            if logs:
-                extents.append(Extent(*key, base_offset_of(logs[0]), end_of(logs[-1])[1]))
+            start, end = (base_offset_of(logs[0]), end_of(logs[-1])[1]) if logs else (0, 0)
+            extents.append(Extent(*key, start, end))
         try:
             load_image(self.stage.data)
         except CorruptFileError as error:

@@ -57,12 +57,13 @@ def partitions_of(source: Path) -> dict[str, Key]:
 
 
 def list_folder(path: Path) -> Listing | None:
-    """The folder as two looks in a row found it; None where it is gone. Raises ChangedError while
-    a cleaning puts its segments in place, or the looks differ."""
+    """The folder as two looks in a row found it; None where it is gone. A log that was never
+    appended to has no segments. Raises ChangedError while a cleaning puts its segments in place, or
+    the looks differ."""
     first, second = _look(path), _look(path)
     if first is None or second is None:
         return None
-    if first != second or not first.segments:
+    if first != second:
         raise ChangedError("files come and go")
     return first
 

@@ -24,6 +24,7 @@ __all__ = [
     "SegmentFile",
     "TimeEntry",
     "base_offset_of",
+    "is_unwritten",
     "partition_folders",
     "read_index",
     "read_time_index",
@@ -82,6 +83,13 @@ def segment_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     return sorted(path.glob(_SEGMENT)) or sorted(path.glob(f"*-[0-9]*/{_SEGMENT}"))
+
+
+def is_unwritten(path: Path) -> bool:
+    """Whether a folder without segments is a partition that was never appended to, or a data
+    directory of such partitions."""
+    name = "partition.metadata"
+    return (path / name).exists() or next(path.glob(f"*-[0-9]*/{name}"), None) is not None
 
 
 def partition_folders(paths: Iterable[Path]) -> dict[Path, list[Path]]:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from kbroker.config.definitions import (
     BROKER,
@@ -37,6 +37,7 @@ from kbroker.config.types import (
 from kbroker.environment import setting_variables
 from kbroker.log_dirs import metadata_first
 
+T = TypeVar("T")
 HOUR_MS: Final = 3_600_000
 MINUTE_MS: Final = 60_000
 
@@ -50,6 +51,7 @@ SYNONYMS: Final[tuple[tuple[str, ...], ...]] = (
 # What Apache Kafka takes for a host, an IPv6 address among them.
 _HOST: Final = re.compile(r"[a-zA-Z0-9\-%._:]+")
 _COUNT: Final = re.compile(r"[0-9]{1,10}")
+_DERIVED_MAX: Final = 1000  # results that `derived` keeps: topics have few different settings
 _FLUSH_SYNONYMS: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 
@@ -81,6 +83,7 @@ class BrokerConfig:
         self.stored_cordoned: frozenset[str] = frozenset()
         """What is stored is no reason to refuse another change, even if it is none of log.dirs."""
         self._values: dict[str, Value] = {}
+        self._derived: dict[Hashable, Any] = {}
         self._unreadable: set[str] = set()
         found = []
         for name, text in _resolved(static, self._placed).items():
@@ -145,7 +148,7 @@ class BrokerConfig:
     def preview(self, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
         """These settings with other dynamic ones, to see what would hold."""
         other = copy.copy(self)
-        other._values = {}
+        other._values, other._derived = {}, {}
         other.set_dynamic(broker, default)
         other.stored_cordoned = self.stored_cordoned
         return other
@@ -153,7 +156,7 @@ class BrokerConfig:
     def adopt_node_id(self, node_id: int) -> None:
         """Take the id that the data directory was formatted with, where none was configured."""
         self.static.setdefault("node.id", str(node_id))
-        self._values.clear()
+        self._forget()
 
     def source(self, name: str) -> str:
         """Where the value of `name` comes from, in words for the user."""
@@ -174,12 +177,12 @@ class BrokerConfig:
                 del self.static[name]
             else:
                 self.static[name] = text
-        self._values.clear()
+        self._forget()
         try:
             self.check_values()
         except ConfigError:
             self.static = before
-            self._values.clear()
+            self._forget()
             raise
         for name in texts:
             self._sources.pop(name, None)
@@ -193,7 +196,7 @@ class BrokerConfig:
         """
         self.dynamic_broker = _valid(broker)
         self.dynamic_default = _valid(default)
-        self._values.clear()
+        self._forget()
         self.stored_cordoned = frozenset(self.words("cordoned.log.dirs"))
 
     def is_set(self, name: str) -> bool:
@@ -239,6 +242,23 @@ class BrokerConfig:
                 raise UnreadableError(name)
             self._values[name] = parse_value(BROKER[name], self.text(name))
         return self._values[name]
+
+    def derived(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` returns, which follows from these settings and `key` alone: computed once
+        until the settings change. Callers share the result and do not change it."""
+        if key in self._derived:
+            known: T = self._derived[key]
+            return known
+        result = compute()
+        if len(self._derived) >= _DERIVED_MAX:
+            self._derived.clear()
+        self._derived[key] = result
+        return result
+
+    def _forget(self) -> None:
+        """The settings have changed."""
+        self._values.clear()
+        self._derived.clear()
 
     def integer(self, name: str) -> int:
         """Value of a key that is a whole number and has a default."""

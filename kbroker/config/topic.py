@@ -7,11 +7,14 @@ whatever unit that was given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from kbroker.config.broker import BrokerConfig
 from kbroker.config.definitions import TOPIC
 from kbroker.config.types import ConfigError, ConfigKey, Value, parse_value
+
+T = TypeVar("T")
+_SHARED_CHARS_MAX: Final = 200
 
 # The broker key that DescribeConfigs names for each topic setting.
 BROKER_SYNONYM: Final = {
@@ -86,9 +89,27 @@ def broker_value(config: BrokerConfig, key: ConfigKey) -> Value:
 def effective(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
     """Every topic setting as it holds for a topic with these overrides.
 
-    Raises ConfigError where an override does not parse.
+    Raises ConfigError where an override does not parse. Topics with equal overrides share the
+    result, which nobody changes.
     """
-    return {name: effective_value(config, overrides, name) for name in TOPIC}
+    return shared(
+        config, "effective", overrides,
+        lambda: {name: effective_value(config, overrides, name) for name in TOPIC},
+    )  # fmt: skip
+
+
+def shared(
+    config: BrokerConfig,
+    what: str,
+    overrides: Mapping[str, str],
+    compute: Callable[[], T],
+    share: int = -1,
+) -> T:
+    """What `compute` returns for a topic with these overrides: computed once for all topics that
+    have them, unless they are so long that keeping them is no gain."""
+    if any(len(text) > _SHARED_CHARS_MAX for text in overrides.values()):
+        return compute()
+    return config.derived((what, frozenset(overrides.items()), share), compute)
 
 
 def effective_value(config: BrokerConfig, overrides: Mapping[str, str], name: str) -> Value:
@@ -99,6 +120,10 @@ def effective_value(config: BrokerConfig, overrides: Mapping[str, str], name: st
 
 def validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
     """Check overrides that are about to be stored. Raises ConfigError as Apache Kafka words it."""
+    shared(config, "valid", overrides, lambda: _validate_topic(config, overrides))
+
+
+def _validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
     for name in overrides:
         if name not in TOPIC:
             raise ConfigError(f"Unknown topic config name: {name}")
@@ -161,7 +186,16 @@ def log_config(
     config: BrokerConfig, overrides: Mapping[str, str], share: int = -1
 ) -> dict[str, int]:
     """The settings that a log takes (see kbroker.ext.log), all whole numbers. `share`: of the disk,
-    see adaptive_segment_bytes."""
+    see adaptive_segment_bytes. Topics with equal overrides share the result, which nobody
+    changes."""
+    return shared(
+        config, "log", overrides, lambda: _log_config(config, overrides, share), share
+    )
+
+
+def _log_config(
+    config: BrokerConfig, overrides: Mapping[str, str], share: int
+) -> dict[str, int]:
     values = effective(config, overrides)
 
     def number(name: str) -> int:

@@ -29,6 +29,8 @@ from .records.schema import Record
 
 _UNFENCE, _FENCE, _IN_CONTROLLED_SHUTDOWN = -1, 1, 1
 _RECOVERED = 0
+_NO_NODES: list[int] = []
+"""The replicas that a new partition adds or removes; shared, see `_partitions`."""
 
 
 class Replica(NamedTuple):
@@ -90,25 +92,21 @@ def create_partitions(
 def _partitions(
     topic_id: bytes, indexes: range, replica: Replica, homes: Sequence[bytes]
 ) -> list[Record]:
+    """The partitions share their lists, as thousands of them would hold equal ones: a change of a
+    partition replaces a list and never changes it in place."""
+    nodes = [replica.node_id]
     if replica.directory_id is None or not homes:
-        return [_partition(topic_id, index, replica) for index in indexes]
+        directories = dict.fromkeys(indexes, _directories(replica))
+    else:
+        lists = {home: [home] for home in homes}
+        directories = {
+            index: lists[home] for index, home in zip(indexes, homes, strict=True)
+        }
     return [
-        _partition(topic_id, index, replica._replace(directory_id=home))
-        for index, home in zip(indexes, homes, strict=True)
-    ]
-
-
-def _partition(topic_id: bytes, index: int, replica: Replica) -> Partition:
-    return Partition(
-        partition_id=index,
-        topic_id=topic_id,
-        replicas=[replica.node_id],
-        isr=[replica.node_id],
-        leader=replica.node_id,
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=_directories(replica),
-    )
+        Partition(index, topic_id, nodes, nodes, _NO_NODES, _NO_NODES, replica.node_id, 0, 0, 0,
+                  directories[index])
+        for index in indexes
+    ]  # fmt: skip
 
 
 def _directories(replica: Replica) -> list[bytes]:

@@ -48,6 +48,7 @@ from kbroker.server.disk_failure import DiskWatch, FlushesPutOff, hangs
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
 from kbroker.server.liveness import Planes
+from kbroker.server.log_opening import LogOpening
 from kbroker.server.notices import notices
 from kbroker.server.pages import Pages, Parts
 from kbroker.server.reload import take_over
@@ -60,7 +61,7 @@ from kbroker.storage.cleaner import LogCleaner
 from kbroker.storage.disk import DiskLimits
 from kbroker.storage.disks import DiskGuards
 from kbroker.storage.log_directory import LogDirectory
-from kbroker.storage.manager import LogManager, Opening
+from kbroker.storage.manager import LogManager
 
 _LOG: Final = logging.getLogger("kbroker.server")
 _DRAIN_MS: Final = 5000
@@ -94,7 +95,7 @@ class Broker:
         self._started_ms = self._clock.monotonic_ms()
         self._store: MetadataStore | None = None
         self._logs: LogManager | None = None
-        self._journal_open = False
+        self._opening: LogOpening | None = None
         self._serving = False
         self._broker_epoch = -1
         self._data_plane: DataPlane | None = None
@@ -181,7 +182,8 @@ class Broker:
         directories.identify(self.directories, store.meta, store.image)
         data_plane = self._data_plane = self._make_data_plane()
         threads = self.config.integer("num.recovery.threads.per.data.dir")
-        logs = self._logs = LogManager(self.directories, self._open_log, threads)
+        opening = self._opening = LogOpening(self.directories, data_plane)
+        logs = self._logs = LogManager(self.directories, opening.open, threads, opening.create)
         mailbox = self._mailbox = Mailbox(data_plane.engine.wake_control)
         services = self._services = Services(
             self.config, store, logs, data_plane, self._clock, self.endpoints, mailbox.post
@@ -327,27 +329,6 @@ class Broker:
             host = f"[{one.host}]" if ":" in one.host else one.host or "0.0.0.0"
             self.addresses.append(f"{one.name}://{host}:{port}")
 
-    def _open_log(self, opening: Opening) -> Log:
-        """A log with its leader epoch, behind the journal once that is open."""
-        spec = opening.spec
-        log = Log(
-            opening.directory,
-            spec.topic,
-            spec.topic_id,
-            spec.partition,
-            spec.config,
-            log_start_offset=opening.log_start_offset,
-            recovery_point=opening.recovery_point,
-            clean=opening.clean,
-            durable=False,  # journal.recover syncs once for all logs
-        )
-        log.leader_epoch = spec.leader_epoch
-        if self._journal_open and self._data_plane is not None and self._logs is not None:
-            folder = Path(opening.directory)
-            place = next(one.place for one in self.directories if one.path == folder.parent)
-            self._data_plane.adopt(log, place)
-        return log
-
     def _open_logs(self, services: Services) -> None:
         logs, topics = services.logs, services.image.topics
         began_ms = self._clock.monotonic_ms()
@@ -384,7 +365,8 @@ class Broker:
 
     def _open_journals(self, data_plane: DataPlane, logs: LogManager, limits: DiskLimits) -> None:
         journal.open_all(self.config, data_plane, logs, limits)
-        self._journal_open = True
+        assert self._opening is not None
+        self._opening.journal_open = True
 
     def _tell_where(self, produce_refused: str | None) -> None:
         runfile.write(
@@ -448,7 +430,6 @@ class Broker:
         clean = self._logs.stop(epoch)
         for one in self.directories:
             data_plane.close_journal(one.place, unlink_files=one.stopped_clean)
-        self._journal_open = False
         return clean
 
     def _abandon(self) -> None:

@@ -2,40 +2,93 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
+from kbroker.ext.log_folders import remove_folders
 from kbroker.files import remove_folder
 from kbroker.storage.log_directory import LogDirectory
+
+_AT_ONCE: Final = 32  # folders per call that removes them
+
+
+class _Dead:
+    """A folder that is to be removed after a moment of the monotonic clock."""
+
+    __slots__ = ("_bytes", "due_ms", "home", "path")
+
+    def __init__(self, path: str, home: LogDirectory, due_ms: int) -> None:
+        self.path = path
+        self.home = home
+        self.due_ms = due_ms
+        self._bytes: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its files, which nobody writes to any more: counted once."""
+        if self._bytes is None:
+            self._bytes = folder_bytes(self.path)
+        return self._bytes
 
 
 class DeadFolders:
     """Those of all log directories; for any thread."""
 
     def __init__(self) -> None:
-        self._folders: list[tuple[int, Path, LogDirectory]] = []
+        self._folders: list[_Dead] = []
         self._lock = threading.Lock()
 
-    def add(self, folder: Path, home: LogDirectory, due_ms: int) -> None:
-        """A folder of a directory that is to be removed after a moment of the monotonic clock."""
+    def add(self, folder: Path | str, home: LogDirectory, due_ms: int) -> None:
+        """Have a folder of a log directory removed after a moment of the monotonic clock."""
         with self._lock:
-            self._folders.append((due_ms, folder, home))
+            self._folders.append(_Dead(str(folder), home, due_ms))
 
     def paths(self, directory: LogDirectory | None = None) -> list[Path]:
         """Those whose delay is not over yet; of one directory, or all."""
+        return [Path(one.path) for one in self._of(directory)]
+
+    def bytes(self, directory: LogDirectory) -> int:
+        """Bytes of the files in those of a directory."""
+        return sum(one.bytes for one in self._of(directory))
+
+    def _of(self, directory: LogDirectory | None) -> list[_Dead]:
         with self._lock:
-            return [path for _, path, home in self._folders if directory in (None, home)]
+            return [one for one in self._folders if directory in (None, one.home)]
 
     def remove(self, now_ms: int | None, directory: LogDirectory | None = None) -> None:
-        """Remove those whose delay is over; None: all of them. Nothing of a disk that has failed:
-        the next start sees to them."""
-        due: list[tuple[int, Path, LogDirectory]] = []
-        left: list[tuple[int, Path, LogDirectory]] = []
+        """Remove those whose delay is over; None: all of them. In a directory whose disk has failed
+        nothing is removed: the next start does it."""
+        due = self._take(
+            lambda one: (now_ms is None or one.due_ms <= now_ms)
+            and one.home.online
+            and directory in (None, one.home)
+        )
+        for first in range(0, len(due), _AT_ONCE):
+            paths = [one.path for one in due[first : first + _AT_ONCE]]
+            for path, error in zip(paths, remove_folders(paths), strict=True):
+                if error:  # there is a folder within
+                    remove_folder(Path(path))
+
+    def _take(self, wanted: Callable[[_Dead], bool]) -> list[_Dead]:
+        taken: list[_Dead] = []
+        left: list[_Dead] = []
         with self._lock:
-            for entry in self._folders:
-                over = now_ms is None or entry[0] <= now_ms
-                wanted = entry[2].online and directory in (None, entry[2])
-                (due if over and wanted else left).append(entry)
-            self._folders = left
-        for _, path, _ in due:
-            remove_folder(path)
+            for one in self._folders:
+                (taken if wanted(one) else left).append(one)
+            if taken:
+                self._folders = left
+        return taken
+
+
+def folder_bytes(folder: Path | str) -> int:
+    """Bytes of the files in a folder; a file or folder that goes meanwhile counts as empty."""
+    total = 0
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                total += entry.stat(follow_symlinks=False).st_size
+    return total

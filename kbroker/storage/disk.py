@@ -40,6 +40,7 @@ from kbroker.clock import Clock
 from kbroker.errors import ClientError, DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
+from kbroker.storage.dead_folders import folder_bytes
 from kbroker.storage.folders import METADATA_FOLDER
 from kbroker.storage.full import FULL, FullDisk
 from kbroker.storage.log_directory import LogDirectory
@@ -153,8 +154,8 @@ class DiskGuard:
 
     def used_bytes(self) -> int:
         """What the files of the data directory take."""
-        dead = sum(map(_folder_bytes, self._logs.dead.paths(self.directory)))
-        metadata = _folder_bytes(self.directory.path / METADATA_FOLDER)
+        dead = self._logs.dead.bytes(self.directory)
+        metadata = folder_bytes(self.directory.path / METADATA_FOLDER)
         moves = self._logs.moves
         arriving = 0 if moves is None else moves.arriving_bytes(self.directory)
         return self._port.disk_bytes() + dead + metadata + arriving
@@ -337,13 +338,3 @@ def _file_system_bytes(directory: Path) -> int:
     """Without what it reserves for root."""
     disk = os.statvfs(directory)
     return (disk.f_blocks - disk.f_bfree + disk.f_bavail) * disk.f_frsize
-
-
-def _folder_bytes(folder: Path) -> int:
-    """Bytes of the files in a folder; what goes meanwhile, a file or the folder, has none."""
-    total = 0
-    with contextlib.suppress(FileNotFoundError):
-        for entry in os.scandir(folder):
-            with contextlib.suppress(FileNotFoundError):
-                total += entry.stat(follow_symlinks=False).st_size
-    return total

@@ -3,11 +3,11 @@
 A disk may hang for as long as it likes, and the control thread answers heartbeats. So it waits for
 no disk: it hands work to the worker of the directory and continues with the Completion.
 
-A job is a list of steps, each for the folder of one partition. The steps of one folder run in the
-order in which they were submitted, whatever jobs they belong to: a topic that is created anew
+A job is a list of steps, each for the folders of some partitions. The steps of one folder run in
+the order in which they were submitted, whatever jobs they belong to: a topic that is created anew
 comes after the deletion of its namesake. Otherwise jobs take turns, some milliseconds each, so that
-the deletion of 8,000 folders does not delay the creation of one. What has no folder of its own
-(`run`) is a job of one step.
+the deletion of 8,000 folders does not delay the creation of one. What is for no folder in
+particular (`run`) is a job of one step.
 
 A stop drops the steps that have not begun (`close`). The next start completes or cleans what they
 would have done.
@@ -19,7 +19,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kbroker.operations import Completion
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 class Step(NamedTuple):
-    """Work for one partition folder; None: for none in particular."""
+    """Work for partition folders, some ms of it."""
 
-    folder: str | None
+    folders: Sequence[str]
     work: Callable[[], Any]
 
 
 class _Queued:
-    """A step in the queue of its folder."""
+    """A step in the queues of its folders."""
 
     __slots__ = ("done", "result", "step")
 
@@ -122,7 +122,7 @@ class DiskWorker:
 
     def run(self, work: Callable[[], T]) -> Completion[T]:
         """Run `work`, which changes nothing that the control thread owns."""
-        return self.run_steps([Step(None, work)], last=lambda results: results[0])
+        return self.run_steps([Step((), work)], last=lambda results: results[0])
 
     def run_steps(
         self,
@@ -139,8 +139,8 @@ class DiskWorker:
         job: _Job[T] = _Job(steps, first, last, dropped)
         with self._changed:
             for queued in job.steps:
-                if queued.step.folder is not None:
-                    self._folders.setdefault(queued.step.folder, deque()).append(queued)
+                for folder in queued.step.folders:
+                    self._folders.setdefault(folder, deque()).append(queued)
         if self._post is None:
             self._run_now(job)
             return job.completion
@@ -204,19 +204,20 @@ class DiskWorker:
         return job.next >= len(job.steps)
 
     def _run_step(self, queued: _Queued) -> None:
-        """Run it, after the steps of its folder that were submitted before."""
-        folder = queued.step.folder
-        while not queued.done:
-            if folder is None:
-                head = queued
-            else:
-                with self._changed:
-                    waiting = self._folders[folder]
-                    head = waiting.popleft()
-                    if not waiting:
-                        del self._folders[folder]
-            head.done = True
-            head.result = self._timed(head.step.work)
+        """Run it, after the steps of its folders that were submitted before."""
+        if queued.done:
+            return
+        for folder in queued.step.folders:
+            while (head := self._folders[folder][0]) is not queued:
+                self._run_step(head)
+        with self._changed:
+            for folder in queued.step.folders:
+                waiting = self._folders[folder]
+                waiting.popleft()
+                if not waiting:
+                    del self._folders[folder]
+        queued.done = True
+        queued.result = self._timed(queued.step.work)
 
     def _timed(self, work: Callable[[], T]) -> T:
         self._call_began_s = time.monotonic()

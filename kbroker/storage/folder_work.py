@@ -3,31 +3,53 @@ directory (kbroker.storage.disk_worker). Nothing here touches what the control t
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kbroker.errors import DiskError
-from kbroker.storage.folders import DELETE_SUFFIX, aside_name, ensure_topic_id, put_aside
+from kbroker.ext import log_folders
+from kbroker.ext.log import Log
+from kbroker.storage.folders import (
+    DELETE_SUFFIX,
+    aside_name,
+    create_folder,
+    ensure_topic_id,
+    topic_id_text,
+    write_new_topic_id,
+)
 from kbroker.storage.log_port import LogOpener, LogPort, Opening
 
+PIECE: Final = 64
+"""Folders per call into the data plane: 0.2 ms of the GIL, some 4 ms without it."""
+
 Made = LogPort | DiskError | OSError
-"""A log, or why the disk has denied it."""
+"""A log, or the error that the disk gave instead."""
+LogCreator = Callable[[Sequence[Opening]], Sequence[Made]]
+"""Creates the folders and the logs of new partitions of one log directory; FileExistsError for a
+folder whose name is taken."""
+T = TypeVar("T")
 
 
 class Gone(NamedTuple):
-    """A folder that was renamed, or why it was not; neither where it was not there."""
+    """A deleted partition's folder with its new name, or with the error of the rename; with neither
+    where it did not exist."""
 
     folder: Path
-    aside: Path | None = None
+    aside: str | None = None
     error: OSError | None = None
 
 
 def open_one(opening: Opening, open_log: LogOpener, *, fresh: bool) -> Made:
-    """Open or create a log; `fresh`: what is in its place is not its own."""
-    path = Path(opening.directory)
+    """Open a log, creating its folder where that is missing. `fresh`: the partition is new, and a
+    folder that has its name belongs to something else."""
     try:
         if fresh:
-            put_aside(path)
+            create_folder(opening.directory)
+            write_new_topic_id(opening.directory, opening.spec.topic_id)
+            return open_log(opening._replace(fresh=True))
+        path = Path(opening.directory)
         path.mkdir(exist_ok=True)
         ensure_topic_id(path, opening.spec.topic_id)
         return open_log(opening)
@@ -35,19 +57,53 @@ def open_one(opening: Opening, open_log: LogOpener, *, fresh: bool) -> Made:
         return error
 
 
-def rename_gone(folder: Path, log: LogPort | None) -> Gone:
-    """End the log of a deleted partition, and rename its folder to that of a deleted one."""
-    if log is not None:
-        log.mark_deleted()
-    return _rename(folder)
+def create_piece(
+    openings: Sequence[Opening], open_log: LogOpener, create: LogCreator | None
+) -> list[Made]:
+    """Create the logs of new partitions of one log directory, at most PIECE of them; the caller
+    syncs the directory's names. Without `create`, and where a folder's name is taken, each log is
+    created by `open_log`."""
+    if create is None:
+        return [open_one(opening, open_log, fresh=True) for opening in openings]
+    return [
+        open_one(opening, open_log, fresh=True) if isinstance(made, FileExistsError) else made
+        for opening, made in zip(openings, create(openings), strict=True)
+    ]
 
 
-def _rename(folder: Path) -> Gone:
-    target = folder.with_name(aside_name(folder.name, DELETE_SUFFIX))
-    try:
-        folder.rename(target)
-    except FileNotFoundError:
-        return Gone(folder)
-    except OSError as error:
-        return Gone(folder, error=error)
-    return Gone(folder, target)
+def create_in_folders(openings: Sequence[Opening]) -> list[Log | OSError]:
+    """Create folders and logs in one call without the GIL; partitions of a topic are neighbours."""
+    wanted = []
+    topic_id, text = b"", b""
+    for opening in openings:
+        spec = opening.spec
+        if spec.topic_id != topic_id:
+            topic_id, text = spec.topic_id, topic_id_text(spec.topic_id)
+        wanted.append((opening.directory, spec.topic, topic_id, spec.partition, spec.config,
+                       spec.leader_epoch, text))  # fmt: skip
+    return log_folders.create_logs(wanted)
+
+
+def rename_piece(folders: Sequence[tuple[Path, LogPort | None]]) -> list[Gone]:
+    """End the logs of deleted partitions, at most PIECE of them, and give their folders the names
+    of deleted ones; the caller syncs the directory's names."""
+    wanted: list[tuple[Log | None, str, str]] = []
+    for folder, log in folders:
+        if log is not None and not isinstance(log, Log):
+            log.mark_deleted()
+        path = str(folder)
+        parent, _, name = path.rpartition("/")
+        target = f"{parent}/{aside_name(name, DELETE_SUFFIX)}"
+        wanted.append((log if isinstance(log, Log) else None, path, target))
+    errors = log_folders.end_logs(wanted)
+    return [
+        _gone(folder, target, error)
+        for (folder, _), (_, _, target), error in zip(folders, wanted, errors, strict=True)
+    ]
+
+
+def _gone(folder: Path, target: str, code: int) -> Gone:
+    if not code:
+        return Gone(folder, target)
+    error = OSError(code, os.strerror(code), str(folder))
+    return Gone(folder) if isinstance(error, FileNotFoundError) else Gone(folder, error=error)

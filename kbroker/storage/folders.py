@@ -36,9 +36,19 @@ def aside_name(folder: str, suffix: str) -> str:
     return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
 
 
+def create_folder(path: str) -> None:
+    """Create the folder of a new partition. What has its name is renamed to a stray. Raises
+    OSError."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        put_aside(Path(path))
+        os.mkdir(path)
+
+
 def put_aside(folder: Path) -> bool:
-    """What lies where another partition's folder is to be, if anything does: it is kept as stray.
-    Whether anything did. Raises OSError."""
+    """Rename whatever is in the place of a partition's new folder to a stray; False where nothing
+    is. Raises OSError."""
     target = folder.with_name(aside_name(folder.name, STRAY_SUFFIX))
     try:
         folder.rename(target)
@@ -49,17 +59,18 @@ def put_aside(folder: Path) -> bool:
 
 
 def log_end(folder: Path) -> tuple[int, int]:
-    """How far a copy of a log goes, to compare it with another of the same log: the first offset of
-    its last segment and that segment's bytes."""
+    """The end of a copy of a log, to compare it with another copy: the first offset of its last
+    segment and that segment's bytes. A log without segments is one that was never appended to."""
     segments = [path for path in folder.glob("*.log") if path.stem.isdigit()]
     if not segments:
-        return -1, 0
+        return 0, 0
     last = max(segments, key=lambda path: int(path.stem))
     return int(last.stem), last.stat().st_size
 
 
 def belongs(path: Path, topic_id: bytes) -> bool:
-    """Whether the folder is of this topic and not of an earlier one of the same name."""
+    """Whether the folder is of this topic and not of an earlier one of the same name. A crash may
+    leave partition.metadata missing or empty: the folder is then taken for the topic's."""
     try:
         found = read_topic_id(path)
     except CorruptFileError as error:
@@ -68,11 +79,27 @@ def belongs(path: Path, topic_id: bytes) -> bool:
     return found is None or found == topic_id
 
 
+def topic_id_text(topic_id: bytes) -> bytes:
+    """The contents of partition.metadata."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}".encode()
+
+
+def write_new_topic_id(folder: str, topic_id: bytes) -> None:
+    """Write partition.metadata into a folder that was created just now; see ensure_topic_id."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(f"{folder}/{PARTITION_METADATA}", flags, 0o644)
+    try:
+        os.write(descriptor, topic_id_text(topic_id))
+    finally:
+        os.close(descriptor)
+
+
 def ensure_topic_id(path: Path, topic_id: bytes) -> None:
     """Write partition.metadata where it is missing or broken.
 
     It is not synced: the metadata log knows the id, and a file that a crash left empty is
-    written again here.
+    written again here. Folders of one topic may share the file (kbroker.ext.log_folders), whose
+    text is the same in all of them.
     """
     target = path / PARTITION_METADATA
     try:
@@ -80,4 +107,4 @@ def ensure_topic_id(path: Path, topic_id: bytes) -> None:
             return
     except CorruptFileError:
         pass
-    target.write_text(f"version: 0\ntopic_id: {uuid_text(topic_id)}")
+    target.write_bytes(topic_id_text(topic_id))

@@ -99,6 +99,8 @@ class Opening(NamedTuple):
     log_start_offset: int
     recovery_point: int
     clean: bool
+    fresh: bool = False
+    """The folder was created just now: nothing in it is looked for."""
 
 
 LogOpener = Callable[[Opening], LogPort]

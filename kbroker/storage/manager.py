@@ -28,7 +28,7 @@ from typing import Final
 
 from kbroker.errors import DiskError
 from kbroker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
-from kbroker.storage.folder_work import open_one
+from kbroker.storage.folder_work import LogCreator, open_one
 from kbroker.storage.folders import METADATA_FOLDER
 from kbroker.storage.homes import settle, tell_offline
 from kbroker.storage.log_directory import LogDirectory
@@ -46,13 +46,17 @@ class LogManager(PartitionLifecycle):
     """See the module."""
 
     def __init__(
-        self, directories: Path | Sequence[LogDirectory], open_log: LogOpener, threads: int = 1
+        self,
+        directories: Path | Sequence[LogDirectory],
+        open_log: LogOpener,
+        threads: int = 1,
+        create_logs: LogCreator | None = None,
     ) -> None:
         """`directories`: those of log.dirs, first that of the metadata log; a path is the only
-        one. `threads` open the logs of each."""
+        one. `threads` open the logs of each. `create_logs` creates many new logs in one call."""
         if isinstance(directories, Path):
             directories = [LogDirectory(directories)]
-        super().__init__(directories, open_log)
+        super().__init__(directories, open_log, create_logs)
         self.unfinished: dict[Key, LogDirectory] = {}
         """Moves that the last stop cut off, and where they led."""
         self.found: dict[Key, LogDirectory | None] = {}

@@ -17,19 +17,27 @@ from contextlib import suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kbroker.errors import DiskError
 from kbroker.operations import Completion, joined
 from kbroker.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from kbroker.storage.dead_folders import DeadFolders
 from kbroker.storage.disk_worker import Step
-from kbroker.storage.folder_work import Gone, Made, open_one, rename_gone
+from kbroker.storage.folder_work import (
+    PIECE,
+    Gone,
+    LogCreator,
+    Made,
+    create_piece,
+    rename_piece,
+)
 from kbroker.storage.homes import least_used
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key, LogOpener, LogPort, Opening, PartitionSpec
 from kbroker.storage.manager_ports import CleanerPort, MovesPort
 
+T = TypeVar("T")
 _LOG: Final = logging.getLogger("kbroker.storage")
 _JOB_STEPS: Final = 256
 """Folders of one job of a disk worker: their results are taken in at once, in about a ms."""
@@ -52,7 +60,13 @@ def _nothing(*_: object) -> None:
 class PartitionLifecycle:
     """The partitions of the log directories and their logs."""
 
-    def __init__(self, directories: Sequence[LogDirectory], open_log: LogOpener) -> None:
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        open_log: LogOpener,
+        create_logs: LogCreator | None,
+    ) -> None:
+        self._create_logs = create_logs
         self.directories = tuple(directories)
         self.homes: dict[Key, LogDirectory] = {}
         """The log directory of each partition; those whose directory is not here are missing."""
@@ -136,13 +150,16 @@ class PartitionLifecycle:
     def _create_in(self, home: LogDirectory, openings: Sequence[Opening]) -> Completion[None]:
         created: Completion[None] = Completion()
         job = home.worker.run_steps(
-            [Step(each.spec.folder, partial(self._create_one, each)) for each in openings],
+            [
+                Step([each.spec.folder for each in piece], partial(self._create_piece, piece))
+                for piece in _pieces(openings)
+            ],
             first=partial(self._forget_namesakes, home, openings),
             last=partial(_with_durable_names, home),
             dropped=partial(self._take_created, openings),
         )
 
-        def on_done(job: Completion[tuple[list[Made | None], DiskError | None]]) -> None:
+        def on_done(job: Completion[tuple[list[list[Made | None]], DiskError | None]]) -> None:
             if job.error is not None:
                 created.fail(job.error)
                 return
@@ -156,17 +173,25 @@ class PartitionLifecycle:
         job.on_done(on_done)
         return created
 
-    def _create_one(self, opening: Opening) -> Made | None:
-        """Make one log, on the worker's thread; None where its partition was deleted meanwhile."""
-        key = (opening.spec.topic, opening.spec.partition)
-        if self._creating.get(key) is not opening:
-            return None
-        return open_one(opening, self._open_log, fresh=True)
+    def _create_piece(self, openings: Sequence[Opening]) -> list[Made | None]:
+        """Make some logs, on the worker's thread; None for a partition that was deleted
+        meanwhile."""
+        wanted = [
+            each for each in openings
+            if self._creating.get((each.spec.topic, each.spec.partition)) is each
+        ]  # fmt: skip
+        made = iter(create_piece(wanted, self._open_log, self._create_logs))
+        skipped = {id(each) for each in openings} - {id(each) for each in wanted}
+        return [None if id(each) in skipped else next(made) for each in openings]
 
-    def _take_created(self, openings: Iterable[Opening], made: Iterable[Made | None]) -> None:
-        for opening, each in zip(openings, made, strict=True):
-            if each is not None:
-                self._arrived(opening, each)
+    def _take_created(
+        self, openings: Sequence[Opening], made: Iterable[Sequence[Made | None] | None]
+    ) -> None:
+        """Take in what the pieces of a job have made; None for a piece that a stop dropped."""
+        for piece, results in zip(_pieces(openings), made, strict=True):
+            for opening, each in zip(piece, results or (), strict=False):
+                if each is not None:
+                    self._arrived(opening, each)
 
     def _arrived(self, opening: Opening, made: Made) -> None:
         key = (opening.spec.topic, opening.spec.partition)
@@ -226,10 +251,15 @@ class PartitionLifecycle:
     ) -> Completion[None]:
         deleted: Completion[None] = Completion()
         job = home.worker.run_steps(
-            [Step(each.folder.name, partial(rename_gone, each.folder, each.log))
-             for each in removals],
+            [
+                Step(
+                    [each.folder.name for each in piece],
+                    partial(rename_piece, [(each.folder, each.log) for each in piece]),
+                )
+                for piece in _pieces(removals)
+            ],
             last=partial(self._deleted_in, home),
-        )  # fmt: skip
+        )
 
         def on_done(job: Completion[list[Gone]]) -> None:
             if job.error is not None:
@@ -244,13 +274,13 @@ class PartitionLifecycle:
         job.on_done(on_done)
         return deleted
 
-    def _deleted_in(self, home: LogDirectory, gone: list[Gone]) -> list[Gone]:
+    def _deleted_in(self, home: LogDirectory, gone: list[list[Gone]]) -> list[Gone]:
         """Make the new names of folders durable, on the worker's thread."""
         with suppress(DiskError):  # the directory has noted it
             home.sync_names()
         if self.cleaner is not None:
             self.cleaner.write_checkpoint(home)
-        return gone
+        return [each for piece in gone for each in piece]
 
     def _take_gone(self, gone: Gone, home: LogDirectory, due_ms: int) -> None:
         if gone.error is not None:
@@ -265,7 +295,7 @@ class PartitionLifecycle:
         for key, config in configs.items():
             log = self.get(*key)
             if log is not None:
-                step = Step(f"{key[0]}-{key[1]}", partial(log.configure, config))
+                step = Step([f"{key[0]}-{key[1]}"], partial(log.configure, config))
                 steps.setdefault(self.homes[key], []).append(step)
         return joined(
             home.worker.run_steps(some, last=_nothing) for home, some in steps.items()
@@ -305,9 +335,13 @@ class _Removal(NamedTuple):
     due_ms: int
 
 
+def _pieces(elements: Sequence[T]) -> list[Sequence[T]]:
+    return [elements[start : start + PIECE] for start in range(0, len(elements), PIECE)]
+
+
 def _with_durable_names(
-    home: LogDirectory, made: list[Made | None]
-) -> tuple[list[Made | None], DiskError | None]:
+    home: LogDirectory, made: list[list[Made | None]]
+) -> tuple[list[list[Made | None]], DiskError | None]:
     """Sync the names of new folders, on the worker's thread."""
     try:
         home.sync_names()

@@ -25,6 +25,7 @@ from kbroker.config import BrokerConfig
 from kbroker.ext.log import Log
 from kbroker.metadata.store import MetadataStore
 from kbroker.server.broker import Broker
+from kbroker.server.log_opening import LogOpening
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager
 from tests.faults.scenes import batch_places
@@ -159,7 +160,7 @@ class Recovered:
         self.store = MetadataStore(folder, clock, node_id=None)
         self.store.open()
         home = LogDirectory(folder, 0, self.store.directory_id)
-        self.logs = LogManager([home], broker._open_log, 1)
+        self.logs = LogManager([home], LogOpening([home], None).open, 1)
         self.services = Services(
             config, self.store, self.logs, FakeDataPlane(), clock,
             {"PLAINTEXT": Endpoint("localhost", 9092)}, lambda _: None,

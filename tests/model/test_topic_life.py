@@ -67,11 +67,11 @@ def _forgets_the_order_of_folders(monkeypatch: pytest.MonkeyPatch) -> None:
         if not queued.done:
             queued.done = True
             queued.result = queued.step.work()
-        folder = queued.step.folder
-        if folder is not None:
-            self._folders[folder].remove(queued)
-            if not self._folders[folder]:
-                del self._folders[folder]
+        for folder in queued.step.folders:
+            if queued in self._folders.get(folder, ()):
+                self._folders[folder].remove(queued)
+                if not self._folders[folder]:
+                    del self._folders[folder]
 
     monkeypatch.setattr(DiskWorker, "_run_step", unordered)
 

@@ -28,7 +28,7 @@ SECTOR = 512
 @dataclass(frozen=True)
 class Call:
     """One call. Kinds: C(reate), D (mkdir), W(rite), Z (a write of zeros), T(runcate), G(row),
-    R(ename), U(nlink), S(ync), A (sync of all)."""
+    R(ename), L(ink), U(nlink), S(ync), A (sync of all)."""
 
     kind: str
     inode: int
@@ -84,6 +84,9 @@ class Disk:
             self._file(call.inode).calls.append(call)
         elif kind in "RU":
             self._rename(call)
+        elif kind == "L":
+            now = self.names[-1]
+            self.names.append(now | {call.second: now[call.path]})
         elif not self.without_sync:
             self._sync(call)
 

@@ -74,6 +74,11 @@ int renameat(int from, const char *old, int to, const char *new) {
     if (fails(6)) { errno = code; return -1; }
     return real(from, old, to, new);
 }
+int link(const char *old, const char *new) {
+    REAL(link, int, const char *, const char *);
+    if (fails(9)) { errno = code; return -1; }
+    return real(old, new);
+}
 ssize_t write(int fd, const void *p, size_t n) {
     REAL(write, ssize_t, int, const void *, size_t);
     if (fails(7)) { errno = code; return -1; }

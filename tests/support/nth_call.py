@@ -31,7 +31,7 @@ def run_with(shim: Path, folder: Path, script: str) -> str:
         library = ctypes.CDLL({str(shim)!r})
         fail, failed = library.fail_next, library.failed
         hold, held, synced = library.hold, library.held, library.synced
-        PWRITE, FDATASYNC, RENAME, OPEN, EIO = 1, 2, 6, 8, 5
+        PWRITE, FDATASYNC, RENAME, WRITE, OPEN, LINK, EIO = 1, 2, 6, 7, 8, 9, 5
         folder = Path({str(folder)!r})
     """
     code = textwrap.dedent(prelude) + textwrap.dedent(script)

@@ -163,6 +163,9 @@ class FakeDataPlane:
     def counts(self) -> tuple[int, int, int]:
         return len(self.topics), sum(map(len, self.topics.values())), 0
 
+    def remove_topics(self, names) -> int:
+        return sum(self.remove_topic(name) for name in names)
+
     def wake(self, log) -> None:
         self.woken.append(log)
 

@@ -196,6 +196,7 @@ OPEN(openat, (int at, const char *path, int flags, ...), at, path)
     }
 NAMED(rename, 'R', (const char *old, const char *new), (old, new), AT_FDCWD, old, AT_FDCWD, new)
 NAMED(renameat, 'R', (int from, const char *old, int to, const char *new), (from, old, to, new), from, old, to, new)
+NAMED(link, 'L', (const char *old, const char *new), (old, new), AT_FDCWD, old, AT_FDCWD, new)
 NAMED(unlink, 'U', (const char *path), (path), AT_FDCWD, path, 0, NULL)
 NAMED(unlinkat, 'U', (int at, const char *path, int flags), (at, path, flags), at, path, 0, NULL)
 NAMED(rmdir, 'U', (const char *path), (path), AT_FDCWD, path, 0, NULL)

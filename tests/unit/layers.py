@@ -92,6 +92,7 @@ LAYERS = (
     "kbroker.ext.held",
     "kbroker.ext.cleaner_pass",
     "kbroker.ext.cleaner",
+    "kbroker.ext.log_folders",
     "kbroker.ext.log_space",
     "kbroker.ext.log_move",
     "kbroker.ext.journal_recovery",

@@ -15,6 +15,9 @@ import pytest
 from kbroker.clock import FakeClock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
+from kbroker.ext import log_folders
+from kbroker.ext.log import Log
+from kbroker.ext.log_folders import end_logs
 from kbroker.operations import Changes, Completion, Operations
 from kbroker.server import disk_failure
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
@@ -50,7 +53,7 @@ class Room:
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._failing = ("", 0)
         patch.setattr(os, "fsync", self._checked("fsync", os.fsync))
-        patch.setattr(Path, "rename", self._checked("rename", Path.rename))
+        patch.setattr(log_folders, "end_logs", self._end_logs)
         self.logs = LogManager(folder, self._checked("open", FakeLog))
         self.store = FakeStore()
         store: Any = self.store
@@ -65,6 +68,11 @@ class Room:
             return do(*arguments)
 
         return checked
+
+    def _end_logs(self, wanted: list[tuple[Log | None, str, str]]) -> list[int]:
+        if self._failing[0] == "rename":
+            return [self._failing[1]] * len(wanted)
+        return end_logs(wanted)
 
     def create(self, partition: int) -> None:
         self.logs.create([PartitionSpec("a", b"a" * 16, partition, {})])

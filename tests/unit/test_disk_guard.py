@@ -15,7 +15,8 @@ from kbroker.errors import DiskError
 from kbroker.ext.log import Log
 from kbroker.ext.log_space import oldest_closed
 from kbroker.storage import full
-from kbroker.storage.disk import DiskGuard, DiskLimits, _folder_bytes, _Request
+from kbroker.storage.dead_folders import folder_bytes
+from kbroker.storage.disk import DiskGuard, DiskLimits, _Request
 from kbroker.storage.manager import LogManager, Opening, PartitionSpec
 from tests.support.logs import CONFIG, batch
 from tests.support.partitions import created, deleted
@@ -372,7 +373,7 @@ def test_a_file_that_goes_while_they_are_counted_hides_no_other(
     entries = list(os.scandir(tmp_path))
     (tmp_path / entries[0].name).unlink()
     monkeypatch.setattr(os, "scandir", lambda folder: entries)
-    assert _folder_bytes(tmp_path) == 8
+    assert folder_bytes(tmp_path) == 8
 
 
 class FileSystem:

@@ -92,7 +92,7 @@ def test_an_error_is_that_of_its_own_job(worker: DiskWorker, posted: Posted) -> 
 def test_results_come_in_the_order_of_the_steps(worker: DiskWorker, posted: Posted) -> None:
     order: list[str] = []
     done = worker.run_steps(
-        [Step(name, lambda name=name: name) for name in "abc"],  # type: ignore[misc]
+        [Step([name], lambda name=name: name) for name in "abc"],  # type: ignore[misc]
         first=lambda: order.append("first"),
         last=together,
     )
@@ -107,8 +107,8 @@ def test_a_small_job_comes_through_behind_a_long_one(
     monkeypatch.setattr(disk_worker, "_TURN_S", 0)
     began = Hanging(None)
     order: list[str] = []
-    steps = [Step("long-0", began)]
-    steps += [Step(f"long-{n}", lambda: order.append("long")) for n in range(1, 100)]
+    steps = [Step(["long-0"], began)]
+    steps += [Step([f"long-{n}"], lambda: order.append("long")) for n in range(1, 100)]
     long = worker.run_steps(steps, last=together)
     assert began.begun.wait(60)
     small = worker.run(lambda: order.append("small"))
@@ -124,12 +124,12 @@ def test_steps_of_one_folder_keep_their_order_whatever_their_jobs(
     began = Hanging(None)
     order: list[str] = []
     delete = worker.run_steps(
-        [Step("other", began), *(Step(f"t-{n}", lambda n=n: order.append(f"delete {n}"))  # type: ignore[misc]
+        [Step(["other"], began), *(Step([f"t-{n}"], lambda n=n: order.append(f"delete {n}"))  # type: ignore[misc]
                                  for n in range(9))],
         last=together,
     )  # fmt: skip
     assert began.begun.wait(60)
-    create = worker.run_steps([Step("t-8", lambda: order.append("create 8"))], last=together)
+    create = worker.run_steps([Step(["t-8"], lambda: order.append("create 8"))], last=together)
     began.thaw()
     settle(posted, delete, create)
     assert order.index("delete 8") < order.index("create 8")
@@ -163,7 +163,7 @@ def test_a_stop_ends_the_call_under_way_and_drops_the_rest(posted: Posted) -> No
     ran: list[str] = []
     dropped: list[object] = []
     first = worker.run_steps(
-        [Step("a", hanging), Step("b", lambda: ran.append("b"))],
+        [Step(["a"], hanging), Step(["b"], lambda: ran.append("b"))],
         last=together,
         dropped=dropped.append,
     )

@@ -13,6 +13,7 @@ import pytest
 from kbroker.errors import DiskError, ErrorCode
 from kbroker.operations import Completion
 from kbroker.protocol import ApiKey
+from kbroker.storage import partition_lifecycle
 from kbroker.storage.checkpoints import read_topic_id
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Opening
@@ -133,8 +134,9 @@ def test_a_partition_deleted_while_it_is_made_leaves_no_folder(
 
 
 def test_a_partition_deleted_before_it_is_made_is_not_made(
-    logs: LogManager, opening: Hanging, posted: Posted
+    logs: LogManager, opening: Hanging, posted: Posted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(partition_lifecycle, "PIECE", 1)
     home = logs.directories[1]
     opening.hang()
     created = logs.create([spec(0, home), spec(1, home)])

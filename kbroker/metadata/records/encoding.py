@@ -12,7 +12,7 @@ from .wire import FIXED, UUID_BYTES, RecordError, carries, is_tagged, write_uvar
 
 Write = Callable[[bytearray, Any], None]
 """Appends a value."""
-
+_ONE_BYTE_MAX = 0x7F  # lengths below it are a varint of one byte
 
 _ENCODERS: dict[tuple[type[Record], int], Write] = {}
 
@@ -35,26 +35,49 @@ def _compile(cls: type[Record], version: int) -> Write:
         for field in schema.fields
         if flexible and is_tagged(field, version)
     )  # fmt: skip
-    refused = [
-        (field.name, attrgetter(field.name), _written_by_default(field))
-        for field in schema.fields
-        if not carries(field, version) and not field.ignorable
-    ]
+    # Most records have defaults in all of these fields: one comparison finds that.
+    refused = [field for field in schema.fields
+               if not carries(field, version) and not field.ignorable]  # fmt: skip
+    has_refused = _differs([(field.name, _written_by_default(field)) for field in refused])
+    has_tagged = _differs(
+        [(field.name, _written_by_default(field)) for field in schema.fields
+         if flexible and is_tagged(field, version)] + [("unknown_tags", ())]
+    )  # fmt: skip
 
     def write(out: bytearray, record: Any) -> None:
-        for name, get, default in refused:
-            value = get(record)
-            if value != default:
-                raise RecordError(f"{schema.name} version {version} cannot carry {name}={value!r}")
+        if refused and has_refused(record):
+            _refuse(schema, version, refused, record)
         for step in steps:
             step(out, record)
         if flexible:
-            if tagged or record.unknown_tags:
+            if has_tagged(record):
                 _write_tags(out, tagged, record)
             else:
                 out.append(0)
 
     return write
+
+
+def _differs(defaults: list[tuple[str, Any]]) -> Callable[[Any], bool]:
+    """Tells whether a record has another value than the default in any of these fields."""
+    if len(defaults) == 1:
+        ((name, default),) = defaults
+        get_one = attrgetter(name)
+        return lambda record: bool(get_one(record) != default)
+    if not defaults:
+        return lambda _: False
+    get = attrgetter(*(name for name, _ in defaults))
+    values = tuple(default for _, default in defaults)
+    return lambda record: bool(get(record) != values)
+
+
+def _refuse(schema: Schema, version: int, fields: list[Field], record: Any) -> None:
+    for field in fields:
+        value = getattr(record, field.name)
+        if value != _written_by_default(field):
+            raise RecordError(
+                f"{schema.name} version {version} cannot carry {field.name}={value!r}"
+            )
 
 
 def _written_by_default(field: Field) -> Any:
@@ -130,6 +153,8 @@ def write_value(field: Field, version: int, flexible: bool) -> Write:
     if not field.array:
         return _write_one(field, version, flexible, nullable)
     length = _write_length("i", flexible, nullable, field.name)
+    if field.type in FIXED and field.type != "uuid":
+        return _write_numbers(length, FIXED[field.type])
     element = _write_one(field, version, flexible, False)
 
     def write(out: bytearray, value: Any) -> None:
@@ -139,6 +164,23 @@ def write_value(field: Field, version: int, flexible: bool) -> Write:
         length(out, len(value))
         for one in value:
             element(out, one)
+
+    return write
+
+
+def _write_numbers(length: Callable[[bytearray, int], None], code: str) -> Write:
+    pack_one = struct.Struct(">" + code).pack
+
+    def write(out: bytearray, value: Any) -> None:
+        if value is None:
+            length(out, -1)
+            return
+        count = len(value)
+        length(out, count)
+        if count == 1:
+            out += pack_one(value[0])
+        elif count:
+            out += struct.pack(f">{count}{code}", *value)
 
     return write
 
@@ -171,10 +213,12 @@ def _write_length(
     def write(out: bytearray, length: int) -> None:
         if length < 0 and not nullable:
             raise RecordError(f"{name} may not be null")
-        if flexible:
-            write_uvarint(out, length + 1)
-        else:
+        if not flexible:
             out += pack(length)
+        elif length < _ONE_BYTE_MAX:
+            out.append(length + 1)
+        else:
+            write_uvarint(out, length + 1)
 
     return write
 

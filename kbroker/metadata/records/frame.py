@@ -11,12 +11,13 @@ control record of raft      log key: int16 version (0), int16 control type; log 
 from __future__ import annotations
 
 import struct
-from typing import TypeVar, cast
+from operator import attrgetter
+from typing import Any, TypeVar, cast
 
 from . import access, cluster, raft, topics
 from .codec import decode, decode_from, encode, encode_onto
 from .schema import Record
-from .wire import RecordError, read_uvarint, write_uvarint
+from .wire import UUID_BYTES, RecordError, read_uvarint, write_uvarint
 
 FRAME_VERSION = 1
 METADATA: dict[int, type[Record]] = {**cluster.METADATA, **topics.METADATA, **access.METADATA}
@@ -36,8 +37,51 @@ _CONTROL_CODES = {cls: code for code, cls in CONTROL_TYPES.items()}
 K = TypeVar("K", bound=Record)
 
 
+_PARTITION_HEAD = struct.Struct(">BBBi16s")  # frame version, key, version, number, topic id
+_HEAD_FIELDS = ("partition_id", "topic_id")
+_partition_tail = attrgetter(
+    *(field.name for field in topics.PartitionRecord.SCHEMA.fields
+      if field.name not in _HEAD_FIELDS), "unknown_tags",
+)  # fmt: skip
+
+
+class _Partitions:
+    """Encoder of partition records, of which a request writes thousands that differ only in number
+    and topic id: what follows these two is encoded again only where it has changed."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, tuple[Any, ...], bytes] = (-1, (), b"")
+
+    def encode(self, record: topics.PartitionRecord, version: int) -> bytes:
+        last_version, last_values, tail = self._last
+        values = _partition_tail(record)
+        if version != last_version or values != last_values:
+            data = _encode(record, version)
+            # Copies: somebody may change a list of the record in place.
+            kept = tuple(value.copy() if isinstance(value, list) else value for value in values)
+            self._last = version, kept, data[_PARTITION_HEAD.size :]
+            return data
+        if len(record.topic_id) != UUID_BYTES:
+            return _encode(record, version)
+        try:
+            return _PARTITION_HEAD.pack(
+                FRAME_VERSION, record.SCHEMA.key, version, record.partition_id, record.topic_id
+            ) + tail
+        except struct.error:
+            return _encode(record, version)  # raises the error that says why
+
+
+_PARTITIONS = _Partitions()
+
+
 def encode_metadata(record: Record, version: int) -> bytes:
     """A metadata record in its frame."""
+    if isinstance(record, topics.PartitionRecord):
+        return _PARTITIONS.encode(record, version)
+    return _encode(record, version)
+
+
+def _encode(record: Record, version: int) -> bytes:
     out = bytearray((FRAME_VERSION,))
     write_uvarint(out, record.SCHEMA.key)
     write_uvarint(out, version)

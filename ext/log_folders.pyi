@@ -1,0 +1,9 @@
+from collections.abc import Sequence
+
+from kbroker.ext.log import Log
+
+Creation = tuple[str, str, bytes, int, dict[str, int], int, bytes]
+
+def create_logs(wanted: list[Creation]) -> list[Log | OSError]: ...
+def end_logs(wanted: Sequence[tuple[Log | None, str, str]]) -> list[int]: ...
+def remove_folders(paths: list[str]) -> list[int]: ...
