@@ -28,9 +28,11 @@ def _files_of_jvms(folder: Path) -> set[str]:
 @pytest.fixture(scope="session", autouse=True)
 def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Give the session a temporary folder; fail its last test where something is left."""
+    tmp_path_factory.getbasetemp()  # pytest's own folders, which it removes, stay where they were
     system = Path(tempfile.gettempdir())
     before = _files_of_jvms(system)
-    folder = tmp_path_factory.mktemp("tmp")
+    folder = Path(tempfile.mkdtemp(prefix="kbroker-tests-"))
+    folder.chmod(0o755)  # some tests drop to another user
     of_jvms = folder / "java"
     of_jvms.mkdir()
     options = f"-Djava.io.tmpdir={of_jvms} -XX:-UsePerfData"
@@ -43,5 +45,6 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         tool_jvm().close()
     shutil.rmtree(of_jvms)
     left = [str(path) for path in folder.iterdir()]
+    shutil.rmtree(folder, ignore_errors=True)
     left += [str(system / name) for name in _files_of_jvms(system) - before]
     assert not left, f"left in the temporary folder: {', '.join(sorted(left))}"

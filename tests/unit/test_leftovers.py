@@ -16,7 +16,7 @@ pytest_plugins = ["pytester"]
 LEAVES = """
 import tempfile
 def test_it():
-    assert "pytest" in tempfile.mkdtemp()
+    assert "kbroker-tests-" in tempfile.mkdtemp()
 """
 CLEANS_UP = """
 import os, tempfile
