@@ -20,10 +20,9 @@ from kbroker.storage.folder_work import (
     create_in_folders,
     create_piece,
     open_one,
-    rename_gone,
+    rename_piece,
 )
 from kbroker.storage.folders import SET_ASIDE
-from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Opening, PartitionSpec
 from tests.support.logs import CONFIG, batch
 from tests.support.native import shared_library
@@ -150,11 +149,10 @@ def test_a_failing_call_denies_one_log_at_most(
 
 
 def test_renamed_folders_are_those_of_deleted_partitions(tmp_path: Path) -> None:
-    home = LogDirectory(tmp_path)
     logs = created([opening(tmp_path, "a", index) for index in range(3)], create_in_folders)
     logs[1].append(batch(), leader_epoch=0)
     folders = [tmp_path / f"a-{index}" for index in range(4)]
-    gone = rename_gone(zip(folders, [*logs, None], strict=True), home)
+    gone = rename_piece(list(zip(folders, [*logs, None], strict=True)))
     assert [one.folder for one in gone] == folders and [one.error for one in gone] == [None] * 4
     asides = [one.aside for one in gone]
     assert asides[3] is None and len(set(asides)) == 4
@@ -171,10 +169,9 @@ def test_renamed_folders_are_those_of_deleted_partitions(tmp_path: Path) -> None
 
 
 def test_a_rename_that_is_denied_says_so(tmp_path: Path) -> None:
-    home = LogDirectory(tmp_path)
     (log,) = created([opening(tmp_path, "a", 0)], create_in_folders)
     (tmp_path / "file").write_text("")
-    (gone,) = rename_gone([(tmp_path / "file" / "a-0", log)], home)
+    (gone,) = rename_piece([(tmp_path / "file" / "a-0", log)])
     assert gone.aside is None and gone.error is not None and gone.error.errno == errno.ENOTDIR
     with pytest.raises(DiskError):
         log.append(batch(), leader_epoch=0)
