@@ -32,6 +32,7 @@ _FREE_LOW_BYTES = 1 << 30
 _FREE_LOW_SHARE = 0.05
 _MAPS_LOW = 65_530  # the kernel's default; two indexes a segment are mapped
 _SYNC_SLOW_MS = 20.0
+_NAMED_MAX = 5
 
 # What records do not survive, or where locks and syncs are not what they seem.
 _ODD = {
@@ -92,6 +93,8 @@ def _findings(
     yield clock(place)
     if os.access(ground, os.W_OK | os.X_OK):
         yield from _writes(ground)
+    if place.is_dir() and os.access(place, os.R_OK | os.X_OK):
+        yield from _strays(place)
     info = runfile.running(place)
     if info is not None:
         from kbroker.cli.check_running import running_findings
@@ -219,6 +222,22 @@ def _writes(ground: Path) -> Iterator[Finding]:
     text = f"{tried.sync_ms:.2f} ms for 4 KiB (median of {tried.syncs})"
     yield Finding("sync", WARNING if slow else OK,
                   text + (", which each acks=all waits for" if slow else ""))  # fmt: skip
+
+
+def _strays(place: Path) -> Iterator[Finding]:
+    """Folders that belong to no partition keep their space until somebody deletes them."""
+    from kbroker.care.strays import find_strays
+
+    try:
+        found = [path.name for path in find_strays(place)]
+    except OSError as error:
+        yield Finding("stray folders", WARNING, f"{error.filename}: {error.strerror}")
+        return
+    if found:
+        more = ", ..." if len(found) > _NAMED_MAX else ""
+        yield Finding("stray folders", WARNING,
+                      f"{len(found)} belong to no partition: {', '.join(found[:_NAMED_MAX])}{more};"
+                      " `kbroker log strays` lists them")  # fmt: skip
 
 
 def _open_files() -> Finding:

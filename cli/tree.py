@@ -103,6 +103,8 @@ LOG: Commands = {
     "verify": ("log_care", "verify", "Check segment files and what belongs to them."),
     "repair": ("log_care", "repair", "Mend segment files: only what is asked for."),
     "sizes": ("sizes", "sizes", "Show where the space is: topics, journal, metadata, free."),
+    "strays": ("strays", "strays", "List folders that belong to no partition."),
+    "stray-delete": ("strays", "stray_delete", "Delete folders that belong to no partition."),
 }
 BACKUP: Commands = {
     "create": ("backup", "create", "Copy a data directory; a broker may run on it."),

@@ -23,6 +23,7 @@ from kbroker.errors import CorruptFileError, DiskError, OperatorError
 
 OFFSET_CHECKPOINT_VERSION = 0
 LOCK_FILE = ".lock"
+_READ_BYTES = 1 << 20
 
 # struct flock of 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid.
 _FLOCK = struct.Struct("hhqqi4x")
@@ -63,13 +64,21 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def read_file(path: Path) -> bytes | None:
-    """The whole file, or None when there is none."""
+    """Return the whole file, or None where there is none. Raises DiskError. A start reads a small
+    file of each partition, for which Python's own file objects cost half the time."""
+    parts = []
     try:
-        return path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while part := os.read(descriptor, _READ_BYTES):
+                parts.append(part)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DiskError(path, error) from error
+    return b"".join(parts)
 
 
 def remove_file(path: Path) -> None:

@@ -72,7 +72,7 @@ def _delete(context: Context, doomed: list[Topic]) -> Steps[None]:
     gone = []
     records: list[Record] = []
     for topic in doomed:
-        gone.append((topic.name, len(topic), _delay_ms(context, topic)))
+        gone.append((topic, _delay_ms(context, topic)))  # settings go with the topic
         records += builders.delete_topic(topic)
         yield
     yield services.store.append(records)

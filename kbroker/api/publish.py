@@ -151,19 +151,18 @@ def _add_partitions(services: Services, grown: Iterable[tuple[str, int]]) -> Ste
     adapt_segments(services)
 
 
-def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -> Steps[None]:
-    """Take deleted topics away: (name, number of partitions, file.delete.delay.ms). Clients do not
-    find them any more when the steps have ended; their folders are renamed by the disk workers. To
-    be run among the changes of the metadata: no topic of the same name may be created in
-    between."""
+def delete_topics(services: Services, deleted: Iterable[tuple[Topic, int]]) -> Steps[None]:
+    """Remove deleted topics, each given with its file.delete.delay.ms. Clients do not find them any
+    more when the steps have ended; their folders are renamed by the disk workers. To be run among
+    the changes of the metadata: no topic of the same name may be created in between."""
     now_ms = services.clock.monotonic_ms()
     gone = list(deleted)
-    yield from services.topics_deleted([name for name, _, _ in gone])
-    chunk: list[tuple[str, range, int]] = []
-    for name, partitions, delay_ms in gone:
-        services.forget_topic(name)
-        chunk.append((name, range(partitions), now_ms + delay_ms))
-        if sum(len(each) for _, each, _ in chunk) >= _CHUNK_PARTITIONS:
+    yield from services.topics_deleted([topic.name for topic, _ in gone])
+    chunk: list[tuple[Topic, int]] = []
+    for topic, delay_ms in gone:
+        services.forget_topic(topic.name)
+        chunk.append((topic, now_ms + delay_ms))
+        if sum(len(each) for each, _ in chunk) >= _CHUNK_PARTITIONS:
             _delete(services, chunk)
             chunk = []
         yield
@@ -171,9 +170,19 @@ def delete_topics(services: Services, deleted: Iterable[tuple[str, int, int]]) -
     adapt_segments(services)
 
 
-def _delete(services: Services, chunk: Sequence[tuple[str, range, int]]) -> None:
-    services.data_plane.remove_topics([name for name, _, _ in chunk])
-    services.logs.delete(chunk, services.data_plane.wake)
+def _delete(services: Services, chunk: Sequence[tuple[Topic, int]]) -> None:
+    services.data_plane.remove_topics([topic.name for topic, _ in chunk])
+    renamed = services.logs.delete(
+        [(topic.name, range(len(topic)), due_ms) for topic, due_ms in chunk],
+        services.data_plane.wake,
+    )
+
+    def on_renamed(renamed: Completion[None]) -> None:
+        if renamed.error is None:
+            for topic, _ in chunk:
+                services.image.deleted_topics.pop(topic.id, None)
+
+    renamed.on_done(on_renamed)
 
 
 def adapt_segments(services: Services, partitions: int | None = None) -> None:

@@ -11,6 +11,7 @@ from kbroker.care.manifest import Extent
 from kbroker.care.segments import base_offset_of, segment_files
 from kbroker.care.stage import Stage
 from kbroker.errors import CorruptFileError, OperatorError
+from kbroker.metadata.deleted_topics import DELETED_TOPICS
 from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES
 from kbroker.metadata.snapshot import BOOTSTRAP
@@ -28,6 +29,7 @@ __all__ = ["DirectoryAtRest"]
 _TOP: Final = (
     META_PROPERTIES,
     BOOTSTRAP,
+    DELETED_TOPICS,
     CLEAN_SHUTDOWN,
     RECOVERY_POINTS,
     LOG_START_OFFSETS,

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from kbroker.ext.records import Batch, BatchError, batches
+from kbroker.storage.folders import PARTITION_FOLDER
 
 __all__ = [
     "Damage",
@@ -79,10 +80,13 @@ class TimeEntry:
 
 
 def segment_files(path: Path) -> list[Path]:
-    """The .log files of a partition's folder, of a data directory, or the file itself."""
+    """List the .log files of a partition's folder, of a data directory without folders that are
+    set aside, or the file itself."""
     if not path.is_dir():
         return [path]
-    return sorted(path.glob(_SEGMENT)) or sorted(path.glob(f"*-[0-9]*/{_SEGMENT}"))
+    return sorted(path.glob(_SEGMENT)) or sorted(
+        log for log in path.glob(f"*-[0-9]*/{_SEGMENT}") if PARTITION_FOLDER.match(log.parent.name)
+    )
 
 
 def is_unwritten(path: Path) -> bool:

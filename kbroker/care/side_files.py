@@ -33,7 +33,7 @@ _TEXTS: Final = frozenset({
     "leader-epoch-checkpoint", "partition.metadata", "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint",
     ".kafka_cleanshutdown", ".kbroker-run.json", ".kbroker-log-dirs.json", "meta.properties",
-    "quorum-state",
+    "quorum-state", ".kbroker-deleted-topics",
 })  # fmt: skip
 
 

@@ -102,6 +102,9 @@ class Image:
         """How often it was changed."""
         self.quotas: dict[QuotaEntity, dict[str, access.ClientQuotaRecord]] = {}
         """By entity and key, such as `producer_byte_rate`."""
+        self.deleted_topics: dict[bytes, str] = {}
+        """Names by id of deleted topics whose folders may still be in a log directory. An entry is
+        removed when the folders are renamed (kbroker.metadata.deleted_topics)."""
         self.tokens: dict[str, access.DelegationTokenRecord] = {}
         self._topics_by_id: dict[bytes, Topic] = {}
         self._configs: dict[Resource, dict[str, str]] = {}
@@ -240,6 +243,7 @@ class Image:
         if record.name in self.topics or record.topic_id in self._topics_by_id:
             raise BugError(f"topic {record.name} is there already")
         topic = Topic(record.name, record.topic_id)
+        self.deleted_topics.pop(topic.id, None)  # an older metadata log was brought back
         self.topics[record.name] = self._topics_by_id[record.topic_id] = topic
 
     def _known(self, topic_id: bytes) -> Topic:
@@ -274,6 +278,7 @@ class Image:
         topic = self._known(record.topic_id)
         del self._topics_by_id[topic.id], self.topics[topic.name]
         self._configs.pop(("topic", topic.name), None)
+        self.deleted_topics[topic.id] = topic.name
 
     def _config(self, record: topics.ConfigRecord) -> None:
         kind = _RESOURCE_NAMES.get(record.resource_type, str(record.resource_type))

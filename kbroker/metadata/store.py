@@ -47,6 +47,7 @@ from kbroker.storage.disk_worker import DiskWorker
 from . import features
 from .batches import BATCH_MAX_BYTES, Pair, build_batch
 from .builders import Replica, replica_of
+from .deleted_topics import read_deleted_topics, write_deleted_topics
 from .identity import identify
 from .image import Image
 from .loader import FOLDER, Loader
@@ -212,6 +213,7 @@ class MetadataStore:
     def _load(self) -> None:
         newest = SnapshotId(0, 0)
         timestamp = 0
+        self.image.deleted_topics.update(read_deleted_topics(self.directory))
         if snapshots := list_snapshots(self.folder):
             newest = snapshots[-1]
             snapshot = read_snapshot(self.folder / newest.file_name)
@@ -414,6 +416,7 @@ class MetadataStore:
             ((each, features.record_version(type(each), version)) for each in self.image.records()),
             self._quorum.records(),
             self._clock.wall_ms(),
+            self.image.deleted_topics.copy(),
         )
 
         def on_done(written: Completion[int]) -> None:
@@ -437,9 +440,11 @@ class MetadataStore:
         records: Iterable[tuple[Record, int]],
         control: list[Record],
         now_ms: int,
+        deleted_topics: dict[bytes, str],
     ) -> int:
         """Write it, on the worker's thread; its size in bytes. The records are generated there: the
         image does not change while a snapshot is written."""
+        write_deleted_topics(self.directory, deleted_topics)  # before the log forgets them
         size = write_snapshot(
             self.folder / identity.file_name,
             list(records),

@@ -92,6 +92,11 @@ ALERTS: Final = (
           f"{metric('kbroker_disk_free_bytes')} / {metric('kbroker_disk_size_bytes')} < 0.1",
           "10m", _WARNING, "Less than a tenth of the disk of {{ $labels.instance }} is free.",
           "kbroker.disk.bytes.max or kbroker.disk.free.bytes.min delete old records in time."),
+    Alert("KbrokerStrayFolders", f"{metric('kbroker_log_directory_stray_folders')} > 0", "0m",
+          _WARNING, "{{ $value }} folders in {{ $labels.logdirectory }} of {{ $labels.instance }}"
+          " belong to no partition.",
+          "They keep their records and their space: kbroker log strays lists them, kbroker log"
+          " stray-delete deletes them."),
     Alert("KbrokerSyncIsSlow",
           f"{_growing('kbroker_journal_flush_seconds_total')} / "
           f"{_growing('kbroker_journal_groups_total')} > 0.1", "10m", _WARNING,

@@ -134,6 +134,9 @@ _DISK: Final = Row("Disk", (
     Panel("Compacted", "Bps",
           ((rate("kbroker_cleaner_read_bytes_total"), "{{instance}} read"),
            (rate("kbroker_cleaner_written_bytes_total"), "{{instance}} stayed"))),
+    Panel("Stray folders", "none",
+          ((here("kbroker_log_directory_stray_folders"), "{{instance}} {{logdirectory}}"),), 8,
+          "Folders that belong to no partition: kbroker log strays lists them."),
     Panel("Buffers of requests", "bytes",
           ((here("kbroker_request_buffer_bytes"), "{{instance}} {{state}}"),)),
 ))  # fmt: skip

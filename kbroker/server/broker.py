@@ -338,7 +338,10 @@ class Broker:
         if specs and not all((one.path / CLEAN_SHUTDOWN).exists() for one in logs.online):
             self._phase = "recovering"
             extend(self._notifier, self._phase)
-        logs.start(specs)
+        deleted_topics = services.image.deleted_topics
+        logs.start(specs, deleted_topics)
+        if len(logs.online) == len(logs.directories):
+            deleted_topics.clear()  # their folders have other names now
         journal.recover(logs, {topic.name: topic.id for topic in topics.values()})
         if len(logs):
             took_ms = self._clock.monotonic_ms() - began_ms

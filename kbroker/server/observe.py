@@ -211,6 +211,7 @@ def _directories(samples: Samples, parts: Parts) -> None:
         samples.add("kafka_log_logmanager_logdirectorycordoned", int(one.cordoned), labels)
         samples.add("kbroker_log_directory_hangs", int(logs.hangs(one)), labels)
         samples.add("kbroker_log_directory_partitions", homes[one], labels)
+        samples.add("kbroker_log_directory_stray_folders", one.strays, labels)
         if one.online:
             used = parts.disk.used_bytes(one.place)
             samples.add("kbroker_log_directory_used_bytes", used, labels)

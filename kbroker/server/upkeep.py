@@ -1,7 +1,8 @@
 """What is done from time to time: retention, flushing of idle logs, checkpoints, expiry.
 
-A thread, woken when the next task is due. A task that fails is told in the log, once a minute where
-it is the disk again and again, and done again at its next turn.
+A thread runs each task when it is due. A task that fails is logged, once a minute for an error of
+the disk that repeats, and runs again after its period. A task that returns UNFINISHED runs again as
+soon as no other task is due: a stop never waits for all of its work.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kbroker.errors import DiskError
 from kbroker.ext.engine import name_thread
 from kbroker.storage.disk import CHECK_MS
 from kbroker.storage.disks import DiskGuards
+from kbroker.storage.leftovers import count_strays
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager
 
@@ -26,7 +28,10 @@ _LOG: Final = logging.getLogger("kbroker.server")
 IDLE_FLUSH_MS: Final = 30_000
 _FLUSH_CHECK_MS: Final = 5_000
 _FOLDER_CHECK_MS: Final = 10_000
+_REMOVAL_S: Final = 0.2  # at a time
+_STRAYS_CHECK_MS: Final = 60_000
 _TELL_AGAIN_MS: Final = 60_000
+UNFINISHED: Final = object()
 
 Task = tuple[str, int, Callable[[], object]]
 
@@ -66,8 +71,9 @@ def tasks_of(
         (
             "removal of deleted partitions",
             _FOLDER_CHECK_MS,
-            lambda: logs.dead.remove(clock.monotonic_ms(), directory),
+            lambda: _remove_dead(logs, clock, directory),
         ),
+        ("count of stray folders", _STRAYS_CHECK_MS, lambda: count_strays(directory)),
         (
             "producer expiry",
             config.integer("producer.id.expiration.check.interval.ms"),
@@ -89,6 +95,10 @@ def tasks_of(
             lambda: logs.checkpoint_high_watermarks(directory),
         ),
     ]
+
+
+def _remove_dead(logs: LogManager, clock: Clock, directory: LogDirectory) -> object:
+    return UNFINISHED if logs.dead.remove(clock.monotonic_ms(), directory, _REMOVAL_S) else None
 
 
 def disk_tasks(disk: DiskGuards, directory: LogDirectory) -> list[Task]:
@@ -147,13 +157,15 @@ class Upkeep:
             for index, (name, period, do) in enumerate(self._tasks):
                 if due[index] > now_ms or self._stopping.is_set():
                     continue
+                unfinished = False
                 try:
-                    do()
+                    unfinished = do() is UNFINISHED
                 except DiskError as error:
                     self._tell(name, str(error), now_ms)
                 except Exception:
                     _LOG.exception("%s failed", name)
-                due[index] = self._clock.monotonic_ms() + max(period, 1)
+                wait_ms = 0 if unfinished else max(period, 1)
+                due[index] = self._clock.monotonic_ms() + wait_ms
 
     def _tell(self, name: str, error: str, now_ms: int) -> None:
         """A full disk is told in one line, and not every time that a task meets it."""

@@ -67,10 +67,11 @@ def write_leader_epochs(folder: Path, epochs: Iterable[tuple[int, int]]) -> None
 
 
 def read_topic_id(folder: Path) -> bytes | None:
-    """The topic id in a partition's folder, None where the folder has no partition.metadata."""
+    """Return the topic id in a partition's folder; None where partition.metadata is missing, or
+    empty as a crash leaves it. Raises CorruptFileError or DiskError."""
     path = folder / PARTITION_METADATA
     data = read_file(path)
-    if data is None:
+    if data is None or not data.strip(b"\0"):
         return None
     found = {}
     for line in data.decode(errors="replace").splitlines():

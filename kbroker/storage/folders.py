@@ -24,6 +24,12 @@ SET_ASIDE: Final = re.compile(r"(?P<folder>.+)\.[0-9a-f]{32}(?P<suffix>-(delete|
 PARTITION_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
 
 
+def is_stray(name: str) -> bool:
+    """Return whether a folder's name says that it is kept as stray."""
+    aside = SET_ASIDE.match(name) if name.endswith(STRAY_SUFFIX) else None
+    return aside is not None and aside["suffix"] == STRAY_SUFFIX
+
+
 def holds(folder: Path, name: str) -> bool:
     """Whether a folder has a file of this name. One that may not be looked into, as the lost+found
     of a file system, is nothing of ours."""

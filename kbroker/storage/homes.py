@@ -1,17 +1,19 @@
-"""In which log directory each partition lives: what the metadata says decides, at every start.
+"""The log directory of each partition, which the metadata decides at every start.
 
-A partition whose directory is not here is offline: no copy that lies elsewhere is taken for it, and
-none is made. Where the metadata does not say it (a cluster that Apache Kafka has just made: the
-broker chooses), the folder is looked for, by its topic id. A folder that lies in another directory
-than the metadata says was moved by hand while nobody served, if the directory where it should be is
-here and has none.
+A partition whose log directory is missing is offline: no copy in another directory takes its place,
+and no new log is made. Where the metadata names no directory (Apache Kafka has just made the
+cluster, and the broker chooses), the topic id in a folder identifies it. A folder in another
+directory than the metadata says was moved by hand while no broker ran, if its directory is here and
+has no such folder.
 
-A move between directories (kbroker.storage.moves) leaves, if it is cut off, a copy in a folder
-`TOPIC-PARTITION.HEX-future`. Where the metadata says that the partition lives in that directory the
-copy was complete and is taken (what has the partition's name there and goes less far is put
-aside); else it is removed, and the folder that the partition had stays. The folder that a partition
-has left is removed once it is seen in its new place, where it goes as far at least; else it is kept
-as stray.
+A move between directories (kbroker.storage.moves) that is cut off leaves a copy in a folder
+`TOPIC-PARTITION.HEX-future`. If the metadata places the partition in that directory, the copy was
+complete and becomes the partition; a shorter folder of the partition's name is set aside. Otherwise
+the copy is removed, and the folder that the partition had stays. The folder that a partition has
+left is removed if the log in the new place ends no earlier; otherwise it is kept as stray.
+
+Folders that no partition owns are set aside (kbroker.storage.leftovers). The broker removes those
+of deleted topics while it serves, so that thousands of them do not delay a start.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kbroker.errors import CorruptFileError, DiskError
-from kbroker.files import remove_folder, sync_directory
-from kbroker.storage.checkpoints import read_topic_id
+from kbroker.files import sync_directory
+from kbroker.storage.checkpoints import HIGH_WATERMARKS, RECOVERY_POINTS, read_topic_id
 from kbroker.storage.folders import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -33,18 +35,17 @@ from kbroker.storage.folders import (
     PARTITION_FOLDER,
     SET_ASIDE,
     STRAY_SUFFIX,
-    aside_name,
     belongs,
     holds,
     log_end,
 )
+from kbroker.storage.leftovers import Leftovers, first_of
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key, PartitionSpec
 from kbroker.uuids import uuid_text
 
 _LOG: Final = logging.getLogger("kbroker.storage")
 _RESERVED_MAX: Final = 100
-_NAMED_MAX: Final = 5  # partitions in a line of the log
 
 
 def is_reserved(directory_id: bytes | None) -> bool:
@@ -52,13 +53,11 @@ def is_reserved(directory_id: bytes | None) -> bool:
     return directory_id is None or int.from_bytes(directory_id, "big") < _RESERVED_MAX
 
 
-def tell_offline(offline: Mapping[Key, str]) -> None:
-    """In a line of the log for each reason."""
+def _report_offline(offline: Mapping[Key, str]) -> None:
+    """Log a line for each reason."""
     for why in dict.fromkeys(offline.values()):
-        about = [f"{key[0]}-{key[1]}" for key, told in offline.items() if told == why]
-        more = ", ..." if len(about) > _NAMED_MAX else ""
-        _LOG.error("%d partitions are offline (%s%s): %s", len(about),
-                   ", ".join(about[:_NAMED_MAX]), more, why)  # fmt: skip
+        names = [f"{key[0]}-{key[1]}" for key, reason in offline.items() if reason == why]
+        _LOG.error("%d partitions are offline (%s): %s", len(names), first_of(names), why)
 
 
 def least_used(
@@ -71,34 +70,40 @@ def least_used(
 
 
 class Folders:
-    """The folders of partitions in one directory."""
+    """The folders of partitions in one directory; `leftovers` are those that are set aside."""
 
-    def __init__(self, directory: LogDirectory) -> None:
-        """Looks, and removes what was marked for deletion."""
+    def __init__(self, directory: LogDirectory, deleted_topics: Mapping[bytes, str]) -> None:
+        """List the directory. Raises OSError."""
         self.directory = directory
+        self.leftovers = Leftovers(directory, deleted_topics)
         self.partitions: dict[str, Path] = {}
         self.futures: dict[str, Path] = {}
         for entry in os.scandir(directory.path):
             if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_FOLDER:
                 continue
             path = directory.path / entry.name
-            if holds(path, META_PROPERTIES):
-                continue  # a log directory in its own right
             if aside := SET_ASIDE.match(entry.name):
                 if aside["suffix"] == DELETE_SUFFIX:
-                    remove_folder(path)
+                    self.leftovers.dead.append(path)
+                elif aside["suffix"] == STRAY_SUFFIX:
+                    self.leftovers.strays.append(entry.name)
                 elif aside["suffix"] == FUTURE_SUFFIX:
                     self._take_future(aside["folder"], path)
-            elif PARTITION_FOLDER.match(entry.name):
-                self.partitions[entry.name] = path
+            elif PARTITION_FOLDER.match(entry.name) and not holds(path, META_PROPERTIES):
+                self.partitions[entry.name] = path  # no log directory in its own right
 
     def _take_future(self, folder: str, path: Path) -> None:
-        """Of several the one that goes farther; the others are kept as stray."""
+        """Keep the longest copy of several; the others become stray."""
         other = self.futures.setdefault(folder, path)
         if other != path:
             longer, shorter = sorted((path, other), key=log_end, reverse=True)
             self.futures[folder] = longer
-            _put_aside(shorter, folder)
+            self._keep_copy(shorter, folder)
+
+    def _keep_copy(self, path: Path, folder: str) -> None:
+        """Make a copy that is not the partition a stray folder."""
+        target = self.leftovers.set_aside(path, folder, STRAY_SUFFIX)
+        _LOG.warning("%s is not taken for the partition: renamed to %s", path, target.name)
 
     def has(self, spec: PartitionSpec) -> bool:
         """Whether the partition's folder is here, and its own: by its topic id."""
@@ -119,11 +124,8 @@ class Folders:
         self.partitions[spec.folder] = target
 
     def put_aside(self, folder: str, suffix: str) -> Path:
-        """Rename a partition's folder."""
-        path = self.partitions.pop(folder)
-        target = path.with_name(aside_name(folder, suffix))
-        path.rename(target)
-        return target
+        """Rename a partition's folder. Raises OSError."""
+        return self.leftovers.set_aside(self.partitions.pop(folder), folder, suffix)
 
     def goes_farther(self, spec: PartitionSpec) -> bool:
         """Whether the copy that was on its way has more than the folder of the partition, or than
@@ -132,15 +134,13 @@ class Folders:
         return there is None or log_end(self.futures[spec.folder]) > log_end(there)
 
     def keep_future(self, folder: str) -> None:
-        """As stray: nobody knows what it is."""
-        _put_aside(self.futures.pop(folder), folder)
+        """Keep a copy of unknown origin as stray."""
+        self._keep_copy(self.futures.pop(folder), folder)
 
     def remove_future(self, folder: str) -> None:
-        """What is left of a move that did not come to its end."""
-        path = self.futures.pop(folder)
-        target = path.with_name(aside_name(folder, DELETE_SUFFIX))
-        path.rename(target)  # a half-removed one must not be taken for a copy
-        remove_folder(target)
+        """Have a copy removed that an unfinished move left. It is renamed first: a half-removed
+        folder must not be taken for a copy."""
+        self.leftovers.set_aside(self.futures.pop(folder), folder, DELETE_SUFFIX)
 
 
 class Homes(NamedTuple):
@@ -153,14 +153,49 @@ class Homes(NamedTuple):
     found: dict[Key, LogDirectory | None]
     """Those that lie in another of several directories than the metadata have them, and in which;
     None where they have none."""
+    dead: list[tuple[Path, LogDirectory]]
+    """Folders that are to be removed."""
 
 
-def settle(directories: Sequence[LogDirectory], specs: Iterable[PartitionSpec]) -> Homes:
-    """Find every partition's home, and bring the folders in line. A directory other than the first
-    that denies it is offline from here on; of the first that is a DiskError or OSError."""
-    listed = list(specs)
-    looked = {one: found for one in directories if one.online and (found := _look(one))}
-    homes = Homes({}, {}, {}, {})
+def settle(
+    directories: Sequence[LogDirectory],
+    specs: Iterable[PartitionSpec],
+    deleted_topics: Mapping[bytes, str] | None = None,
+) -> Homes:
+    """Find the log directory of every partition, and rename folders accordingly.
+
+    `deleted_topics` are names by id: folders of these topics are to be removed. A directory that
+    fails goes offline; for the first one, DiskError or OSError is raised.
+    """
+    listed, deleted_topics = list(specs), deleted_topics or {}
+    looked = {one: found for one in directories
+              if one.online and (found := _look(one, deleted_topics))}  # fmt: skip
+    homes = _placed(directories, listed, looked)
+    by_folder = {spec.folder: spec for spec in listed}
+    for directory, folders in looked.items():
+        try:
+            _take_copies(folders, homes, by_folder)
+        except (OSError, DiskError) as error:
+            _fail(directory, error, homes)
+    for directory, folders in looked.items():
+        try:
+            _tidy(folders, homes, by_folder, looked)
+            folders.leftovers.close()
+        except (OSError, DiskError) as error:
+            _fail(directory, error, homes)
+        homes.dead.extend((path, directory) for path in folders.leftovers.dead)
+    _report_offline(homes.offline)
+    _report_missing(homes, listed, looked, frozenset(deleted_topics.values()))
+    return homes
+
+
+def _placed(
+    directories: Sequence[LogDirectory],
+    listed: Sequence[PartitionSpec],
+    looked: dict[LogDirectory, Folders],
+) -> Homes:
+    """Find the log directory of every partition."""
+    homes = Homes({}, {}, {}, {}, [])
     away = [one for one in directories if not one.online]
     counts: dict[LogDirectory, int] = {}
     unplaced = []
@@ -179,24 +214,12 @@ def settle(directories: Sequence[LogDirectory], specs: Iterable[PartitionSpec]) 
     open_ones = [one for one in looked if not one.cordoned] or list(looked)
     for spec in unplaced:
         homes.directories[spec.topic, spec.partition] = least_used(open_ones, counts)
-    by_folder = {spec.folder: spec for spec in listed}
-    for directory, folders in looked.items():
-        try:
-            _take_copies(folders, homes, by_folder)
-        except (OSError, DiskError) as error:
-            _fail(directory, error, homes)
-    for directory, folders in looked.items():
-        try:
-            _tidy(folders, homes, by_folder, looked)
-        except (OSError, DiskError) as error:
-            _fail(directory, error, homes)
-    _tell_what_is_made_anew(homes, listed, looked)
     return homes
 
 
-def _look(directory: LogDirectory) -> Folders | None:
+def _look(directory: LogDirectory, deleted_topics: Mapping[bytes, str]) -> Folders | None:
     try:
-        return Folders(directory)
+        return Folders(directory, deleted_topics)
     except (OSError, DiskError) as error:
         if directory.place == 0:
             raise
@@ -257,7 +280,7 @@ def _take_copies(folders: Folders, homes: Homes, specs: dict[str, PartitionSpec]
         home = homes.directories.get(key) if key is not None else None
         if spec is not None and name in folders.partitions \
                 and not belongs(folders.partitions[name], spec.topic_id):  # fmt: skip
-            folders.put_aside(name, STRAY_SUFFIX)
+            folders.leftovers.set_aside_unowned(folders.partitions.pop(name))
         if spec is None or home is not folders.directory:
             if home is not None and key is not None:
                 homes.unfinished[key] = folders.directory
@@ -274,27 +297,26 @@ def _tidy(
     specs: dict[str, PartitionSpec],
     looked: dict[LogDirectory, Folders],
 ) -> None:
-    """Put aside what no topic owns, remove what a partition has left; what the home does not have
-    as far is kept."""
+    """Set aside the folders that no partition owns, and those that a partition has left."""
     for name in list(folders.partitions):
         path, spec = folders.partitions[name], specs.get(name)
-        if spec is not None and belongs(path, spec.topic_id):
-            home = homes.directories.get((spec.topic, spec.partition))
-            if home is folders.directory:
-                continue
-            if home is None:
-                _LOG.warning("%s is left as it is: the partition lives elsewhere", path)
-                continue
-            if _has_all_of(folders, home, spec, looked):
-                _LOG.warning("%s is removed: the partition was moved to %s", path, home)
-                remove_folder(folders.put_aside(name, DELETE_SUFFIX))
-                continue
+        if spec is None or not belongs(path, spec.topic_id):
+            folders.leftovers.set_aside_unowned(folders.partitions.pop(name))
+            continue
+        home = homes.directories.get((spec.topic, spec.partition))
+        if home is folders.directory:
+            continue
+        if home is None:
+            _LOG.warning("%s is left as it is: the partition lives elsewhere", path)
+        elif not _is_of(path, spec):  # without an id it is no copy of the partition
+            folders.leftovers.set_aside_unowned(folders.partitions.pop(name))
+        elif _has_all_of(folders, home, spec, looked):
+            _LOG.warning("%s is removed: the partition was moved to %s", path, home)
+            folders.put_aside(name, DELETE_SUFFIX)
+        else:
             target = folders.put_aside(name, STRAY_SUFFIX)
             _LOG.error("%s is renamed to %s: the metadata have the partition in %s, where it does "
                        "not go as far", path, target.name, home)  # fmt: skip
-            continue
-        target = folders.put_aside(name, STRAY_SUFFIX)
-        _LOG.warning("no topic owns %s: renamed to %s", path, target.name)
 
 
 def _has_all_of(
@@ -303,40 +325,52 @@ def _has_all_of(
     spec: PartitionSpec,
     looked: dict[LogDirectory, Folders],
 ) -> bool:
-    """Whether the home has the partition, as far as this folder has it at least: after a move."""
+    """Return whether the log in the home ends no earlier than the one in this folder."""
     path = folders.partitions[spec.folder]
-    if not (_is_of(path, spec) and home.online and looked[home].has(spec)):
+    if not (home.online and looked[home].has(spec)):
         return False
     return log_end(looked[home].partitions[spec.folder]) >= log_end(path)
 
 
-def _tell_what_is_made_anew(
-    homes: Homes, specs: Iterable[PartitionSpec], looked: dict[LogDirectory, Folders]
+def _report_missing(
+    homes: Homes,
+    specs: Iterable[PartitionSpec],
+    looked: dict[LogDirectory, Folders],
+    deleted_names: frozenset[str],
 ) -> None:
-    """What the metadata have somewhere is not there; after a crash when a topic was made, or when
-    its folder was lost."""
-    anew = []
+    """Log the partitions that have no folder where the metadata places them.
+
+    The checkpoints tell whether there was a folder: they list every log of a directory every few
+    seconds. An entry of a topic name that was deleted may be of the earlier topic.
+    """
+    missing: dict[LogDirectory, list[PartitionSpec]] = {}
     for spec in specs:
         home = homes.directories.get((spec.topic, spec.partition))
         found = looked.get(home) if home is not None else None
-        if found is not None and not is_reserved(spec.home) \
+        if home is not None and found is not None and not is_reserved(spec.home) \
                 and spec.folder not in found.partitions:  # fmt: skip
-            anew.append(f"{spec.folder} in {home}")
-    if anew:
-        more = ", ..." if len(anew) > _NAMED_MAX else ""
-        _LOG.warning("%d partitions have no folder and are made anew, empty: %s%s",
-                     len(anew), ", ".join(anew[:_NAMED_MAX]), more)  # fmt: skip
-
-
-def _put_aside(path: Path, folder: str) -> None:
-    """A copy that is not taken, and not to be lost."""
-    target = path.with_name(aside_name(folder, STRAY_SUFFIX))
-    path.rename(target)
-    _LOG.warning("%s is not taken for the partition: renamed to %s", path, target.name)
+            missing.setdefault(home, []).append(spec)
+    for home, some in missing.items():
+        known = home.offsets(HIGH_WATERMARKS).keys() | home.offsets(RECOVERY_POINTS).keys()
+        lost, new = [], []
+        for spec in some:
+            key = (spec.topic, spec.partition)
+            if key in known and spec.topic not in deleted_names:
+                lost.append(spec.folder)
+            else:
+                new.append(spec.folder)
+                home.renewed.add(key)
+        if lost:
+            _LOG.warning("%d partitions in %s have lost their folder and start empty: %s. Their "
+                         "records are gone, unless the folder or a backup can be brought back",
+                         len(lost), home, first_of(lost))  # fmt: skip
+        if new:
+            _LOG.info("creating %d partitions in %s whose creation was interrupted: %s",
+                      len(new), home, first_of(new))  # fmt: skip
 
 
 def _is_of(path: Path, spec: PartitionSpec) -> bool:
-    """Whether the folder says that it is of the topic."""
+    """Return whether the topic id in a folder is that of a partition."""
     try:
         return read_topic_id(path) == spec.topic_id
     except (CorruptFileError, DiskError):

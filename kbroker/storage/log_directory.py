@@ -45,7 +45,11 @@ class LogDirectory:
         self.cordoned = False  # by cordoned.log.dirs: no new partitions come here
         self.started_clean = True
         self.stopped_clean = False
+        self.strays = 0
+        """Folders that no partition owns and that are kept, as they were last counted."""
         self.checkpointing = threading.Lock()
+        self.renewed: set[Key] = set()
+        """Partitions without a log whose entries in the checkpoints are of a deleted topic."""
         self._written: dict[str, dict[Key, int]] = {}
 
     def __str__(self) -> str:
@@ -103,13 +107,13 @@ class LogDirectory:
     # ---- checkpoints
 
     def offsets(self, name: str) -> dict[Key, int]:
-        """What a checkpoint says; nothing where it cannot be."""
+        """Return the entries of a checkpoint; none where it is damaged."""
         try:
             found = self._written[name] = read_offset_checkpoint(self.path / name)
         except CorruptFileError as error:
             _LOG.warning("%s; going on without it", error)
             return {}
-        return found
+        return {key: offset for key, offset in found.items() if key not in self.renewed}
 
     def written(self, name: str) -> Mapping[Key, int]:
         """What was last read or written."""

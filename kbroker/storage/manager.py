@@ -7,11 +7,9 @@ here), `TOPIC-PARTITION.HEX-delete` (deleted topics, whose files go after file.d
 `TOPIC-PARTITION.HEX-stray` (folders that no topic of the metadata owns; they are kept for the
 operator to look at).
 
-What a crash may leave: a folder of a topic whose creation was not recorded (becomes stray), no
-folder for a topic that was recorded (made anew, empty: nothing was acknowledged there), a folder
-marked for deletion (deleted at the next start), checkpoints older than the logs (recovery scans
-from them). Without the mark of a clean stop every log of a directory is recovered from its recovery
-point.
+A crash may leave partitions without a folder (created empty), folders of deleted topics (removed,
+see kbroker.storage.leftovers) and checkpoints older than the logs (recovery scans from them).
+Without the mark of a clean stop every log is recovered from its recovery point.
 
 Calls that change the set of logs are the control thread's; the maintenance thread calls
 `retain`, `flush_what_is_due`, `expire_producers` and the checkpoints, which work on a copy of the
@@ -21,7 +19,7 @@ set. A log that was deleted in the meantime answers with an error, which is pass
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -30,7 +28,7 @@ from kbroker.errors import DiskError
 from kbroker.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kbroker.storage.folder_work import LogCreator, open_one
 from kbroker.storage.folders import METADATA_FOLDER
-from kbroker.storage.homes import settle, tell_offline
+from kbroker.storage.homes import settle
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Directories, Key, LogOpener, LogPort, Opening, PartitionSpec
 from kbroker.storage.opening import close_all, open_all, openings_of
@@ -118,16 +116,18 @@ class LogManager(PartitionLifecycle):
 
     # ---- start
 
-    def start(self, specs: Iterable[PartitionSpec]) -> None:
-        """Open every partition of the metadata, in parallel; put aside what it does not own."""
+    def start(
+        self, specs: Iterable[PartitionSpec], deleted_topics: Mapping[bytes, str] | None = None
+    ) -> None:
+        """Open every partition of the metadata, in parallel; set aside folders without an owner.
+        `deleted_topics`: see kbroker.storage.homes.settle."""
         listed = list(specs)
         for directory in self.online:
             self._guarded(directory, directory.take_mark)
-        homes = settle(self.directories, listed)
-        self.homes, self.unfinished = homes.directories, homes.unfinished
-        self.found = homes.found
+        homes = settle(self.directories, listed, deleted_topics)
+        self.homes, self.unfinished, self.found = homes.directories, homes.unfinished, homes.found
+        self.dead.add_found(homes.dead)
         self.offline.update(homes.offline)
-        tell_offline(homes.offline)
         groups: list[list[Opening]] = []
         for directory in self.online:
             here = [spec for spec in listed
@@ -141,7 +141,7 @@ class LogManager(PartitionLifecycle):
         self._started = True
 
     def _guarded(self, directory: LogDirectory, do: Callable[[], object]) -> None:
-        """What a directory other than the first denies at the start takes it offline alone."""
+        """Take a directory other than the first offline that fails at the start."""
         try:
             do()
         except (OSError, DiskError) as error:
@@ -200,13 +200,9 @@ class LogManager(PartitionLifecycle):
 
     def expire_producers(self, now_ms: int, directory: LogDirectory | None = None) -> int:
         """Forget producers that have been silent for producer.id.expiration.ms."""
-        return self._each(
-            "producer expiry", lambda log: log.expire_producers(now_ms), directory
-        )
+        return self._each("producer expiry", lambda log: log.expire_producers(now_ms), directory)
 
-    def _each(
-        self, what: str, do: Callable[[LogPort], int], directory: LogDirectory | None
-    ) -> int:
+    def _each(self, what: str, do: Callable[[LogPort], int], directory: LogDirectory | None) -> int:
         """Do something with every log, of a directory or of all; what fails is told, unless the log
         is gone by now."""
         total = 0

@@ -13,7 +13,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -219,9 +218,11 @@ class PartitionLifecycle:
     ) -> Completion[None]:
         """Take the logs of deleted topics out: (topic, its partitions, when its files are due on
         the monotonic clock, in ms). `then` is called with each log that has ended. The
-        completion is set when their folders are renamed; the files go when they are due."""
+        completion is set when their folders are renamed, durably; it fails where a folder keeps its
+        name, or may have it again after a crash. The files go when they are due."""
         removals: dict[LogDirectory, list[_Removal]] = {}
         keys = []
+        away: list[Completion[None]] = []
         for topic, partitions, due_ms in gone:
             for partition in partitions:
                 key = (topic, partition)
@@ -231,7 +232,10 @@ class PartitionLifecycle:
                 self._creating.pop(key, None)
                 self.offline.pop(key, None)
                 log, home = self._logs.pop(key, None), self.homes.pop(key, None)
-                if home is not None:
+                if home is None:
+                    away.append(Completion())
+                    away[-1].fail(DiskError(f"{topic}-{partition}", "its log directory is missing"))
+                else:
                     removal = _Removal(home.path / f"{topic}-{partition}", log, due_ms)
                     removals.setdefault(home, []).append(removal)
         if self.cleaner is not None:
@@ -241,7 +245,7 @@ class PartitionLifecycle:
             for home, listed in removals.items()
             for start in range(0, len(listed), _JOB_STEPS)
         ]
-        return joined(jobs)
+        return joined([*jobs, *away])
 
     def _delete_in(
         self,
@@ -261,33 +265,47 @@ class PartitionLifecycle:
             last=partial(self._deleted_in, home),
         )
 
-        def on_done(job: Completion[list[Gone]]) -> None:
+        def on_done(job: Completion[tuple[list[Gone], DiskError | None]]) -> None:
             if job.error is not None:
                 deleted.fail(job.error)
                 return
-            for removal, outcome in zip(removals, job.result(), strict=True):
-                self._take_gone(outcome, home, removal.due_ms)
+            outcomes, error = job.result()
+            for removal, outcome in zip(removals, outcomes, strict=True):
+                error = self._take_gone(outcome, home, removal.due_ms) or error
                 if removal.log is not None:
                     then(removal.log)
-            deleted.resolve(None)
+            if error is None and not home.online:
+                error = DiskError(home.path, "the log directory is offline")
+            if error is None:
+                deleted.resolve(None)
+            else:
+                deleted.fail(error)
 
         job.on_done(on_done)
         return deleted
 
-    def _deleted_in(self, home: LogDirectory, gone: list[list[Gone]]) -> list[Gone]:
+    def _deleted_in(
+        self, home: LogDirectory, gone: list[list[Gone]]
+    ) -> tuple[list[Gone], DiskError | None]:
         """Make the new names of folders durable, on the worker's thread."""
-        with suppress(DiskError):  # the directory has noted it
+        failed = None
+        try:
             home.sync_names()
+        except DiskError as error:
+            failed = error
         if self.cleaner is not None:
             self.cleaner.write_checkpoint(home)
-        return [each for piece in gone for each in piece]
+        return [each for piece in gone for each in piece], failed
 
-    def _take_gone(self, gone: Gone, home: LogDirectory, due_ms: int) -> None:
+    def _take_gone(self, gone: Gone, home: LogDirectory, due_ms: int) -> DiskError | None:
         if gone.error is not None:
             _LOG.error("cannot rename %s: %s", gone.folder, gone.error)
-            home.note(DiskError(gone.folder, gone.error))
-        elif gone.aside is not None:
+            error = DiskError(gone.folder, gone.error)
+            home.note(error)
+            return error
+        if gone.aside is not None:
             self.dead.add(gone.aside, home, due_ms)
+        return None
 
     def configure(self, configs: Mapping[Key, dict[str, int]]) -> Completion[None]:
         """Give logs their settings; those of a disk that hangs have theirs when it answers."""

@@ -51,6 +51,18 @@ def test_a_directory_that_is_fit(run: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_stray_folders_are_named(run: Run, tmp_path: Path) -> None:
+    assert "stray folders" not in run("-D", str(tmp_path))[1]
+    for index in range(6):
+        (tmp_path / f"t-{index}.{'0' * 32}-stray").mkdir()
+    (tmp_path / f"t-0.{'0' * 32}-delete").mkdir()
+    status, told = run("-D", str(tmp_path))
+    verdict, text = told["stray folders"]
+    assert (status, verdict) == (0, check.WARNING)
+    assert text.startswith("6 belong to no partition: t-0.") and "t-4." in text
+    assert "t-5." not in text and "kbroker log strays" in text
+
+
 def test_a_broker_that_runs(run: Run, kbroker: KbrokerProcess, tmp_path: Path) -> None:
     status, told = run("-D", str(kbroker.data_dir))
     assert status == 0, told

@@ -13,9 +13,9 @@ from kbroker.cli import tree
 #: What shows something, by the last word of its name.
 SHOWS = {"list", "describe", "show", "get", "status", "info", "health", "api-versions", "logdirs",
          "features", "quorum", "offsets", "lag", "members", "sizes", "check", "version",
-         "explain"}  # fmt: skip
+         "explain", "strays"}  # fmt: skip
 DESTROYS = {"delete", "trim", "reset", "offset-delete", "alter-config", "set", "add-partitions",
-            "repair"}  # fmt: skip
+            "repair", "stray-delete"}  # fmt: skip
 LATER = {"ui"}
 
 

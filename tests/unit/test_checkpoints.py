@@ -51,7 +51,13 @@ def test_partition_metadata_has_kafkas_bytes(tmp_path: Path) -> None:
     assert read_topic_id(tmp_path) == ONE_UUID
 
 
-@pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "version: 0",
+def test_an_empty_partition_metadata_has_no_id(tmp_path: Path) -> None:
+    for data in (b"", bytes(43)):
+        (tmp_path / "partition.metadata").write_bytes(data)
+        assert read_topic_id(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ["version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", "version: 0",
                                   "version: 0\ntopic_id: nonsense"])  # fmt: skip
 def test_a_damaged_partition_metadata_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "partition.metadata").write_text(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from kbroker.operations import Completion
 from kbroker.protocol import ApiKey
 from kbroker.storage import partition_lifecycle
 from kbroker.storage.checkpoints import read_topic_id
+from kbroker.storage.folder_work import Gone
 from kbroker.storage.log_directory import LogDirectory
-from kbroker.storage.log_port import Opening
+from kbroker.storage.log_port import LogPort, Opening
 from kbroker.storage.manager import LogManager, PartitionSpec, State
 from tests.support.control import ControlPlane
 from tests.support.ports import FakeLog
@@ -162,6 +163,46 @@ def test_a_topic_created_again_comes_after_the_deletion_of_its_namesake(
     settle(posted, busy, deleted, again)
     assert read_topic_id(home.path / "t-0") == b"n" * 16
     assert len(logs.dead.paths()) == 1
+
+
+def test_deleted_folders_are_renamed_when_every_disk_has_answered(
+    logs: LogManager, opening: Hanging, posted: Posted
+) -> None:
+    settle(posted, logs.create([spec(index, home) for index, home in enumerate(logs.directories)]))
+    opening.hang()
+    busy = logs.create([spec(5, logs.directories[1])])
+    deleted = logs.delete([("t", range(3), 0)])
+    assert not deleted.done
+    opening.thaw()
+    settle(posted, busy, deleted)
+    assert deleted.error is None and len(logs.dead.paths()) == 3
+
+
+@pytest.mark.parametrize("trouble", ["offline", "not renamed", "not synced", "away"])
+def test_deleted_folders_may_keep_their_names_in_a_bad_directory(
+    logs: LogManager, posted: Posted, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    home = logs.directories[1]
+    settle(posted, logs.create([spec(0, home), spec(1, logs.directories[2])]))
+    if trouble == "offline":
+        logs.fail(home, "it is gone")
+    elif trouble == "not renamed":
+        monkeypatch.setattr(partition_lifecycle, "rename_piece", denied)
+    elif trouble == "not synced":
+        monkeypatch.setattr(home, "sync_names", lambda: fault(home.path))
+    else:
+        del logs.homes["t", 0]
+    deleted = logs.delete([("t", range(2), 0)])
+    settle(posted, deleted)
+    assert isinstance(deleted.error, DiskError)
+
+
+def fault(path: Path) -> None:
+    raise DiskError(path, OSError(errno.EIO, "broken"))
+
+
+def denied(folders: Sequence[tuple[Path, LogPort | None]]) -> list[Gone]:
+    return [Gone(folder, error=OSError(errno.EIO, "broken")) for folder, _ in folders]
 
 
 def test_a_failed_sync_of_names_keeps_no_other_directory_from_its_logs(
