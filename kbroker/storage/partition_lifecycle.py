@@ -179,6 +179,8 @@ class PartitionLifecycle:
             each for each in openings
             if self._creating.get((each.spec.topic, each.spec.partition)) is each
         ]  # fmt: skip
+        if not wanted:
+            return [None] * len(openings)
         made = iter(create_piece(wanted, self._open_log, self._create_logs))
         skipped = {id(each) for each in openings} - {id(each) for each in wanted}
         return [None if id(each) in skipped else next(made) for each in openings]

@@ -137,6 +137,13 @@ def test_a_partition_deleted_while_it_is_made_leaves_no_folder(
 def test_a_partition_deleted_before_it_is_made_is_not_made(
     logs: LogManager, opening: Hanging, posted: Posted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def create(openings: Sequence[Opening]) -> list[FakeLog]:
+        assert openings, "nothing to create"
+        for each in openings:
+            Path(each.directory).mkdir()
+        return [opening(each) for each in openings]
+
+    monkeypatch.setattr(logs, "_create_logs", create)
     monkeypatch.setattr(partition_lifecycle, "PIECE", 1)
     home = logs.directories[1]
     opening.hang()
