@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext import testing_log
 from kbroker.ext.log import Log
 from kbroker.txn.markers import CONSUMER_OFFSETS
@@ -47,6 +48,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
 }
 NEVER = 1 << 60
+RETRIABLE = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS}
 
 
 @dataclass
@@ -193,10 +195,21 @@ class Restarted(Recovered):
 
     def abort(self, name: str) -> None:
         """As the next start of its producer does."""
-        transactions = self.services.transactions
-        slot = transactions.slot(name)
-        transactions.init(name, 60_000, None)(slot, self.services.clock.wall_ms())
+        wait_for("the abort has begun", lambda: self._initialize(name), 60, 0.001)
         wait_for("the abort is complete", self.is_settled, 60, 0.001)
+
+    def _initialize(self, name: str) -> bool:
+        """Ask for a producer id, once; False where a client would ask again."""
+        transactions = self.services.transactions
+        try:
+            slot = transactions.slot(name)
+            transactions.init(name, 60_000, None)(slot, self.services.clock.wall_ms())
+        except ClientError as error:
+            if error.code not in RETRIABLE:
+                raise
+            self.is_settled()
+            return False
+        return True
 
     def all_logs(self) -> Iterator[tuple[str, int, Log]]:
         for (topic, partition), log in self.logs.items():
