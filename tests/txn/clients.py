@@ -330,13 +330,16 @@ class Client:
             except ClientError as error:
                 answer.fail(error.code)
 
-        if machine.groups.in_transaction(commit.group_id, *commit.producer):
-            store({})
-            return
-        machine.transactions.begin_on(
-            self.name, Producer(*commit.producer), [offsets_partition(commit.group_id)],
-            adds=self.version > 0, then=store,
-        )  # fmt: skip
+        try:
+            if machine.groups.in_transaction(commit.group_id, *commit.producer):
+                store({})
+                return
+            machine.transactions.begin_on(
+                self.name, Producer(*commit.producer), [offsets_partition(commit.group_id)],
+                adds=self.version > 0, then=store,
+            )  # fmt: skip
+        except ClientError as error:  # an append that takes long has paused a coordinator
+            answer.fail(error.code)
 
 
 def offsets_partition(group: str) -> Partition:

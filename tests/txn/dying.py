@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kbroker.cli import main
-from kbroker.group.runtime import GroupCoordinator
+from kbroker.group.appends import Appends
 from kbroker.txn import steps as values
 from kbroker.txn.coordinator import TransactionCoordinator
 from kbroker.txn.durable import Durable
@@ -80,7 +80,7 @@ class Steps:
 def watch(steps: Steps) -> None:
     """Every durable step of a transaction is one of `steps`."""
     append_state = Writer._append
-    append_offsets = GroupCoordinator._append
+    append_offsets = Appends.append
     begin_on, write, when = TransactionCoordinator.begin_on, Markers.write, Durable.when
 
     def state(self: Any, slot: Any, changes: Iterable[Any]) -> None:
@@ -113,7 +113,7 @@ def watch(steps: Steps) -> None:
         (Writer, "_append", state),
         (TransactionCoordinator, "begin_on", batch),
         (TransactionCoordinator, "write_marker", told_marker),
-        (GroupCoordinator, "_append", offsets),
+        (Appends, "append", offsets),
         (Markers, "write", marker),
         (Durable, "when", queue),
     ):
