@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from kbroker.testing.home import close_home
 from tests.support.tool_jvm import tool_jvm
 
 #: What a JVM that does not know the folder leaves: libraries of codecs and of netty, figures.
@@ -42,6 +43,7 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         # The java launcher prepends them to the command line of each JVM, and says so on stderr.
         patch.setenv("JDK_JAVA_OPTIONS", f"{options} {os.environ.get('JDK_JAVA_OPTIONS', '')}")
         yield folder
+        close_home()
         tool_jvm().close()
     shutil.rmtree(of_jvms)
     left = [str(path) for path in folder.iterdir()]
