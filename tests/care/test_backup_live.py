@@ -109,6 +109,31 @@ def test_a_topic_that_is_deleted_and_made_again_meanwhile(
         restored.kill()
 
 
+@pytest.mark.parametrize("live", [True, False], ids=["live", "stopped"])
+def test_a_partition_that_was_never_written_is_in_it(
+    start_kbroker: BrokerFactory, tmp_path: Path, live: bool
+) -> None:
+    """Its folder has no files but partition.metadata."""
+    broker = start_kbroker()
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topic("t", partitions=2)
+    if not live:
+        broker.stop()
+    backup = tmp_path / "backup"
+    create(broker.data_dir, backup)
+    assert not list(verify(backup))
+    restore(backup, tmp_path / "back")
+    names = {path.name for path in (tmp_path / "back").glob("t-*/*")}
+    assert names == {"partition.metadata"}
+    restored = KbrokerProcess(tmp_path / "again", data_dir=tmp_path / "back")
+    restored.start()
+    try:
+        with Producer(bootstrap_servers=restored.bootstrap) as producer:
+            assert producer.send("t", b"first", partition=1).result(30).offset == 0
+    finally:
+        restored.kill()
+
+
 def test_a_directory_that_somebody_else_holds_is_refused(
     start_kbroker: BrokerFactory, tmp_path: Path
 ) -> None:

@@ -162,6 +162,32 @@ def test_kafka_and_kbroker_take_turns(
     dump_log(sorted(kbroker.partition_dir("t", 0).glob("*.log")), "--deep-iteration")
 
 
+@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
+def test_kafka_takes_partitions_that_were_never_written(
+    tmp_path: Path, end: Callable[[BrokerProcess], object]
+) -> None:
+    kbroker, kafka = brokers(tmp_path)
+    kbroker.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": kbroker.bootstrap})
+        done(admin.create_topics([NewTopic("t", PARTITIONS, 1)]))
+    finally:
+        end(kbroker)
+    for partition in range(PARTITIONS):
+        names = [path.name for path in kbroker.partition_dir("t", partition).iterdir()]
+        assert names == ["partition.metadata"]
+    expected: list[Row] = []
+    for broker in (kafka, kbroker):
+        broker.start()
+        try:
+            wait_for("the topic is led", lambda b=broker: led(b, {"t"}), 60)
+            assert not list((tmp_path / "data").glob("*-stray"))
+            expected += produce(broker, "t", broker.name)
+            assert comparable(consume(broker, "t")) == comparable(expected)
+        finally:
+            end(broker)
+
+
 def test_topics_and_settings_go_along(tmp_path: Path) -> None:
     kbroker, kafka = brokers(tmp_path)
     for here, there in ((kbroker, kafka), (kafka, kbroker), (kbroker, kafka)):

@@ -145,6 +145,40 @@ def test_a_version_that_cannot_carry_a_field_refuses_it() -> None:
     assert encode(record, 1)
 
 
+def test_partition_records_in_a_row_are_encoded_as_one_by_one() -> None:
+    """The encoder keeps bytes of the record before: whatever differs must be seen."""
+    shared = [1]
+    base = topics.PartitionRecord(3, b"t" * 16, shared, shared, leader=1, leader_epoch=0,
+                                  partition_epoch=0, directories=[b"d" * 16])  # fmt: skip
+    row = [base, base.replace(partition_id=4), base.replace(topic_id=b"u" * 16)]
+    for name, value in (
+        ("replicas", [2]), ("isr", []), ("removing_replicas", [1]), ("adding_replicas", [1, 2]),
+        ("leader", -1), ("leader_recovery_state", 1), ("leader_epoch", 7), ("partition_epoch", 8),
+        ("directories", [b"e" * 16]), ("eligible_leader_replicas", [1]), ("last_known_elr", []),
+    ):  # fmt: skip
+        row += [base, base.replace(**{name: value}), base.replace(**{name: value})]
+    tagged = base.replace()
+    tagged.unknown_tags = ((9, b"x"),)
+    for record in [*row, base, tagged, base]:
+        for version in (2, 2, 1) if record.eligible_leader_replicas is None else (2, 2):
+            if version == 1 and record.last_known_elr is not None:
+                continue
+            data = frame.encode_metadata(record, version)
+            assert data == bytes([1, 3, version]) + encode(record, version)
+            assert frame.decode_metadata(data) == (record, version)
+    shared.append(2)  # in place
+    assert frame.decode_metadata(frame.encode_metadata(base, 2)) == (base, 2)
+
+
+def test_a_partition_record_that_does_not_fit_is_refused() -> None:
+    good = topics.PartitionRecord(3, b"t" * 16)
+    for bad, reason in ((good.replace(topic_id=b"short"), "uuid"),
+                        (good.replace(partition_id=1 << 40), "fit")):  # fmt: skip
+        frame.encode_metadata(good, 2)
+        with pytest.raises(RecordError, match=reason):
+            frame.encode_metadata(bad, 2)
+
+
 def test_an_ignorable_field_is_dropped() -> None:
     value = classic_group.OffsetCommitValue(offset=7, leader_epoch=3, metadata="m")
     assert decode(classic_group.OffsetCommitValue, 2, encode(value, 2)).leader_epoch == -1
