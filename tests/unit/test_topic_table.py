@@ -12,6 +12,7 @@ from tests.support.logs import open_log
 
 def test_removed_topics_are_gone_and_let_go_of_their_logs(tmp_path: Path) -> None:
     plane = DataPlane({})
+    gc.collect()
     before = live_objects().get("log", 0)
     names = [f"topic-{number}" for number in range(200)]
     for number, name in enumerate(names):
@@ -30,6 +31,7 @@ def test_removed_topics_are_gone_and_let_go_of_their_logs(tmp_path: Path) -> Non
 
 def test_a_name_that_is_no_name_leaves_the_table_usable(tmp_path: Path) -> None:
     plane = DataPlane({})
+    gc.collect()
     before = live_objects().get("log", 0)
     for number, name in enumerate("ab"):
         plane.add_topic(name, bytes([number]) * 16, [open_log(tmp_path / f"{name}-0")])

@@ -48,13 +48,21 @@ class Latency(NamedTuple):
 
 
 class Probe(threading.Thread):
-    """Calls `request`, which returns an error code, at fixed times until it is ended."""
+    """Calls `request`, which returns an error code, at fixed times until it is ended.
+
+    `disk_calls` is how many calls of the disk, one after the other, an answer waits for.
+    """
 
     def __init__(
-        self, name: str, request: Callable[[], int | None], allowed: tuple[int, ...] = (0,)
+        self,
+        name: str,
+        request: Callable[[], int | None],
+        allowed: tuple[int, ...] = (0,),
+        disk_calls: int = 0,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._request, self._allowed = request, allowed
+        self.disk_calls = disk_calls
         self._ends = threading.Event()
         self.seconds: list[float] = []
         self.errors: Counter[str] = Counter()
@@ -129,10 +137,15 @@ def find_coordinator(broker: BrokerProcess, group: str) -> Probe:
 
 
 def heartbeat(broker: BrokerProcess, protocol: str, group: str, topic: str) -> Probe:
-    """Heartbeats of the only member of a group, which joins before."""
+    """Heartbeats of the only member of a group, which joins before.
+
+    As in Apache Kafka, a heartbeat of a consumer group is answered when the records are durable
+    that its coordinator has written before, those of other groups too: a write and a sync.
+    """
     member = PROTOCOLS[protocol](Session(broker), group, topic)
     assert member.join() == 0
-    return Probe(f"heartbeat of a {protocol} group", member.beat)
+    disk_calls = 2 if protocol == "consumer" else 0
+    return Probe(f"heartbeat of a {protocol} group", member.beat, disk_calls=disk_calls)
 
 
 def live_page(broker: BrokerProcess) -> Probe:

@@ -190,8 +190,9 @@ class Round:
             for probe in probes:
                 probe.end()
             limit_s = latency.P99_S + 5 * machine.latency().p99_s
+            delay_s = self.scenario.plan.longest_ms / 1000
             for probe in probes:
-                self.report.faults += probe.faults(limit_s)
+                self.report.faults += probe.faults(limit_s + probe.disk_calls * delay_s)
                 self.report.notes.append(f"{probe.name}: {probe.latency()}")
 
     def _probes(self) -> list[latency.Probe]:
