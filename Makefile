@@ -117,8 +117,11 @@ test-long faults: export KBROKER_TEST_FULL := $(if $(FULL),1)
 # Outside git: which part passed on which commit.
 LEDGER := build/test-long.jsonl
 
+# Pauses, hanging disks and elections are more waiting still.
+LONG_PROCESSES ?= 3
+
 test-long: build test-venv
-	$(BIN)/pytest -n $(TEST_PROCESSES) -m "long and not kafka" --ledger $(LEDGER) \
+	$(BIN)/pytest -n $(LONG_PROCESSES) -m "long and not kafka" --ledger $(LEDGER) \
 	    $(if $(PART),--part $(PART))
 
 test-long-status:

@@ -28,7 +28,7 @@ OVER_S = SESSION_MS / 1000 + 1
 SHORT_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0) * scaled(1, full=3)
 #: Beyond a session nothing changes with the length.
 LONG_PAUSES_S = (OVER_S, *scaled((15.0,), full=(15.0, 30.0, 60.0)))
-ROUNDS = scaled(3, full=8)
+ROUNDS = scaled(2, full=8)
 
 
 def pause(pid: int, seconds: float) -> None:

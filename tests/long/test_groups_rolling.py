@@ -28,7 +28,7 @@ def joined(words: list[str] | str) -> str:
     return words if isinstance(words, str) else " ".join(words)
 
 
-ROUNDS = scaled(5, full=8)
+ROUNDS = scaled(4, full=8)
 
 
 # How members commit is theirs alone: each way with some of the teams.

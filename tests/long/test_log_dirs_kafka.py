@@ -13,6 +13,7 @@ from tests.support import wire
 from tests.support.kafka import KafkaProcess, tool_output
 from tests.support.kbroker import KbrokerProcess
 from tests.support.processes import BrokerProcess
+from tests.support.rounds import combined
 from tests.support.waits import wait_for
 
 pytestmark = pytest.mark.long
@@ -99,8 +100,7 @@ def move(broker: BrokerProcess, topic: str, partition: int, target: Path, plan: 
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("began", ["kafka", "kbroker"])
-@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize(("began", "end"), combined(["kafka", "kbroker"], ["kill", "stop"]))
 def test_turns(tmp_path: Path, began: str, end: str) -> None:
     turns = Turns(tmp_path)
     kinds = [began, "kbroker" if began == "kafka" else "kafka"]

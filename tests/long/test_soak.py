@@ -20,8 +20,8 @@ from tests.support.waits import wait_for
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
-SOAK_S = scaled(240, full=1800)
-WARM_S = scaled(90, full=600)  # caches, pools and segments have their size by then
+SOAK_S = scaled(180, full=1800)
+WARM_S = scaled(60, full=600)  # caches, pools and segments have their size by then
 LOOK_S = scaled(5.0, full=20.0)
 MEMORY_GROWTH_MAX_BYTES = 32 << 20
 

@@ -17,7 +17,8 @@ from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
 
-SHORT_STEPS, CANARY_STEPS, LONG_STEPS = 5_000, 3_000, 70_000
+SHORT_STEPS, CANARY_STEPS = 5_000, 3_000
+LONG_STEPS = scaled(30_000, full=70_000)
 LONG_SEEDS = range(100, scaled(101, full=105))  # of each kind: with FULL=1 a million steps in all
 LONG_GROUPS = 30  # with 150 to 300 clients
 
