@@ -121,7 +121,7 @@ LEDGER := build/test-long.jsonl
 LONG_PROCESSES ?= 3
 
 test-long: build test-venv
-	$(BIN)/pytest -n $(LONG_PROCESSES) -m "long and not kafka" --ledger $(LEDGER) \
+	$(BIN)/pytest -n $(LONG_PROCESSES) -m "long and not kafka" -o cache_dir=build/long-cache --ledger $(LEDGER) \
 	    $(if $(PART),--part $(PART))
 
 test-long-status:
@@ -174,5 +174,5 @@ types: build test-venv
 	$(BIN)/pytest -q tests/unit/test_types.py
 
 clean:
-	rm -rf build dist $(RUN_DIR) .mypy_cache .ruff_cache kbroker.egg-info
+	rm -rf build dist $(RUN_DIR) .pytest_cache .mypy_cache .ruff_cache kbroker.egg-info
 	find ext kbroker cli tests -name '*.so' -delete -o -name '*.cpp' -delete -o -name '*.pyc' -delete

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def imports_of_cython(text):
             yield (name.split(" as ")[0].strip(),)
 
 
+@cache
 def imports_of(path):
     text, name = text_of(path), module_name(path)
     if path.suffix in CYTHON:
