@@ -121,8 +121,8 @@ LEDGER := build/test-long.jsonl
 LONG_PROCESSES ?= 3
 
 test-long: build test-venv
-	$(BIN)/pytest -n $(LONG_PROCESSES) -m "long and not kafka" -o cache_dir=build/long-cache --ledger $(LEDGER) \
-	    $(if $(PART),--part $(PART))
+	$(BIN)/pytest -n $(LONG_PROCESSES) -m "long and not kafka" -o cache_dir=build/long-cache \
+	    --ledger $(LEDGER) $(if $(PART),--part $(PART))
 
 test-long-status:
 	@$(BIN)/python -m tests.support.ledger status $(LEDGER)
