@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.parts import LONG, SHORT, TABLE, path_of
+from tests.support.parts import LONG, SHORT, SUITE, TABLE, path_of
 from tests.support.rounds import is_full
 from tests.support.tree import ROOT
 
@@ -190,7 +190,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        suite = LONG if LONG in report.keywords else SHORT
+        suite = dict(report.user_properties).get(SUITE, SHORT)
         row = self.files[f"{suite} {path_of(report.nodeid)}"]
         row[0] += report.duration
         if report.when == "setup":

@@ -20,6 +20,8 @@ from tests.support.tree import ROOT
 
 TABLE = ROOT / "tests" / "durations.json"
 LONG, SHORT = "long", "short"
+#: The property of a test report that names its suite. (Its keywords have names of folders, too.)
+SUITE = "suite"
 #: Seconds of a test whose file is not in the table.
 UNKNOWN_S = {LONG: 10.0, SHORT: 0.2}
 #: Folders whose tests share Apache Kafka, Spark or a Debian package.
@@ -134,6 +136,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of the part. Where several processes share them, longest scopes come first:
     a long one that begins last keeps the others waiting."""
+    for item in items:
+        item.user_properties.append((SUITE, suite_of(item)))
     chosen: Part | None = config.getoption("--part")
     shared = hasattr(config, "workerinput")
     if chosen is None and not shared:

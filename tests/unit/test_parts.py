@@ -145,8 +145,9 @@ def test_a_run_is_appended_with_its_part_and_failures(
     """Of four files, each with a test that fails, each part of two runs two."""
     monkeypatch.setattr(ledger, "_git", lambda *_: "abc")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    source = "import pytest\n@pytest.mark.long\ndef test_a(): pass\ndef test_b(): assert 0"
     for number in range(4):
-        pytester.makepyfile(**{f"test_{number}": "def test_a(): pass\ndef test_b(): assert 0"})
+        pytester.makepyfile(**{f"test_{number}": source})
     runs = []
     for number in (1, 2):
         pytester.runpytest_subprocess(
@@ -157,5 +158,7 @@ def test_a_run_is_appended_with_its_part_and_failures(
     assert [(run.part, run.outcome, run.passed) for run in runs] == [
         ("1/2", FAILED, 2), ("2/2", FAILED, 2)
     ]  # fmt: skip
+    files = {key for run in runs for key in run.files}
+    assert files == {f"{suite} test_{number}.py" for suite in (LONG, SHORT) for number in range(4)}
     failed = [name for run in runs for name in run.failed]
     assert sorted(failed) == [f"test_{number}.py::test_b" for number in range(4)]
