@@ -59,6 +59,7 @@ CONTRACTS = {
     "journal.sleep_until_due": keeps("waits for the next commit group", "journal.lock"),
     "journal_files.wait_for_work": keeps(ONE_WAIT, "journal.lock"),
     "journal_files.grow": keeps("creates a file without the lock", "journal.lock"),
+    "journal_files.drop_spares": keeps("unlinks files without the lock", "journal.lock"),
     "queue.sleep_until_filled": keeps(ONE_WAIT, "queue.lock"),
     "listener.acceptor_errand": keeps("waits for the acceptor thread", "net.threads_lock"),
     "runners.take_back": keeps("waits for the network thread", "net.hang_lock"),
