@@ -29,6 +29,7 @@ cdef enum:
     OBJECT_CLIENT_COLUMNS
     OBJECT_FETCH_CHUNK
     OBJECT_CLIENT_BATCH
+    OBJECT_LOCKED_MUTEX             # see posix.pxd
     OBJECT_KINDS
 
 cdef void count_object(int kind, int delta) noexcept nogil

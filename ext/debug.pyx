@@ -22,6 +22,7 @@ KINDS = (
     "client columns",
     "fetch chunk",
     "client batch",
+    "locked mutex",
 )
 assert len(KINDS) == OBJECT_KINDS, "every kind of object has its name"
 

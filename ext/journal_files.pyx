@@ -386,30 +386,51 @@ cdef void checkpoint_file(Journal* journal, JournalFile* file) noexcept nogil:
     pthread_mutex_unlock(&journal.lock)
 
 
-cdef void remove_file(Journal* journal, uint32_t i) noexcept nogil:
+cdef void file_remove(Journal* journal, JournalFile* file) noexcept nogil:
     cdef char path[PATH_BYTES]
-    file_path(journal, journal.files[i].index, path)
-    close(journal.files[i].fd)
+    file_path(journal, file.index, path)
+    close(file.fd)
     unlink(path)
-    free(journal.files[i])
-    journal.files_count -= 1
-    journal.files[i] = journal.files[journal.files_count]
+    free(file)
 
 
-cdef void drop_spares(Journal* journal, bint in_use) noexcept nogil:
-    """Lock held: give back the disk space of files that nobody needed for a while; while groups
-    are written one stays that was made for the second half of the active file."""
+cdef uint32_t take_spares(Journal* journal, bint in_use, JournalFile** spares) noexcept nogil:
+    """Take the files out of the table that nobody needed for a while, and return how many. While
+    groups are written, one file stays that was created for the second half of the active file."""
     cdef bint keep = in_use and journal.active != NULL \
         and journal.hinted == journal.active.sequence
+    cdef uint32_t count = 0
     cdef uint32_t i = 0
     if not in_use:
         journal.hinted = 0
     while i < journal.files_count:
         if journal.files[i].is_free and not keep:
-            remove_file(journal, i)
+            spares[count] = journal.files[i]
+            count += 1
+            journal.files_count -= 1
+            journal.files[i] = journal.files[journal.files_count]
         else:
             keep = keep and not journal.files[i].is_free
             i += 1
+    return count
+
+
+cdef void drop_spares(Journal* journal, bint in_use) noexcept nogil:
+    """Give back the disk space of spare files. The lock is released meanwhile, since every append
+    needs it; `preparing` keeps the flusher from creating a file of the same name."""
+    cdef JournalFile* spares[JOURNAL_FILES_MAX]
+    cdef uint32_t count
+    cdef uint32_t i
+    if journal.preparing:
+        return                      # tried again a minute later
+    count = take_spares(journal, in_use, spares)
+    journal.preparing = 1
+    pthread_mutex_unlock(&journal.lock)
+    for i in range(count):
+        file_remove(journal, spares[i])
+    pthread_mutex_lock(&journal.lock)
+    journal.preparing = 0
+    pthread_cond_broadcast(&journal.moved)
 
 
 cdef bint wait_for_work(Journal* journal) noexcept nogil:
@@ -453,10 +474,10 @@ cdef void files_close(Journal* journal, bint unlink_files) noexcept nogil:
     while journal.files_count:
         i = journal.files_count - 1
         drop_owners(journal, journal.files[i])
+        journal.files_count = i
         if unlink_files:
-            remove_file(journal, i)
+            file_remove(journal, journal.files[i])
         else:
             close(journal.files[i].fd)
             free(journal.files[i])
-            journal.files_count = i
     journal.active = NULL

@@ -84,7 +84,7 @@ ctypedef struct Journal:
     JournalFile* files[JOURNAL_FILES_MAX]
     uint32_t files_count
     JournalFile* active             # the flusher's
-    int32_t preparing                   # a file is being made
+    int32_t preparing                   # a file is being created, or spare files unlinked
     int32_t spare_hinted                # the active file is half full: a spare one is wanted
     uint64_t hinted                 # sequence of the file for which that was told
     pthread_t flusher

@@ -1,11 +1,13 @@
-"""What the data plane takes from the operating system and the compiler: foreign names only.
+"""Declarations of the operating system's functions: Linux, glibc.
 
-Linux, glibc. Nothing here is ours: a declaration is added when a module needs it, under the header
-that it comes from.
+A declaration is added when a module needs it, under the header that it comes from. The functions
+that lock and unlock a mutex are wrapped: builds that count live objects count locked mutexes too.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stddef cimport size_t
+
+from kbroker.ext.debug cimport OBJECT_LOCKED_MUTEX, object_born, object_died
 
 cdef extern from "<sys/types.h>" nogil:
     ctypedef long ssize_t
@@ -144,10 +146,11 @@ cdef extern from "<pthread.h>" nogil:
     ctypedef unsigned long pthread_t
     int pthread_mutex_init(pthread_mutex_t* mutex, const void* attributes)
     int pthread_mutex_destroy(pthread_mutex_t* mutex)
-    int pthread_mutex_lock(pthread_mutex_t* mutex)
-    int pthread_mutex_trylock(pthread_mutex_t* mutex)
-    int pthread_mutex_timedlock(pthread_mutex_t* mutex, const timespec_t* until)  # CLOCK_REALTIME
-    int pthread_mutex_unlock(pthread_mutex_t* mutex)
+    int c_mutex_lock "pthread_mutex_lock"(pthread_mutex_t* mutex)
+    int c_mutex_trylock "pthread_mutex_trylock"(pthread_mutex_t* mutex)
+    int c_mutex_timedlock "pthread_mutex_timedlock"(pthread_mutex_t* mutex,
+                                                    const timespec_t* until)
+    int c_mutex_unlock "pthread_mutex_unlock"(pthread_mutex_t* mutex)
     int pthread_create(pthread_t* thread, const void* attributes,
                        void* (*run)(void*) noexcept nogil, void* argument)
     int pthread_cond_init(pthread_cond_t* condition, const void* attributes)
@@ -156,12 +159,46 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_condattr_init(pthread_condattr_t* attributes)
     int pthread_condattr_setclock(pthread_condattr_t* attributes, int clock)
     int pthread_cond_destroy(pthread_cond_t* condition)
-    int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex)
-    int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
-                               const timespec_t* until)
+    int c_cond_wait "pthread_cond_wait"(pthread_cond_t* condition, pthread_mutex_t* mutex)
+    int c_cond_timedwait "pthread_cond_timedwait"(pthread_cond_t* condition,
+                                                  pthread_mutex_t* mutex, const timespec_t* until)
     int pthread_cond_signal(pthread_cond_t* condition)
     int pthread_cond_broadcast(pthread_cond_t* condition)
     int pthread_join(pthread_t thread, void** result)
+
+cdef inline int count_locked(int code) noexcept nogil:
+    if code == 0:
+        object_born(OBJECT_LOCKED_MUTEX)
+    return code
+
+cdef inline int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept nogil:
+    return count_locked(c_mutex_lock(mutex))
+
+cdef inline int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept nogil:
+    return count_locked(c_mutex_trylock(mutex))
+
+cdef inline int pthread_mutex_timedlock(pthread_mutex_t* mutex,
+                                        const timespec_t* until) noexcept nogil:    # CLOCK_REALTIME
+    return count_locked(c_mutex_timedlock(mutex, until))
+
+cdef inline int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept nogil:
+    object_died(OBJECT_LOCKED_MUTEX)
+    return c_mutex_unlock(mutex)
+
+cdef inline int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) noexcept nogil:
+    cdef int code
+    object_died(OBJECT_LOCKED_MUTEX)
+    code = c_cond_wait(condition, mutex)
+    object_born(OBJECT_LOCKED_MUTEX)
+    return code
+
+cdef inline int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
+                                       const timespec_t* until) noexcept nogil:
+    cdef int code
+    object_died(OBJECT_LOCKED_MUTEX)
+    code = c_cond_timedwait(condition, mutex, until)
+    object_born(OBJECT_LOCKED_MUTEX)
+    return code
 
 cdef extern from "<time.h>" nogil:
     enum:

@@ -31,6 +31,14 @@ from kbroker.ext.endian cimport (
     store_le32,
     store_le64,
 )
+from kbroker.ext.posix cimport (
+    pthread_mutex_destroy,
+    pthread_mutex_init,
+    pthread_mutex_lock,
+    pthread_mutex_t,
+    pthread_mutex_trylock,
+    pthread_mutex_unlock,
+)
 
 
 cdef extern from "<signal.h>":
@@ -102,3 +110,27 @@ cdef class AtomicNumber:
             while left > 0:
                 atomic_add_i64(&self.number, step)
                 left -= 1
+
+
+cdef class Mutex:
+    """A mutex of the data plane's kind."""
+    cdef pthread_mutex_t mutex
+
+    def __cinit__(self) -> None:
+        pthread_mutex_init(&self.mutex, NULL)
+
+    def __dealloc__(self) -> None:
+        pthread_mutex_destroy(&self.mutex)
+
+    def lock(self) -> None:
+        """Wait for the mutex without the GIL, and lock it."""
+        with nogil:
+            pthread_mutex_lock(&self.mutex)
+
+    def try_lock(self) -> bool:
+        """Lock the mutex and return True, or return False if it is locked."""
+        return pthread_mutex_trylock(&self.mutex) == 0
+
+    def unlock(self) -> None:
+        """Unlock the mutex."""
+        pthread_mutex_unlock(&self.mutex)

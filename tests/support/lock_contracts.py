@@ -41,6 +41,7 @@ POSIX = "a function of POSIX threads"
 ONE_WAIT = "one wait of a loop in its caller"
 BOUNDED = "locks the log unless another thread is in the disk with it"
 ONE_AT_A_TIME = "lets one thread at a time unpack more than 16 MiB"
+TEST = "a test locks and unlocks it"
 
 CONTRACTS = {
     "pthread_mutex_lock": locks(POSIX, "mutex"),
@@ -59,9 +60,13 @@ CONTRACTS = {
     "journal.sleep_until_due": keeps("waits for the next commit group", "journal.lock"),
     "journal_files.wait_for_work": keeps(ONE_WAIT, "journal.lock"),
     "journal_files.grow": keeps("creates a file without the lock", "journal.lock"),
+    "journal_files.drop_spares": keeps("unlinks files without the lock", "journal.lock"),
     "queue.sleep_until_filled": keeps(ONE_WAIT, "queue.lock"),
     "listener.acceptor_errand": keeps("waits for the acceptor thread", "net.threads_lock"),
     "runners.take_back": keeps("waits for the network thread", "net.hang_lock"),
+    "testing.Mutex.lock": locks(TEST, "self.mutex"),
+    "testing.Mutex.try_lock": locks(TEST, "self.mutex", "true"),
+    "testing.Mutex.unlock": unlocks(TEST, "self.mutex"),
     "client_heartbeat.send": keeps("sends without the lock", "h.lock"),
     "client_memory.wait_locked": keeps("waits for memory", "pool.lock"),
     "client_memory.interrupted_locked": keeps("takes the GIL without the lock", "pool.lock"),
