@@ -62,7 +62,7 @@ _log = logging.getLogger("kbroker.client.consumer")
 class Control:
     """See above. strategies: where a partition begins, a time in ms or EARLIEST, LATEST; the
     user's thread alone sets and drops them, with its seeks. held: partitions whose committed
-    offset is being asked for."""
+    offset is being asked for. errors: what the next poll raises."""
 
     def __init__(
         self, config: ConsumerConfig, cluster: Cluster, fetcher: Fetcher, loop: ClientLoop
@@ -72,11 +72,11 @@ class Control:
         self.quiet = False  # a group assigns: topics may come and go
         self.moved = threading.Event()
         self.group: Group | None = None
+        self.errors: dict[TopicPartition, KafkaError] = {}
         self._config = config
         self._cluster = cluster
         self._fetcher = fetcher
         self._loop = loop
-        self._errors: dict[TopicPartition, KafkaError] = {}
         self._links = Links(cluster, loop)
         self._errands = Errands(loop.name, loop.tell)  # by node, or _ANY
         self._failures: dict[TopicPartition, tuple[int, float]] = {}  # how many, since when
@@ -96,15 +96,9 @@ class Control:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
-    def take_error(self) -> KafkaError | None:
-        """What the user has to know, once."""
-        if not self._errors:
-            return None
-        return self._errors.pop(next(iter([*self._errors])), None)
-
     def pardon(self, where: TopicPartition) -> None:
         """What was wrong with it does not count any more."""
-        self._errors.pop(where, None)
+        self.errors.pop(where, None)
 
     def forget(self, where: TopicPartition) -> None:
         """It is read from elsewhere."""
@@ -288,7 +282,7 @@ class Control:
 
     def fail(self, where: TopicPartition, error: KafkaError) -> None:
         """The next poll raises it."""
-        self._errors[where] = error
+        self.errors[where] = error
         self._fetcher.wake()
 
     def _settle(self, told: Told) -> None:

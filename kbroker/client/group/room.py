@@ -122,6 +122,9 @@ class Member(Protocol):
     def commit_refused(self, code: int, sent: GroupMetadata) -> KafkaError:
         """The error to be raised for a commit that was refused because of who sent it."""
 
+    def begin_anew(self) -> None:
+        """Join anew, whatever state an exception has left this in."""
+
     def rejoin(self, reason: str) -> None:
         """Asks for a rebalance."""
 
