@@ -18,7 +18,6 @@ import os
 import random
 import re
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +39,6 @@ from kbroker.client.errors import (
 from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
 from kbroker.client.reach import (
     COUNTS,
-    Calls,
     ClusterSettings,
     FinalFailure,
     Limits,
@@ -51,6 +49,8 @@ from kbroker.client.reach import (
     growing,
 )
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
+from kbroker.ext.client_flag import Count, Flag
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ class Cluster:
         self._own = Own()
         self.limits = Limits()
         self._reach = Reach(self.settings)
-        self.calls = Calls()
-        self.closed = threading.Event()
+        self.calls = Count(ClosedError)  # of all threads, so that an end can wait for them
+        self.closed = Flag()
         self._pid = os.getpid()
 
     @classmethod
@@ -194,7 +194,7 @@ class Cluster:
     def is_old(self, name: str) -> bool:
         """True where a topic was never asked for, or longer ago than metadata.max.age.ms."""
         learnt_s = self._learnt_s.get(name)
-        return learnt_s is None or time.monotonic() - learnt_s > self.settings.metadata_max_age_s
+        return learnt_s is None or monotonic() - learnt_s > self.settings.metadata_max_age_s
 
     def refresh(self, names: Iterable[str], *, create: bool = False) -> None:
         """Asks the cluster anew for brokers and these topics; waits for leaders being elected.
@@ -335,7 +335,7 @@ class Cluster:
         found = mine.get(address)
         if found is None:
             return None
-        if found.idle_s > self.settings.idle_max_s or time.monotonic() >= found.renew_at:
+        if found.idle_s > self.settings.idle_max_s or monotonic() >= found.renew_at:
             found.close()
         if found.closed:
             found.close()  # the socket as well, where another thread has ended it
@@ -408,9 +408,20 @@ class Cluster:
         if limits.deadline_s is not None:
             return self._retry(call, limits.deadline_s)
         limit_s = self.settings.call_timeout_s if timeout_s is None else timeout_s
-        ends = limit_s > 0 if ends is None else ends
-        with self.calls, limits.within(limit_s, ends) as deadline_s:
-            return self._retry(call, deadline_s)
+        with self.calls:
+            ends = limit_s > 0 if ends is None else ends
+            return self.within(limit_s, ends, lambda deadline_s: self._retry(call, deadline_s))
+
+    def within(self, limit_s: float, ends: bool, call: Callable[[float], T]) -> T:
+        """Run a call of the deadline within limits of its own. ends: see Limits.until_s."""
+        limits = self.limits
+        deadline_s = monotonic() + limit_s
+        limits.until_s = deadline_s if ends else None
+        limits.deadline_s = deadline_s
+        try:
+            return call(deadline_s)
+        finally:
+            limits.deadline_s = limits.until_s = None
 
     def _retry(self, call: Callable[[], T], deadline_s: float) -> T:
         unknown_deadline_s: float | None = None
@@ -419,7 +430,7 @@ class Cluster:
             try:
                 return call()
             except KafkaError as error:
-                now = time.monotonic()
+                now = monotonic()
                 refused = isinstance(error, _BROKEN) and not self._was_told
                 if not error.retriable or (refused and not self.settings.patient):
                     raise
@@ -441,7 +452,7 @@ class Cluster:
         """Counts since it was made, and what holds now; names as Kafka's clients have."""
         with self._lock:
             live = sum(not connection.closed for connection in self._open)
-            age_s = time.monotonic() - max(self._learnt_s.values(), default=time.monotonic())
+            age_s = monotonic() - max(self._learnt_s.values(), default=monotonic())
             return {**self._counts, "connection-count": live, "metadata-age": age_s}
 
     def _count(self, name: str) -> None:
@@ -470,7 +481,7 @@ class Cluster:
         except KafkaError:
             self._note_failure()
             raise
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             self._failing_since_s = None
             self._was_told = True
@@ -492,7 +503,7 @@ class Cluster:
     def _note_failure(self) -> None:
         """Metadata could not be had: after rebootstrap_trigger_s of that, the brokers known are
         given up."""
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             since_s = self._failing_since_s = self._failing_since_s or now
         over = now - since_s > self.settings.rebootstrap_trigger_s

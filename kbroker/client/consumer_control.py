@@ -40,8 +40,10 @@ from kbroker.client.offsets_for_epoch import EpochEnd, end_of_epoch
 from kbroker.client.partitions import TopicPartition
 from kbroker.client.reach import IdleLinks
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
+from kbroker.ext.client_flag import Flag
 from kbroker.ext.client_heartbeat import EVENT_HEARTBEAT
 from kbroker.ext.client_loop import ClientLoop
 
@@ -70,7 +72,7 @@ class Control:
         self.strategies: dict[TopicPartition, int] = {}
         self.held: set[TopicPartition] = set()
         self.quiet = False  # a group assigns: topics may come and go
-        self.moved = threading.Event()
+        self.moved = Flag()
         self.group: Group | None = None
         self.errors: dict[TopicPartition, KafkaError] = {}
         self._config = config
@@ -82,9 +84,9 @@ class Control:
         self._failures: dict[TopicPartition, tuple[int, float]] = {}  # how many, since when
         self._ids: dict[TopicPartition, uuid.UUID] = {}  # of the topics that are read
         self._due: dict[TopicPartition, tuple[float, Told]] = {}
-        self._refreshed_s = time.monotonic()
+        self._refreshed_s = monotonic()
         self._idle = IdleLinks(loop, cluster.settings.idle_max_s)
-        self._idle_at_s = time.monotonic() + self._idle.look_s
+        self._idle_at_s = monotonic() + self._idle.look_s
         self._thread = threading.Thread(target=self._run, name=loop.name, daemon=True)
 
     def start(self) -> None:
@@ -139,7 +141,7 @@ class Control:
     def _take_events(self) -> bool:
         """Waits for some, as long as nothing else is due; False: there will be none any more."""
         due = min((at for at, _ in list(self._due.values())), default=float("inf"))
-        wait_s = min(max(due - time.monotonic(), 0.0), _TURN_S)
+        wait_s = min(max(due - monotonic(), 0.0), _TURN_S)
         for kind, link, _, code, _ in self._loop.events(wait_s):
             if kind == _CLOSED:
                 return False
@@ -153,7 +155,7 @@ class Control:
         self._errands.collect()
         while found := [Told(*told) for told in self._fetcher.attention()]:
             self._dispatch(found)
-        now = time.monotonic()
+        now = monotonic()
         due = [where for where, (at, _) in list(self._due.items()) if at <= now]
         again = [self._due.pop(where, None) for where in due]
         self._dispatch([one[1] for one in again if one is not None])
@@ -265,7 +267,7 @@ class Control:
                 self._cluster.forget(told.topic)
             since_s = self._again(told)
             unknown = error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.quiet
-            if not error.retriable or (unknown and time.monotonic() - since_s > _UNKNOWN_S):
+            if not error.retriable or (unknown and monotonic() - since_s > _UNKNOWN_S):
                 self.fail(told.where, error)
             else:
                 _log.info("%s: %s", told.where, error)
@@ -274,7 +276,7 @@ class Control:
 
     def _again(self, told: Told) -> float:
         """Later; since when it fails (monotonic)."""
-        now = time.monotonic()
+        now = monotonic()
         failures, since_s = self._failures.get(told.where, (0, now))
         self._failures[told.where] = failures + 1, since_s
         self._due[told.where] = now + self._cluster.pause_s(failures + 1), told

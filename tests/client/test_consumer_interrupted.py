@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import random
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from kbroker.client import Consumer, TopicPartition
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_record import Record
 from tests.client.test_consumer import produce
 from tests.support import wire
@@ -18,6 +21,10 @@ from tests.support.processes import BrokerProcess
 COUNT = 5_000
 SOME = 10  # records of a call
 ERRORS = (KeyboardInterrupt, TimeoutError)  # the latter as handlers of SIGALRM raise it
+
+
+class Alarm(Exception):  # noqa: N818 - a signal
+    """SIGALRM came."""
 
 
 class Counting:
@@ -90,3 +97,65 @@ def test_interrupted_call_moves_no_position(
             found += offsets
         found += polled(consumer)
         assert found == [*range(len(found))] and len(found) > 2 * SOME
+
+
+
+POINTS = range(3, 1_300, 131)  # of the some hundred that a member passes until it has records
+
+
+def read_interrupted(consumer: Consumer, topic: str, at: int, returned: set[int]) -> None:
+    """Subscribe and read some records, interrupted at a point; then read all."""
+    with interrupted(at, ERRORS[at % 2]):
+        consumer.subscribe([topic])
+        while len(returned) < 3 * SOME:
+            returned.update(polled(consumer))
+    if not consumer.subscription():
+        consumer.subscribe([topic])
+    deadline = monotonic() + 60
+    while len(returned) < COUNT:
+        assert monotonic() < deadline, f"the member is stuck with {len(returned)} of {COUNT}"
+        returned.update(record.offset for record in consumer.poll(1, COUNT))
+        committed = consumer.committed([(topic, 0)])[TopicPartition(topic, 0)]
+        assert committed is None or returned.issuperset(range(committed.offset))
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_interrupted_member_goes_on(target: BrokerProcess, filled: str, protocol: str) -> None:
+    """It reads all there is, and no offset is committed of a record that was not returned."""
+    for at in POINTS:
+        returned: set[int] = set()
+        settings = settings_of(
+            target, group_id=f"{filled}-{at}", group_protocol=protocol, auto_commit_interval_ms=1,
+        )  # fmt: skip
+        with Consumer(settings) as consumer:
+            read_interrupted(consumer, filled, at, returned)
+        with Consumer(settings) as judge:
+            committed = judge.committed([(filled, 0)])[TopicPartition(filled, 0)]
+            assert committed is not None and committed.offset == COUNT
+
+
+def test_storm_of_signals_loses_nothing(target: BrokerProcess, filled: str) -> None:
+    """Real signals, whenever they come."""
+    where = TopicPartition(filled, 0)
+
+    def alarm(*_: object) -> None:
+        raise Alarm
+
+    handler = signal.signal(signal.SIGALRM, alarm)
+    returned: list[int] = []
+    alarms = 0
+    try:
+        with Consumer(settings_of(target)) as consumer:
+            consumer.assign([where])
+            while len(returned) < COUNT:
+                found: list[Record] = []
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 5e-4))
+                    found = consumer.poll(10, SOME)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except Alarm:
+                    alarms += 1
+                returned += [record.offset for record in found]
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert returned == [*range(COUNT)] and alarms > 10

@@ -25,8 +25,16 @@ _CHECKS = frozenset({
 
 
 @functools.cache
-def _operations(code: CodeType) -> dict[int, str]:
-    return {one.offset: one.opname for one in dis.get_instructions(code)}
+def _operations(code: CodeType) -> dict[int, tuple[str, int]]:
+    """Return the name and the exception handler, or -1, of each instruction."""
+    ranges = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    return {
+        one.offset: (
+            one.opname,
+            next((each.target for each in ranges if each.start <= one.offset < each.end), -1),
+        )
+        for one in dis.get_instructions(code)
+    }
 
 
 class Interruption:
@@ -49,13 +57,15 @@ class Interruption:
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        before = ""
+        before = ("", -1)
 
         def on_opcode(frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
+            """Raise after an instruction that checks; the exception is one of the next instruction
+            for Python, so that both must have the same handler."""
             nonlocal before
             if event == "opcode":
-                checked, before = before in _CHECKS, _operations(code)[frame.f_lasti]
-                if checked:
+                (name, handler), before = before, _operations(code)[frame.f_lasti]
+                if name in _CHECKS and handler == before[1]:
                     self._point(frame)
             return on_opcode
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from kbroker.client.group.subscribed import Subscribed, SubscriptionPattern, Tar
 from kbroker.client.group.topics import TopicsWatch
 from kbroker.client.group.wire import Brokers, Inbox, Wire
 from kbroker.client.partitions import OffsetsGiven, TopicPartition
+from kbroker.ext.client_clock import monotonic
 
 if TYPE_CHECKING:
     from kbroker.client.config import ConsumerConfig
@@ -51,7 +51,7 @@ class Group:
         *,
         heartbeat: HeartbeatDriver,
         on_commit: Callable[[Offsets], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         settings = _settings(config)
         wire = Wire(
