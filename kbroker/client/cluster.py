@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.client.address import Address
 from kbroker.client.connection import Connection
+from kbroker.client.connector import Connector
 from kbroker.client.errors import (
     BrokerError,
     ClosedError,
@@ -96,12 +97,12 @@ class Cluster:
         self._doubted: set[int] = set()  # nodes that may have moved
         self._counts = dict.fromkeys(COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
-        self._begun: weakref.WeakSet[Connection] = weakref.WeakSet()  # all, whoever has them
         self._own = Own()
         self.limits = Limits()
-        self._reach = Reach(self.settings)
         self.calls = Count(ClosedError)  # of all threads, so that an end can wait for them
         self.closed = Flag()
+        self._reach = Reach(self.settings)
+        self._connector = Connector(self._reach, self.limits, self.closed)
         self._pid = os.getpid()
 
     @classmethod
@@ -129,10 +130,8 @@ class Cluster:
         if os.getpid() != self._pid:
             return
         mine = self._own.connections
-        with self._lock:
-            every, self._open = set(self._begun), weakref.WeakSet()
-        for connection in every.difference(mine.values()):
-            connection.interrupt()
+        self._open = weakref.WeakSet()
+        self._connector.interrupt(mine.values())
         for connection in mine.values():
             connection.close()
         mine.clear()
@@ -361,13 +360,6 @@ class Cluster:
                 live.close()
         return live
 
-    def _note(self, connection: Connection) -> None:
-        """It is about to agree on versions, which close() is to interrupt."""
-        with self._lock:
-            self._begun.add(connection)
-        if self.closed.is_set():
-            connection.interrupt()
-
     def doubt(self, node_id: int) -> None:
         """An answer of this broker did not come: others are asked first, as long as it is not
         connected to anew."""
@@ -375,25 +367,13 @@ class Cluster:
         if node is not None:
             self._reach.failed(node.address)
 
-    def _connect_now(self, address: Address) -> Connection:
-        if self._reach.pause_s(address) > 0:
-            raise ConnectError(f"{address} could not be reached a moment ago")
-        return self._connect(address)
-
     def _connect(self, address: Address) -> Connection:
         self._mine()
-        if self.closed.wait(self._reach.pause_within(address, self.limits.left_s)):
-            raise ClosedError("the client was closed")
-        try:
-            made = self._reach.connect(address, self._note, self.limits.left_s)
-        except KafkaError as error:
-            self._count("failed-connection-total")
-            if not self.closed.is_set():
-                self._reach.tell(address, error)
-            raise
-        self._count("connection-creation-total")
-        _log.debug("connected to %s", address)
-        return made
+        return self._connector.connect(address)
+
+    def _connect_now(self, address: Address) -> Connection:
+        self._mine()
+        return self._connector.connect_now(address)
 
     # Trying again
 
@@ -410,18 +390,7 @@ class Cluster:
         limit_s = self.settings.call_timeout_s if timeout_s is None else timeout_s
         with self.calls:
             ends = limit_s > 0 if ends is None else ends
-            return self.within(limit_s, ends, lambda deadline_s: self._retry(call, deadline_s))
-
-    def within(self, limit_s: float, ends: bool, call: Callable[[float], T]) -> T:
-        """Run a call of the deadline within limits of its own. ends: see Limits.until_s."""
-        limits = self.limits
-        deadline_s = monotonic() + limit_s
-        limits.until_s = deadline_s if ends else None
-        limits.deadline_s = deadline_s
-        try:
-            return call(deadline_s)
-        finally:
-            limits.deadline_s = limits.until_s = None
+            return limits.run(limit_s, ends, lambda deadline_s: self._retry(call, deadline_s))
 
     def _retry(self, call: Callable[[], T], deadline_s: float) -> T:
         unknown_deadline_s: float | None = None
@@ -453,7 +422,8 @@ class Cluster:
         with self._lock:
             live = sum(not connection.closed for connection in self._open)
             age_s = monotonic() - max(self._learnt_s.values(), default=monotonic())
-            return {**self._counts, "connection-count": live, "metadata-age": age_s}
+            counts = self._counts | self._connector.counts
+            return counts | {"connection-count": live, "metadata-age": age_s}
 
     def _count(self, name: str) -> None:
         with self._lock:

@@ -161,8 +161,11 @@ class Control:
             self._wishes &= ~wish  # it was wished for until it was there
 
     def _failed(self, wish: int, error: KafkaError) -> None:
-        """Again later; what no second try can change ends the producer."""
-        if isinstance(error, AuthenticationError) or (wish == WISH_PRODUCER_ID and error.fatal):
+        """Try again later. As in Apache Kafka's producer, an error ends the producer for good where
+        it asks for its id, or adds partitions to a transaction; a refused login of another
+        connection may be accepted later."""
+        refused = wish == WISH_PARTITIONS and isinstance(error, AuthenticationError)
+        if refused or (wish == WISH_PRODUCER_ID and error.fatal):
             code = error.code or ErrorCode.SASL_AUTHENTICATION_FAILED
             _log.error("%s", error)
             self.driver.set_producer_id(-1, -1, int(code))

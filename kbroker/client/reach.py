@@ -15,7 +15,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbroker.client.address import Address, parse_address
 from kbroker.client.again import again
@@ -41,9 +41,10 @@ __all__ = [
     "growing",
 ]
 
+T = TypeVar("T")
+
 COUNTS = (
-    "connection-creation-total", "failed-connection-total", "metadata-request-total",
-    "rebootstrap-total", "request-retry-total",
+    "metadata-request-total", "rebootstrap-total", "request-retry-total",
 )  # fmt: skip
 """Of a cluster's metrics."""
 _JITTER = 0.2
@@ -194,7 +195,7 @@ class Reach:
         attempt, why the last one failed is raised."""
         pause_s = self.pause_s(address)
         if left_s(pause_s) < pause_s:
-            self._tell_again(address)
+            self.raise_last(address)
         return left_s(pause_s)
 
     def connect(
@@ -229,7 +230,7 @@ class Reach:
         except KafkaError as error:
             took_s = monotonic() - began_s
             if isinstance(error.__cause__, TimeoutError):  # which is the call's limit, perhaps
-                self._tell_again(address, longer_than_s=took_s - _FAIR_S)
+                self.raise_last(address, longer_than_s=took_s - _FAIR_S)
             self.failed(address, error, took_s)
             raise
         self.reached(address)
@@ -264,9 +265,9 @@ class Reach:
             kept = None if error is None else _bare(error)
             self._attempts[address] = _Attempts(failures, monotonic() + pause, kept, took_s)
 
-    def _tell_again(self, address: Address, longer_than_s: float = 0.0) -> None:
-        """Raises why the last attempt failed, where that is known and it took longer: one that had
-        less time, or none, would tell its limit alone."""
+    def raise_last(self, address: Address, longer_than_s: float = 0.0) -> None:
+        """Raise why the last attempt failed, if that is known and it took longer than that: an
+        attempt with less time would name its limit alone."""
         with self._lock:
             known = self._attempts.get(address)
         if known is not None and known.error is not None and known.took_s > longer_than_s:
@@ -310,14 +311,24 @@ class Own(threading.local):
 
 
 class Limits(threading.local):
-    """The limits of the call that a thread is in, set and reset by Cluster.retry. Connections look
-    at them as well."""
+    """The limits of the call that a thread is in. Connections look at them as well."""
 
     def __init__(self) -> None:
         self.deadline_s: float | None = None
         """No further try after it."""
         self.until_s: float | None = None
         """Nor does it wait for anything any longer."""
+
+    def run(self, limit_s: float, ends: bool, call: Callable[[float], T]) -> T:
+        """Run a call, which gets its deadline, within limits of its own. ends: see until_s. An
+        exception at any point resets them."""
+        deadline_s = monotonic() + limit_s
+        self.until_s = deadline_s if ends else None
+        self.deadline_s = deadline_s
+        try:
+            return call(deadline_s)
+        finally:
+            self.deadline_s = self.until_s = None
 
     def left_s(self, most_s: float) -> float:
         """How long to wait for something that may take so long."""
