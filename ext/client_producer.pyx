@@ -1,5 +1,4 @@
 """The producer as Python sees it (see client_producer.pxd)."""
-import threading
 import time
 
 cimport cython
@@ -14,7 +13,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.client_accumulator cimport (
     APPEND_CLOSED, APPEND_OK, APPEND_TOO_LARGE, Settings, accumulator_append, accumulator_close,
     accumulator_destroy, accumulator_flush, accumulator_init, accumulator_kick,
-    accumulator_partition, accumulator_topic,
+    accumulator_partition, accumulator_pending, accumulator_topic,
 )
 from kbroker.ext.client_topic cimport Part, topic_grow
 from kbroker.ext.client_batch cimport ClientBatch, fork_generation
@@ -31,6 +30,8 @@ from kbroker.ext.client_peers cimport (
 from kbroker.ext.client_sender cimport sender_drive, sender_link_down, sender_stopped
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+
+from kbroker.ext.client_flag import Flag
 
 cdef extern from "Python.h":
     # Not cpython.exc's, by which what a signal handler raised would be raised at once.
@@ -89,7 +90,7 @@ cdef class SenderDriver(LoopDriver):
         settings.availability_ns = availability_ms * MS
         settings.ignore_keys = ignore_keys
         self.topics = {}
-        self.rested = threading.Event()
+        self.rested = Flag()
         accumulator_init(&self.a, &settings)
         memory_init(&self.a.pool, buffer_bytes, settings.batch_bytes)
         sender_init(&self.s, &self.a, &self.driver)
@@ -109,7 +110,7 @@ cdef class SenderDriver(LoopDriver):
         while self.s.settled != NULL:
             b = self.s.settled
             self.s.settled = b.next
-            run_callbacks(b)
+            run_callbacks(b, None)
         sender_destroy(&self.s)
         accumulator_destroy(&self.a)
 
@@ -224,7 +225,7 @@ cdef class SenderDriver(LoopDriver):
             while b != NULL:
                 after = b.next
                 b.next = NULL
-                run_callbacks(b)
+                run_callbacks(b, self.unseen)
                 b = after
                 done += 1
         finally:
@@ -286,9 +287,7 @@ cdef class SenderDriver(LoopDriver):
         found["memory_waits"] = self.a.pool.waits
         found["memory_wait_ns"] = self.a.pool.wait_ns
         pthread_mutex_unlock(&self.a.pool.lock)
-        pthread_mutex_lock(&self.a.lock)
-        found["batches_waiting"] = self.a.all_count
-        pthread_mutex_unlock(&self.a.lock)
+        found["batches_waiting"] = accumulator_pending(&self.a)
         found["memory_waiting"] = atomic_load_i32(&self.a.pool.waiting)
         return found
 

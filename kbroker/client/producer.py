@@ -34,8 +34,10 @@ from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_driver import driver_of
 from kbroker.client.producer_errors import delivery_error
+from kbroker.client.producer_failures import Failures
 from kbroker.client.producer_interceptors import Interceptors
 from kbroker.client.producer_metrics import producer_metrics
+from kbroker.client.producer_shutdown import shut, stop
 from kbroker.client.producer_topics import TopicWaits
 from kbroker.client.serializers import serializer_of
 from kbroker.client.transactions import Limit, Offsets, Transactions
@@ -43,7 +45,6 @@ from kbroker.errors import ErrorCode
 from kbroker.ext.client_clock import monotonic_ns
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
 from kbroker.ext.client_loop import ClientLoop
-from kbroker.ext.client_producer import SenderDriver
 from kbroker.ext.client_send_batch import ProducerCore
 from kbroker.ext.client_transactions import TransactionalDriver
 
@@ -88,6 +89,8 @@ class Producer(ProducerCore):
         name = f"kbroker-producer-{next(_numbers)}"
         cluster = Cluster.of(self.config)
         driver = driver_of(self.config, way)
+        self._failures = Failures()
+        driver.unseen = self._failures.note
         self._transactions: Transactions | None = None
         if isinstance(driver, TransactionalDriver) and self.config.transactional_id is not None:
             self._transactions = Transactions(
@@ -114,7 +117,7 @@ class Producer(ProducerCore):
         self._parts = self._made_in, loop, cluster, thread, driver
         loop.start()
         thread.start()
-        self._shut = weakref.finalize(self, _shut, *self._parts)
+        self._shut = weakref.finalize(self, shut, *self._parts)
 
     def __enter__(self) -> Producer:
         return self
@@ -331,9 +334,10 @@ class Producer(ProducerCore):
             waiting = self.driver.totals()["batches_waiting"]
             if waiting:
                 _log.warning("closed with %d batches of records undelivered", waiting)
-            _stop(*self._parts)
+            stop(*self._parts)
             is_first = self._shut.detach() is not None
         if is_first:
+            self._failures.report()
             self._interceptors.close()
 
     def _abort_open(self, timeout: float | None) -> None:
@@ -446,48 +450,13 @@ class Producer(ProducerCore):
     def metrics(self) -> dict[str, float]:
         """Counters since the start and what holds now, by names like Java's producer-metrics; those
         of connections and metadata as Consumer and Admin have them."""
-        return self._cluster.metrics() | producer_metrics(self.driver.totals())
+        unseen = {"record-error-unseen-total": float(self._failures.records)}
+        return self._cluster.metrics() | producer_metrics(self.driver.totals()) | unseen
 
 
 def _tells_of_epoch(error: BaseException) -> bool:
     """That of the producer was an old one: said by itself, or by why it came."""
     return any(isinstance(one, InvalidProducerEpochError) for one in (error, error.__cause__))
-
-
-def _shut(
-    pid: int,
-    loop: ClientLoop,
-    cluster: Cluster,
-    thread: threading.Thread,
-    driver: SenderDriver,
-) -> None:
-    """A producer that was not closed is collected, or the interpreter ends. Nothing in a child of
-    fork(), where a lock that the parent's threads held is never let go of."""
-    if pid != os.getpid():
-        return
-    waiting = driver.totals()["batches_waiting"]
-    if waiting:
-        _log.warning(
-            "a producer was not closed: %d batches of records are given up; close(), or leaving"
-            " `with`, delivers them",
-            waiting,
-        )
-    _stop(pid, loop, cluster, thread, driver)
-
-
-def _stop(
-    _: int,
-    loop: ClientLoop,
-    cluster: Cluster,
-    thread: threading.Thread,
-    driver: SenderDriver,
-) -> None:
-    """Ends both threads; what was not delivered fails."""
-    loop.close()
-    cluster.close()
-    if thread is not threading.current_thread():
-        thread.join(10.0)
-    driver.run_callbacks()
 
 
 def _serialized(serializer: Any, topic: str, given: Any, field: str) -> bytes | None:

@@ -101,9 +101,9 @@ def test_interrupted_admin_gets_its_own_answers(target: BrokerProcess, topic: st
 
 def test_keyboard_interrupt_delivers(target: BrokerProcess, topic: str) -> None:
     wire.create_topic(target.port, topic, 1)
-    with pytest.raises(KeyboardInterrupt):
-        with Producer(bootstrap_servers=target.bootstrap, linger_ms=60_000) as producer:
-            for _ in range(100):
-                producer.send(topic, b"some")
-            raise KeyboardInterrupt
+    settings = {"bootstrap_servers": target.bootstrap, "linger_ms": 60_000}
+    with pytest.raises(KeyboardInterrupt), Producer(settings) as producer:
+        for _ in range(100):
+            producer.send(topic, b"some")
+        raise KeyboardInterrupt
     assert len(read_all(target.bootstrap, topic, 100)) == 100

@@ -20,7 +20,6 @@ LOGIN = {
 }  # fmt: skip
 
 
-
 def test_refused_reauthentication_ends_no_producer(tmp_path: Path) -> None:
     """Once the password is right again, it sends what it was given meanwhile."""
     settings = {"connections.max.reauth.ms": str(SESSION_MS)}
@@ -44,6 +43,6 @@ def test_refused_reauthentication_ends_no_producer(tmp_path: Path) -> None:
 def test_refused_first_login_is_raised(tmp_path: Path) -> None:
     with SecuredBroker(tmp_path) as broker:
         wire.create_topic(broker.port, "t", 1)
-        with Producer(bootstrap_servers=broker.sasl_bootstrap, **LOGIN) as producer:
-            with pytest.raises(AuthenticationError):
-                producer.send("t", b"0")
+        producer = Producer(bootstrap_servers=broker.sasl_bootstrap, **LOGIN)
+        with producer, pytest.raises(AuthenticationError):
+            producer.send("t", b"0")
