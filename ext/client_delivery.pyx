@@ -19,17 +19,19 @@ from kbroker.ext.unmade cimport not_by_hand
 cdef enum:
     SLICE_NS = 100000000            # a wait looks for Ctrl-C so often
 
-log = logging.getLogger("kbroker.client.producer")
+PUBLIC = "kbroker.client.producer"  # which has these types for applications, and for pickle
+log = logging.getLogger(PUBLIC)
 
 RecordMetadata = namedtuple(
     "RecordMetadata",
     "topic partition offset timestamp serialized_key_size serialized_value_size",
+    module=PUBLIC,
 )
 RecordMetadata.__doc__ = """Where a record lies. offset -1: the broker did not tell (acks=0, or a
 duplicate that it has forgotten the place of). timestamp in ms: the record's own, or the broker's
 where the topic has LogAppendTime. Sizes in bytes, -1 for null."""
 
-OffsetRange = namedtuple("OffsetRange", "topic partition offset records")
+OffsetRange = namedtuple("OffsetRange", "topic partition offset records", module=PUBLIC)
 OffsetRange.__doc__ = """`records` records of a send_batch() at consecutive offsets of a partition,
 the first at `offset` (-1: not told)."""
 
