@@ -60,7 +60,6 @@ cdef struct Accumulator:
     Part* fresh
     ClientBatch* all_head
     ClientBatch* all_tail
-    int64_t all_count
     int64_t serial
     int64_t flushed_serial          # no batch up to here waits for its linger; atomic
     int32_t waiting                 # atomic: threads in accumulator_flush
@@ -100,6 +99,8 @@ cdef int32_t accumulator_partition(
 cdef void accumulator_kick(Accumulator* a, bint now) noexcept nogil
 # A batch into the list of all, out of it.
 cdef void accumulator_track(Accumulator* a, ClientBatch* b) noexcept nogil
+# Batches without an outcome.
+cdef int64_t accumulator_pending(Accumulator* a) noexcept nogil
 cdef void accumulator_forget(Accumulator* a, ClientBatch* b) noexcept nogil
 # Nothing is taken any more, so that a flush is of all that ever was. Who waits for memory is told.
 cdef void accumulator_close(Accumulator* a) noexcept nogil

@@ -9,7 +9,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.batch cimport BATCH_OK, RECORDS_OFFSET
 from kbroker.ext.batch_build cimport builder_append_within
 from kbroker.ext.client_batch cimport (
-    SUM_BYTES, batch_close, batch_new, batch_ref, batch_sum, batch_unref,
+    OUTCOME_PENDING, SUM_BYTES, batch_close, batch_new, batch_ref, batch_sum, batch_unref,
 )
 from kbroker.ext.client_memory cimport (
     MEMORY_NONE, MEMORY_OK, memory_close, memory_destroy, memory_give, memory_take,
@@ -299,7 +299,6 @@ cdef int append_here(
 cdef void accumulator_track(Accumulator* a, ClientBatch* b) noexcept nogil:
     pthread_mutex_lock(&a.lock)
     a.serial += 1
-    a.all_count += 1
     b.serial = a.serial
     b.all_next = NULL
     b.all_before = a.all_tail
@@ -311,10 +310,22 @@ cdef void accumulator_track(Accumulator* a, ClientBatch* b) noexcept nogil:
     pthread_mutex_unlock(&a.lock)
 
 
+cdef int64_t accumulator_pending(Accumulator* a) noexcept nogil:
+    """Those that have an outcome leave the list a moment later."""
+    cdef ClientBatch* b
+    cdef int64_t count = 0
+    pthread_mutex_lock(&a.lock)
+    b = a.all_head
+    while b != NULL:
+        count += atomic_load_i32(&b.state) == OUTCOME_PENDING
+        b = b.all_next
+    pthread_mutex_unlock(&a.lock)
+    return count
+
+
 cdef void accumulator_forget(Accumulator* a, ClientBatch* b) noexcept nogil:
     pthread_mutex_lock(&a.lock)
     if b.serial > 0:
-        a.all_count -= 1
         if b.all_before != NULL:
             b.all_before.all_next = b.all_next
         else:

@@ -91,6 +91,8 @@ cdef struct ClientBatch:
     bint stamped                    # header and CRC are of this producer state
     bint packed                     # compressed
     bint in_call                    # a request borrows the piece
+    int32_t calls                   # requests that hold a reference
+    bint unseen                     # it failed when no delivery was left to ask about it
     bint sequence_reset
     bint split_off
 

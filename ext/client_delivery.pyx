@@ -12,23 +12,26 @@ from kbroker.ext.client_batch cimport (
     ERROR_CLOSED, ERROR_COMPRESSION, ERROR_EXPIRED, ERROR_PURGED, OUTCOME_FAILED, OUTCOME_PENDING,
     batch_of_record, batch_ref, batch_unref, batch_wait, batch_watch, fork_generation,
 )
+from kbroker.ext.client_topic cimport Part, Topic
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.unmade cimport not_by_hand
 
 cdef enum:
     SLICE_NS = 100000000            # a wait looks for Ctrl-C so often
 
-log = logging.getLogger("kbroker.client.producer")
+PUBLIC = "kbroker.client.producer"  # which has these types for applications, and for pickle
+log = logging.getLogger(PUBLIC)
 
 RecordMetadata = namedtuple(
     "RecordMetadata",
     "topic partition offset timestamp serialized_key_size serialized_value_size",
+    module=PUBLIC,
 )
 RecordMetadata.__doc__ = """Where a record lies. offset -1: the broker did not tell (acks=0, or a
 duplicate that it has forgotten the place of). timestamp in ms: the record's own, or the broker's
 where the topic has LogAppendTime. Sizes in bytes, -1 for null."""
 
-OffsetRange = namedtuple("OffsetRange", "topic partition offset records")
+OffsetRange = namedtuple("OffsetRange", "topic partition offset records", module=PUBLIC)
 OffsetRange.__doc__ = """`records` records of a send_batch() at consecutive offsets of a partition,
 the first at `offset` (-1: not told)."""
 
@@ -208,8 +211,20 @@ cdef int call_back(object delivery, object callback) except -1:
     return 0
 
 
-cdef int run_callbacks(ClientBatch* b) except -1:
+cdef int tell_unseen(ClientBatch* b, object unseen) except -1:
+    cdef Topic* t = (<Part*> b.part).topic
+    cdef str topic = (<const char*> t.name)[:t.name_bytes].decode()
+    try:
+        unseen(error_of(b, -1, topic), topic, b.builder.count)
+    except Exception:
+        log.exception("%d records for topic %s were not delivered", b.builder.count, topic)
+    return 0
+
+
+cdef int run_callbacks(ClientBatch* b, object unseen) except -1:
     cdef list callbacks
+    if b.unseen and unseen is not None:
+        tell_unseen(b, unseen)
     if b.callbacks != NULL:
         callbacks = <list> b.callbacks
         b.callbacks = NULL

@@ -11,13 +11,14 @@ from kbroker.ext.client_column_store cimport (
 from kbroker.ext.client_columns cimport columns_of
 from kbroker.ext.client_fetch_parts cimport FetchParts
 from kbroker.ext.client_fetch_state cimport (
-    Chunk, Fetch, Part, chunk_remove, part_reset,
+    Chunk, Fetch, Part, chunk_remove, part_reset, part_take, taken_sound,
 )
 from kbroker.ext.client_record cimport Record, open_next, record_of, source_of
 from kbroker.ext.client_stream cimport STREAM_RECORDS, Stream, stream_record
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.record cimport Record as RecordStruct
 
+from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_record import FetchedBatchError
 
 cdef extern from * nogil:
@@ -38,7 +39,11 @@ cdef inline void fetch_ahead(const uint8_t* end, int64_t n) noexcept nogil:
 
 
 cdef class Fetcher(FetchParts):
-    """Gives out what was fetched, in the order of arrival, of partitions that are not paused."""
+    """Returns what was fetched, in the order of arrival, of partitions that are not paused.
+
+    `records` and `columns` move no position: that is done when `returned` is set. What they took
+    for a call that ended otherwise, they return again. Iteration moves the position with each
+    record."""
 
     cdef void finish(self, Chunk* chunk):
         cdef bint asks
@@ -60,15 +65,46 @@ cdef class Fetcher(FetchParts):
         if part.position > part.truncated_to:
             part.position = part.truncated_to
             part.position_epoch = -1
+        if part.taken_position > part.truncated_to:
+            part.taken_position = part.truncated_to
+            part.taken_epoch = -1
         chunk_remove(self.fetch, chunk)
         pthread_mutex_unlock(&self.fetch.lock)
         self.wake_loop()
 
     cdef void settle(self, Chunk* chunk) noexcept nogil:
         """The position is behind what was read."""
-        if chunk.stream.position != chunk.stream.start or chunk.part.position < 0:
+        if chunk.stream.position == chunk.stream.start and chunk.part.position >= 0:
+            return
+        if self.holding:
+            part_take(
+                self.fetch, chunk.part, chunk.stream.position, chunk.stream.epoch,
+                chunk.generation,
+            )
+        else:
             chunk.part.position = chunk.stream.position
             chunk.part.position_epoch = chunk.stream.epoch
+
+    cdef inline void step(self, Part* part, int64_t position, int32_t epoch) noexcept nogil:
+        """The position moves with a record of an iteration."""
+        part.call = self.fetch.calls
+        part.call_position = part.position
+        part.call_epoch = part.position_epoch
+        part.position = position
+        part.position_epoch = epoch
+
+    cdef void hold(self, Chunk* chunk) noexcept nogil:
+        """The records up to the stream's position were taken."""
+        cdef Part* part = chunk.part
+        if part.taken:
+            part.taken_position = chunk.stream.position
+            part.taken_epoch = chunk.stream.epoch
+            return
+        pthread_mutex_lock(&self.fetch.lock)
+        part_take(
+            self.fetch, part, chunk.stream.position, chunk.stream.epoch, chunk.generation
+        )
+        pthread_mutex_unlock(&self.fetch.lock)
 
     cdef Chunk* pick(self) except? NULL:
         """A chunk with an open batch; NULL: nothing is there. Raises FetchedBatchError."""
@@ -153,8 +189,10 @@ cdef class Fetcher(FetchParts):
                     s.cursor.left += 1
                     s.position = r.offset
                     raise
-            chunk.part.position = s.position
-            chunk.part.position_epoch = s.epoch
+            if self.holding:
+                self.hold(chunk)
+            else:
+                self.step(chunk.part, s.position, s.epoch)
             return record
 
     def records(self, most: int) -> list[Record]:
@@ -162,26 +200,48 @@ cdef class Fetcher(FetchParts):
         it come first."""
         cdef list found = []
         cdef Py_ssize_t wanted = most
-        cdef Py_ssize_t count = 0
         cdef Record record
-        while count < wanted:
-            try:
+        self.check_idle()
+        self.fetch.calls += 1
+        if self.is_kept(list, wanted):
+            return self.taken
+        self.holding = True
+        self.taken = found
+        try:
+            while self.taken_count < wanted:
                 record = self.take()
-            except BaseException as error:
-                if found and isinstance(error, Exception):
+                if record is None:
                     break
+                found.append(record)
+                self.taken_count += 1
+        except BaseException as error:
+            if not found:
+                self.note_returned()    # over what is no record
                 if isinstance(error, FetchedBatchError):
                     self.refetch()
                 raise
-            if record is None:
-                break
-            found.append(record)
-            count += 1
-        self.given += count
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self.holding = False
+        if not found:
+            self.note_returned()
         return found
 
+    cdef bint is_kept(self, object kind, int64_t most) except -1:
+        """True where `taken`, of a call that did not return it, is to be returned now."""
+        if self.fetch.taken == NULL and not self.fetch.taken_lost:
+            return False
+        if type(self.taken) is kind and self.taken_count <= most and taken_sound(self.fetch):
+            return True
+        self.untake()
+        return False
+
     def allow(self, most: int) -> Fetcher:
-        """Itself, an iterator over at most so many of the records that have been fetched."""
+        """Itself, an iterator over at most so many of the records that have been fetched. What a
+        call took and did not return is fetched again."""
+        self.check_idle()
+        self.is_kept(None, 0)
         self.budget = most
         return self
 
@@ -192,6 +252,9 @@ cdef class Fetcher(FetchParts):
         cdef Record record
         if self.budget <= 0:
             raise StopIteration
+        self.fetch.calls += 1
+        if self.fetch.taken != NULL:    # by a call between two records, which did not return it
+            self.untake()
         try:
             record = self.take()
         except FetchedBatchError:
@@ -215,10 +278,13 @@ cdef class Fetcher(FetchParts):
         cdef int32_t place
         cdef int code = 0
         self.check_idle()
+        self.fetch.calls += 1
+        if self.is_kept(Columns, rows):
+            return self.taken
         store = store_new()
         if store == NULL:
             raise MemoryError
-        self.busy = True
+        self.busy = self.holding = True
         try:
             while (
                 store.rows < rows and code != STORE_FULL
@@ -232,8 +298,7 @@ cdef class Fetcher(FetchParts):
                     code = store_take(store, &chunk.stream, place, chunk.part.partition, rows)
                 if store.rows > before:
                     before = store.rows
-                    chunk.part.position = chunk.stream.position
-                    chunk.part.position_epoch = chunk.stream.epoch
+                    self.hold(chunk)
                 if code < 0:
                     raise FetchedBatchError(
                         code, self.source.topic, self.source.partition,
@@ -241,14 +306,30 @@ cdef class Fetcher(FetchParts):
                     )
         except BaseException as error:
             if store.rows == 0 or not isinstance(error, FetchedBatchError):
-                store_unref(store)
-                if isinstance(error, FetchedBatchError):
-                    self.refetch()
+                self.columns_failed(store, error)
                 raise
         finally:
-            self.busy = False
-        self.given += store.rows
-        return columns_of(store, list(places))
+            self.busy = self.holding = False
+        self.taken_count = store.rows
+        self.taken = columns_of(store, list(places))
+        if store.rows == 0:
+            taken = self.taken
+            self.note_returned()
+            return taken
+        return self.taken
+
+    cdef int columns_failed(self, Store* store, object error) except -1:
+        """What was taken into the store is fetched again."""
+        cdef bint empty = store.rows == 0
+        store_unref(store)
+        self.busy = self.holding = False
+        if not empty:
+            self.untake()
+            return 0
+        self.note_returned()            # over what is no record
+        if isinstance(error, FetchedBatchError):
+            self.refetch()
+        return 0
 
     # ---- metrics, end
 

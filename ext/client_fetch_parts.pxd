@@ -15,6 +15,10 @@ cdef class FetchParts(LoopDriver):
     cdef Source source
     cdef int64_t budget                 # records that the iterator may still give
     cdef int64_t given
+    # What a call has taken and has not returned yet: positions move when it is returned.
+    cdef bint holding                   # records are being taken for such a call
+    cdef object taken                   # its list of Record or its Columns
+    cdef int64_t taken_count
     # Records are being taken, maybe without the GIL: no chunk may go.
     cdef readonly bint busy
 
@@ -22,5 +26,7 @@ cdef class FetchParts(LoopDriver):
     cdef Topic* topic(self, str name) except NULL
     cdef int check_idle(self) except -1
     cdef int leave(self, Part* part) except -1
+    cdef int untake(self) except -1
+    cdef void note_returned(self)
     cdef void wake_loop(self)
     cdef Chunk* ready(self) noexcept nogil

@@ -14,7 +14,7 @@ from kbroker.ext.client_fetch_drive cimport fetch_drive, fetch_link_down, fetch_
 from kbroker.ext.client_fetch_state cimport (
     ATTEND_CORRUPT, ATTEND_LEADER, ATTEND_POSITION, ATTEND_REPLICA, TOPIC_ID_BYTES, Chunk, Fetch,
     FetchRules, Part, Topic, fetch_free, fetch_new, fetch_signal, first_part, next_part, part_add,
-    part_attend, part_move, part_remove, part_reset, part_truncate, topic_find,
+    part_attend, part_move, part_remove, part_reset, part_truncate, taken_return, topic_find,
     topic_identify,
 )
 from kbroker.ext.client_loop cimport LoopDriver
@@ -137,6 +137,11 @@ cdef class FetchParts(LoopDriver):
     def assigned(self) -> list[tuple[str, int]]:
         return list(self.parts)
 
+    def paused(self) -> list[tuple[str, int]]:
+        return [
+            where for where, address in self.parts.items() if (<Part*> <size_t> address).paused
+        ]
+
     def seek(self, topic: str, partition: int, offset: int, epoch: int = -1) -> None:
         """Read from `offset` on; what is queued goes. offset -1: to be found out."""
         cdef Part* part = self.part((topic, partition))
@@ -187,10 +192,15 @@ cdef class FetchParts(LoopDriver):
         cdef Part now
         pthread_mutex_lock(&self.fetch.lock)
         now = part[0]
+        if now.call == 0 or now.call != self.fetch.calls:
+            now.call_position = now.position
+            now.call_epoch = now.position_epoch
         pthread_mutex_unlock(&self.fetch.lock)
         return {                        # not under the lock: an allocation may run a finalizer
             "position": now.position,
             "position_epoch": now.position_epoch,
+            "finished": now.call_position,          # before the last call that returned records
+            "finished_epoch": now.call_epoch,
             "offset": now.offset,
             "offset_epoch": now.offset_epoch,
             "high_watermark": now.high_watermark,
@@ -336,6 +346,57 @@ cdef class FetchParts(LoopDriver):
             self.source = None
         return 0
 
+    @property
+    def returned(self) -> bool:
+        """Set it to True as the last thing before a call returns what it took: positions move.
+
+        Python runs signal handlers after calls, not after an attribute was set. So an exception of
+        a handler comes before that, and the next call returns the same, or afterwards, when the
+        application has the records."""
+        return self.fetch.taken == NULL
+
+    @returned.setter
+    def returned(self, returned: bool) -> None:
+        if not returned:
+            raise ValueError("returned can be set to True only")
+        self.note_returned()
+
+    cdef void note_returned(self):
+        pthread_mutex_lock(&self.fetch.lock)
+        taken_return(self.fetch)
+        pthread_mutex_unlock(&self.fetch.lock)
+        self.given += self.taken_count
+        self.taken_count = 0
+        self.taken = None
+
+    cdef int untake(self) except -1:
+        """Fetches again what a call took and did not return."""
+        cdef Part* part
+        cdef int64_t position
+        cdef int32_t epoch
+        self.check_idle()
+        pthread_mutex_lock(&self.fetch.lock)
+        while self.fetch.taken != NULL:
+            part = self.fetch.taken
+            position = part.position
+            epoch = part.position_epoch
+            if part.taken_generation < part.sound_from and position > part.truncated_to:
+                position = part.truncated_to
+                epoch = -1
+            if self.open_chunk != NULL and self.open_chunk.part == part:
+                self.open_chunk = NULL
+            part_reset(self.fetch, part, position, epoch)
+            if part.attention == 0 and part.link < 0:
+                part_attend(self.fetch, part, ATTEND_LEADER, -1, -1)
+        self.fetch.taken_lost = False
+        pthread_mutex_unlock(&self.fetch.lock)
+        if self.open_chunk == NULL:
+            self.source = None
+        self.taken = None
+        self.taken_count = 0
+        self.wake_loop()
+        return 0
+
     cdef void wake_loop(self):
         if self.driver.loop != NULL:
             loop_wake(self.driver.loop)
@@ -366,7 +427,7 @@ cdef class FetchParts(LoopDriver):
         while True:
             with nogil:
                 pthread_mutex_lock(&f.lock)
-                ready = self.ready() != NULL
+                ready = self.ready() != NULL or f.taken != NULL
                 if not ready and not f.woken and not f.closed and timeout_s > 0:
                     wait_a_while(&f.arrived, &f.lock, until_ns)
                     ready = self.ready() != NULL
@@ -386,6 +447,7 @@ cdef class FetchParts(LoopDriver):
             self.fetch.signal_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
         pthread_mutex_lock(&self.fetch.lock)
         ready = self.ready() != NULL or self.fetch.woken or self.fetch.closed
+        ready |= self.fetch.taken != NULL
         self.fetch.watched = not ready
         pthread_mutex_unlock(&self.fetch.lock)
         return -1 if ready else self.fetch.signal_fd

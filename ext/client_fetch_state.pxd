@@ -1,8 +1,9 @@
 """What a consumer fetches: partitions with their positions, and one fetch session a link (KIP-227).
 
 A Part is a partition that was assigned. `offset` is where the next request goes on, ahead of
-`position`, which is behind the last record given to the user. Answers wait as Chunks, in order of
-arrival. `generation` changes when the user goes elsewhere (seek, unassign): what was fetched for
+`position`, which is behind the last record that a call has returned to the application. Records
+that a call has taken and not returned yet are behind `taken_position`. Answers wait as Chunks, in
+order of arrival. `generation` changes when the user goes elsewhere (seek, unassign): what was fetched for
 an earlier one is dropped.
 
 All of it is guarded by `lock`, but for the Stream of a chunk: it belongs to the thread that polls,
@@ -55,6 +56,14 @@ cdef struct Part:
     int64_t truncated_to            # where the position goes back to with them
     int64_t position
     int32_t position_epoch          # of the last record before it, -1: not known
+    bint taken                      # in the list of Fetch.taken
+    Part* taken_next
+    int64_t taken_position          # becomes `position` when the call returns what it took
+    int32_t taken_epoch
+    int64_t taken_generation        # of the chunk that the records are of
+    int64_t call                    # the last call that returned records of it, see Fetch.calls
+    int64_t call_position           # `position` before that call
+    int32_t call_epoch
     int64_t high_watermark          # -1: not told yet
     int64_t last_stable_offset
     int64_t log_start_offset
@@ -132,6 +141,9 @@ cdef struct Fetch:
     int32_t parts_count
     Chunk* first
     Chunk* last
+    Part* taken                     # parts with records that a call took and did not return yet
+    int64_t calls                   # of the application, for records; an iteration's step is one
+    bint taken_lost                 # some of these records are of a part that went elsewhere since
     int64_t queued
     int64_t asked                   # bytes that answers on their way may have
     int32_t flying                  # links with an answer on its way
@@ -169,6 +181,15 @@ cdef void fetch_free(Fetch* f) noexcept nogil
 cdef Topic* topic_find(Fetch* f, const uint8_t* name, int32_t n) noexcept nogil
 cdef Part* part_add(Fetch* f, Topic* topic, int32_t partition) noexcept nogil
 cdef void part_remove(Fetch* f, Part* part) noexcept nogil
+# Moves `taken_position`. Only the polling thread changes the list.
+cdef void part_take(
+    Fetch* f, Part* part, int64_t position, int32_t epoch, int64_t generation
+) noexcept nogil
+# Each position moves to where its part was taken up to; the list is empty then.
+cdef void taken_return(Fetch* f) noexcept nogil
+# True if all records that were taken may still be returned: nothing of them was revoked, paused,
+# sought away from or truncated.
+cdef bint taken_sound(const Fetch* f) noexcept nogil
 # What is queued of it goes; what is in flight counts no more.
 cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil
 cdef void part_attend(Fetch* f, Part* part, int32_t why, int32_t node, int32_t epoch) noexcept nogil

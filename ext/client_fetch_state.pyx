@@ -86,10 +86,61 @@ cdef void part_remove(Fetch* f, Part* part) noexcept nogil:
     free(part)
 
 
+cdef void part_take(
+    Fetch* f, Part* part, int64_t position, int32_t epoch, int64_t generation
+) noexcept nogil:
+    if not part.taken:
+        part.taken = True
+        part.taken_next = f.taken
+        f.taken = part
+    part.taken_position = position
+    part.taken_epoch = epoch
+    part.taken_generation = generation
+
+
+cdef void taken_return(Fetch* f) noexcept nogil:
+    cdef Part* part = f.taken
+    while part != NULL:
+        part.call = f.calls
+        part.call_position = part.position
+        part.call_epoch = part.position_epoch
+        part.position = part.taken_position
+        part.position_epoch = part.taken_epoch
+        part.taken = False
+        part = part.taken_next
+    f.taken = NULL
+    f.taken_lost = False
+
+
+cdef bint taken_sound(const Fetch* f) noexcept nogil:
+    cdef const Part* part = f.taken
+    if f.taken_lost:
+        return False
+    while part != NULL:
+        if part.paused or part.stopped or part.taken_generation < part.sound_from:
+            return False
+        part = part.taken_next
+    return True
+
+
+cdef void part_untake(Fetch* f, Part* part) noexcept nogil:
+    """Its position stays where it is: records that were taken are not returned."""
+    cdef Part** at = &f.taken
+    if not part.taken:
+        return
+    while at[0] != part:
+        at = &at[0].taken_next
+    at[0] = part.taken_next
+    part.taken = False
+    f.taken_lost = True
+
+
 cdef void part_reset(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil:
     cdef Chunk* chunk = f.first
     cdef Chunk* next
+    part_untake(f, part)
     part.generation += 1
+    part.call = 0
     part.offset = part.position = offset
     part.offset_epoch = part.position_epoch = epoch
     part.faulted = False
@@ -106,15 +157,18 @@ cdef void part_move(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcep
     part.generation += 1
     part.offset = offset
     part.offset_epoch = epoch
-    if part.queued == 0:
+    if part.queued == 0 and part.taken:
+        part.taken_position = offset
+        part.taken_epoch = epoch
+    elif part.queued == 0:
         part.position = offset
         part.position_epoch = epoch
 
 
 cdef void part_truncate(Fetch* f, Part* part, int64_t offset, int32_t epoch) noexcept nogil:
-    cdef bint queued = part.queued > 0
+    cdef bint queued = part.queued > 0 or part.taken
     part_move(f, part, offset, epoch)
-    if queued:                          # chunks are the polling thread's to take off
+    if queued:                          # the polling thread alone drops chunks and taken records
         part.sound_from = part.generation
         part.truncated_to = offset
         fetch_signal(f)

@@ -7,6 +7,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport INT32_MAX, int64_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from posix.unistd cimport getpid
 
 from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
 from kbroker.ext.borrowed cimport Borrowed
@@ -98,7 +99,7 @@ cdef class ClientLoop:
         told = client_id.encode()
         self.drivers = []
         self.name = name
-        self.owner_pid = os.getpid()
+        self.owner_pid = getpid()
         self.lock = threading.Lock()
         self.next_id = 0
         if len(told) > STRING_BYTES_MAX:
@@ -115,7 +116,7 @@ cdef class ClientLoop:
             self.hang_in(driver)
 
     def __dealloc__(self) -> None:
-        if self.loop == NULL or self.owner_pid != os.getpid():
+        if self.loop == NULL or self.owner_pid != getpid():
             return                  # after a fork the thread is not ours, nor are its locks
         with nogil:
             self.stop()
@@ -132,7 +133,7 @@ cdef class ClientLoop:
         self.finished = True
 
     cdef int check(self) except -1:
-        if self.owner_pid != os.getpid():
+        if self.owner_pid != getpid():
             raise RuntimeError(
                 "this client was made before fork(); make a new one in the child process"
             )
@@ -254,7 +255,7 @@ cdef class ClientLoop:
         cdef LoopShared* shared = <LoopShared*> self.loop.shared
         cdef int64_t until_ns = monotonic_ns() + <int64_t> (timeout_s * 1e9)
         cdef bint over = False
-        if self.owner_pid != os.getpid():
+        if self.owner_pid != getpid():
             self.check()
         while not over:
             with nogil:
@@ -324,7 +325,7 @@ cdef class ClientLoop:
 
     def close(self) -> None:
         """Closes every link and ends the thread; calls in flight get no answer."""
-        if self.owner_pid != os.getpid():
+        if self.owner_pid != getpid():
             self.check()
         self.is_closed = True       # from here on nobody posts
         with self.lock, nogil:

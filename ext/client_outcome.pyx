@@ -7,7 +7,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.client_accumulator cimport accumulator_forget
 from kbroker.ext.client_batch cimport (
-    OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_PENDING, OUTCOME_SPLIT, RecordFault, batch_ref,
+    ERROR_CLOSED, ERROR_PURGED, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_PENDING, OUTCOME_SPLIT, RecordFault, batch_ref,
     batch_release, batch_settle, batch_split, batch_unref, text_copy,
 )
 from kbroker.ext.client_produce cimport produce_fault
@@ -222,12 +222,28 @@ cdef void tell_python(Sender* s, ClientBatch* b) noexcept nogil:
     sender_wish(s, WISH_CALLBACKS)
 
 
+cdef bint is_unseen(const Sender* s, const ClientBatch* b) noexcept nogil:
+    """True for a failure that no delivery is left to tell of; the end of a transaction tells of
+    its own, and what the application gave up itself is no news."""
+    cdef const ClientBatch* root = b
+    if s.transactional or b.local_error in (ERROR_CLOSED, ERROR_PURGED):
+        return False
+    while root.parent != NULL:
+        root = root.parent
+    return atomic_load_i32(&root.refs) <= 1 + root.calls
+
+
 cdef void settle(Sender* s, ClientBatch* b, int state) noexcept nogil:
     """The outcome stands in the batch. The sender's reference goes."""
     cdef ClientBatch* parent = b.parent
     if not b.in_call:
         batch_release(b)
+    b.unseen = state == OUTCOME_FAILED and is_unseen(s, b)
     if batch_settle(b, state):
+        b.unseen = False                # callbacks are told
+        tell_python(s, b)
+    elif b.unseen:
+        batch_ref(b)
         tell_python(s, b)
     accumulator_forget(s.a, b)
     batch_unref(b)

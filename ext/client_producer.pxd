@@ -20,6 +20,7 @@ cdef class SenderDriver(LoopDriver):
     cdef dict topics                # name -> TopicRef
     cdef object rested              # set after each round of callbacks
     cdef int running                # threads that run them
+    cdef public object unseen       # see run_callbacks
 
     cdef Topic* topic(self, str name) except? NULL
 

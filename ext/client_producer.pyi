@@ -9,6 +9,7 @@ REST_S: float
 class TopicRef: ...
 
 class SenderDriver(LoopDriver):
+    unseen: Callable[[Exception, str, int], object] | None
     def __new__(
         cls, *, batch_bytes: int, buffer_bytes: int, linger_ms: int, delivery_ms: int,
         request_timeout_ms: int, request_bytes_max: int, retry_ms: int, retry_max_ms: int,

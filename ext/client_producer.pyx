@@ -1,5 +1,4 @@
 """The producer as Python sees it (see client_producer.pxd)."""
-import threading
 import time
 
 cimport cython
@@ -15,7 +14,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.client_accumulator cimport (
     APPEND_CLOSED, APPEND_OK, APPEND_TOO_LARGE, Settings, accumulator_append, accumulator_close,
     accumulator_destroy, accumulator_flush, accumulator_init, accumulator_kick,
-    accumulator_partition, accumulator_topic,
+    accumulator_partition, accumulator_pending, accumulator_topic,
 )
 from kbroker.ext.client_topic cimport Part, topic_grow
 from kbroker.ext.client_batch cimport ClientBatch, fork_generation
@@ -32,6 +31,8 @@ from kbroker.ext.client_peers cimport (
 from kbroker.ext.client_sender cimport sender_drive, sender_link_down, sender_stopped
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
+
+from kbroker.ext.client_flag import Flag
 
 cdef extern from "Python.h":
     # Not cpython.exc's, by which what a signal handler raised would be raised at once.
@@ -90,7 +91,7 @@ cdef class SenderDriver(LoopDriver):
         settings.availability_ns = availability_ms * MS
         settings.ignore_keys = ignore_keys
         self.topics = {}
-        self.rested = threading.Event()
+        self.rested = Flag()
         accumulator_init(&self.a, &settings)
         memory_init(&self.a.pool, buffer_bytes, settings.batch_bytes)
         sender_init(&self.s, &self.a, &self.driver)
@@ -110,7 +111,7 @@ cdef class SenderDriver(LoopDriver):
         while self.s.settled != NULL:
             b = self.s.settled
             self.s.settled = b.next
-            run_callbacks(b)
+            run_callbacks(b, None)
         sender_destroy(&self.s)
         accumulator_destroy(&self.a)
 
@@ -226,7 +227,7 @@ cdef class SenderDriver(LoopDriver):
             while b != NULL:
                 after = b.next
                 b.next = NULL
-                run_callbacks(b)
+                run_callbacks(b, self.unseen)
                 b = after
                 done += 1
         finally:
@@ -277,18 +278,14 @@ cdef class SenderDriver(LoopDriver):
         names = ("records record_bytes batches requests request_bytes retries errors splits "
                  "throttle_ms latency_ns latency_ns_max acked").split()
         cdef MemoryPool pool
-        cdef int64_t batches_waiting
         pthread_mutex_lock(&self.a.pool.lock)
         pool = self.a.pool
         pthread_mutex_unlock(&self.a.pool.lock)
-        pthread_mutex_lock(&self.a.lock)
-        batches_waiting = self.a.all_count
-        pthread_mutex_unlock(&self.a.lock)
         found = {name: atomic_load_relaxed_i64(&values[i]) for i, name in enumerate(names)}
         return found | {
             "memory_available": pool.available, "memory_total": pool.bytes_max,
             "memory_waits": pool.waits, "memory_wait_ns": pool.wait_ns,
-            "memory_waiting": pool.waiting, "batches_waiting": batches_waiting,
+            "memory_waiting": pool.waiting, "batches_waiting": accumulator_pending(&self.a),
         }
 
 

@@ -29,6 +29,9 @@ class FetchedBatchError(ValueError):
         self.partition = partition
         self.offset = offset
 
+    def __reduce__(self):
+        return type(self), (self.code, self.topic, self.partition, self.offset)
+
 
 @cython.final
 @cython.no_gc

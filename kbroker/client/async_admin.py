@@ -41,8 +41,11 @@ class AsyncAdmin:
 
     async def close(self, timeout: float = 0.0) -> None:
         """See Admin.close."""
-        await beside(lambda: self._admin.close(timeout))
-        await beside(lambda: self._threads.shutdown(cancel_futures=True))
+        try:
+            await beside(lambda: self._admin.close(timeout))
+        finally:  # when it is cancelled too: the threads end once their calls do
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        await beside(self._threads.shutdown)
 
 
 def _awaited(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,10 +19,11 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from kbroker.client.admin_transactions import OpenTransaction
-from kbroker.client.beside import beside
+from kbroker.client.beside import beside, ended
 from kbroker.client.group.room import GroupMetadata
-from kbroker.client.producer import Held, Producer, exit_timeout
+from kbroker.client.producer import Held, Producer
 from kbroker.client.transactions import Offsets
+from kbroker.ext.client_clock import monotonic_ns
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
 from kbroker.ext.client_send_batch import ColumnsIn
 
@@ -96,7 +96,7 @@ class AsyncProducer:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-        await self._close(exit_timeout(kind), cancelled)
+        await self._close(None, cancelled)
 
     async def send(
         self,
@@ -132,7 +132,7 @@ class AsyncProducer:
     async def _waited_for(self, sent: Delivery | Held) -> Delivery:
         """All within max.block.ms."""
         producer = self._producer
-        until_ns = time.monotonic_ns() + producer.max_block_ns
+        until_ns = monotonic_ns() + producer.max_block_ns
         while isinstance(sent, Held):
             held = sent
             if held.missing is None:
@@ -192,7 +192,7 @@ class AsyncProducer:
         """Producer.send_batch(), on another thread: it may wait for memory in the middle. Where
         others wait for that as well, they take turns."""
         producer = self._producer
-        until_ns = time.monotonic_ns() + producer.max_block_ns
+        until_ns = monotonic_ns() + producer.max_block_ns
         missing = producer.missing(topic, None if hasattr(partition, "__len__") else partition)
         if missing is not None:
             await self._known(topic, missing, until_ns)
@@ -201,7 +201,7 @@ class AsyncProducer:
         )
         taken = await self._in_line(self._take, columns, until_ns)
         while taken is None:
-            until_ns = time.monotonic_ns() + producer.max_block_ns
+            until_ns = monotonic_ns() + producer.max_block_ns
             taken = await self._in_line(self._take, columns, until_ns)
         return AsyncBatchDelivery(taken)
 
@@ -263,7 +263,7 @@ class AsyncProducer:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            await asyncio.wait([future])
+            await ended(future)
             raise
 
     # ---- ends
@@ -287,22 +287,22 @@ class AsyncProducer:
         await beside(lambda: self._producer.purge(queued=queued, in_flight=in_flight))
 
     async def close(self, timeout: float | None = None) -> None:
-        """Delivers what was sent, for at most `timeout` seconds; the rest fails. A transaction that
-        is open is aborted: see Producer.close. A task that is cancelled here still waits for that;
-        cancelled once more, it gives up what is left."""
-        await self._close(timeout, False)
+        """Deliver what was sent, for at most `timeout` seconds; the rest fails. A transaction that
+        is open is aborted: see Producer.close. A task that is cancelled here gives up what is left,
+        so that `asyncio.wait_for(producer.close(), 5)` takes no longer."""
+        await self._close(timeout, True)
 
-    async def _close(self, timeout: float | None, cancelled: bool) -> None:
-        """cancelled: once before."""
+    async def _close(self, timeout: float | None, gives_up: bool) -> None:
+        """gives_up: cancelling the task gives up what is left; else cancelling it twice does."""
         closing = beside(lambda: self._producer.close(timeout))
         told: asyncio.CancelledError | None = None
         while not closing.done():
             try:
                 await asyncio.wait([closing])
             except asyncio.CancelledError as error:
-                if cancelled:
+                if gives_up:
                     self._producer.close(0)
-                cancelled = True
+                gives_up = True
                 told = error
         self._has_ended = True
         self._topics.close()
@@ -350,4 +350,4 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 def _left_ns(until_ns: int) -> int:
     """At least a moment: who may not wait at all is told by other means."""
-    return max(until_ns - time.monotonic_ns(), 1)
+    return max(until_ns - monotonic_ns(), 1)

@@ -18,7 +18,6 @@ import os
 import random
 import re
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbroker.client.address import Address
 from kbroker.client.connection import Connection
+from kbroker.client.connector import Connector
 from kbroker.client.errors import (
     BrokerError,
     ClosedError,
@@ -40,7 +40,6 @@ from kbroker.client.errors import (
 from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
 from kbroker.client.reach import (
     COUNTS,
-    Calls,
     ClusterSettings,
     FinalFailure,
     Limits,
@@ -51,6 +50,8 @@ from kbroker.client.reach import (
     growing,
 )
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
+from kbroker.ext.client_flag import Count, Flag
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
@@ -96,12 +97,12 @@ class Cluster:
         self._doubted: set[int] = set()  # nodes that may have moved
         self._counts = dict.fromkeys(COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
-        self._begun: weakref.WeakSet[Connection] = weakref.WeakSet()  # all, whoever has them
         self._own = Own()
         self.limits = Limits()
+        self.calls = Count(ClosedError)  # of all threads, so that an end can wait for them
+        self.closed = Flag()
         self._reach = Reach(self.settings)
-        self.calls = Calls()
-        self.closed = threading.Event()
+        self._connector = Connector(self._reach, self.limits, self.closed)
         self._pid = os.getpid()
 
     @classmethod
@@ -129,10 +130,8 @@ class Cluster:
         if os.getpid() != self._pid:
             return
         mine = self._own.connections
-        with self._lock:
-            every, self._open = set(self._begun), weakref.WeakSet()
-        for connection in every.difference(mine.values()):
-            connection.interrupt()
+        self._open = weakref.WeakSet()
+        self._connector.interrupt(mine.values())
         for connection in mine.values():
             connection.close()
         mine.clear()
@@ -194,7 +193,7 @@ class Cluster:
     def is_old(self, name: str) -> bool:
         """True where a topic was never asked for, or longer ago than metadata.max.age.ms."""
         learnt_s = self._learnt_s.get(name)
-        return learnt_s is None or time.monotonic() - learnt_s > self.settings.metadata_max_age_s
+        return learnt_s is None or monotonic() - learnt_s > self.settings.metadata_max_age_s
 
     def refresh(self, names: Iterable[str], *, create: bool = False) -> None:
         """Asks the cluster anew for brokers and these topics; waits for leaders being elected.
@@ -335,7 +334,7 @@ class Cluster:
         found = mine.get(address)
         if found is None:
             return None
-        if found.idle_s > self.settings.idle_max_s or time.monotonic() >= found.renew_at:
+        if found.idle_s > self.settings.idle_max_s or monotonic() >= found.renew_at:
             found.close()
         if found.closed:
             found.close()  # the socket as well, where another thread has ended it
@@ -361,13 +360,6 @@ class Cluster:
                 live.close()
         return live
 
-    def _note(self, connection: Connection) -> None:
-        """It is about to agree on versions, which close() is to interrupt."""
-        with self._lock:
-            self._begun.add(connection)
-        if self.closed.is_set():
-            connection.interrupt()
-
     def doubt(self, node_id: int) -> None:
         """An answer of this broker did not come: others are asked first, as long as it is not
         connected to anew."""
@@ -375,25 +367,13 @@ class Cluster:
         if node is not None:
             self._reach.failed(node.address)
 
-    def _connect_now(self, address: Address) -> Connection:
-        if self._reach.pause_s(address) > 0:
-            raise ConnectError(f"{address} could not be reached a moment ago")
-        return self._connect(address)
-
     def _connect(self, address: Address) -> Connection:
         self._mine()
-        if self.closed.wait(self._reach.pause_within(address, self.limits.left_s)):
-            raise ClosedError("the client was closed")
-        try:
-            made = self._reach.connect(address, self._note, self.limits.left_s)
-        except KafkaError as error:
-            self._count("failed-connection-total")
-            if not self.closed.is_set():
-                self._reach.tell(address, error)
-            raise
-        self._count("connection-creation-total")
-        _log.debug("connected to %s", address)
-        return made
+        return self._connector.connect(address)
+
+    def _connect_now(self, address: Address) -> Connection:
+        self._mine()
+        return self._connector.connect_now(address)
 
     # Trying again
 
@@ -408,9 +388,9 @@ class Cluster:
         if limits.deadline_s is not None:
             return self._retry(call, limits.deadline_s)
         limit_s = self.settings.call_timeout_s if timeout_s is None else timeout_s
-        ends = limit_s > 0 if ends is None else ends
-        with self.calls, limits.within(limit_s, ends) as deadline_s:
-            return self._retry(call, deadline_s)
+        with self.calls:
+            ends = limit_s > 0 if ends is None else ends
+            return limits.run(limit_s, ends, lambda deadline_s: self._retry(call, deadline_s))
 
     def _retry(self, call: Callable[[], T], deadline_s: float) -> T:
         unknown_deadline_s: float | None = None
@@ -419,7 +399,7 @@ class Cluster:
             try:
                 return call()
             except KafkaError as error:
-                now = time.monotonic()
+                now = monotonic()
                 refused = isinstance(error, _BROKEN) and not self._was_told
                 if not error.retriable or (refused and not self.settings.patient):
                     raise
@@ -441,8 +421,9 @@ class Cluster:
         """Counts since it was made, and what holds now; names as Kafka's clients have."""
         with self._lock:
             live = sum(not connection.closed for connection in self._open)
-            age_s = time.monotonic() - max(self._learnt_s.values(), default=time.monotonic())
-            return {**self._counts, "connection-count": live, "metadata-age": age_s}
+            age_s = monotonic() - max(self._learnt_s.values(), default=monotonic())
+            counts = self._counts | self._connector.counts
+            return counts | {"connection-count": live, "metadata-age": age_s}
 
     def _count(self, name: str) -> None:
         with self._lock:
@@ -470,7 +451,7 @@ class Cluster:
         except KafkaError:
             self._note_failure()
             raise
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             self._failing_since_s = None
             self._was_told = True
@@ -492,7 +473,7 @@ class Cluster:
     def _note_failure(self) -> None:
         """Metadata could not be had: after rebootstrap_trigger_s of that, the brokers known are
         given up."""
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             since_s = self._failing_since_s = self._failing_since_s or now
         over = now - since_s > self.settings.rebootstrap_trigger_s

@@ -14,7 +14,6 @@ import re
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from kbroker.client.errors import (
     UnsupportedApiError,
 )
 from kbroker.client.messages import VERSIONS, decode_response, encode_request, versions_of
+from kbroker.ext.client_clock import monotonic
 from kbroker.limits import CLIENT_FRAME_MAX_BYTES
 from kbroker.protocol import ApiKey
 
@@ -98,7 +98,7 @@ class Connection:
         self.timeout_s = timeout_s
         self._left_s = left_s
         self.renew_at = math.inf
-        self._used_s = time.monotonic()
+        self._used_s = monotonic()
         self._claim = threading.Lock()  # of sending the next request, or of ending an idle one
         self.broker_versions: dict[int, tuple[int, int]] = {}
         self._sent: collections.deque[_Sent] = collections.deque()
@@ -129,7 +129,7 @@ class Connection:
     @property
     def idle_s(self) -> float:
         """Seconds since a request was sent; 0 while one waits for its answer."""
-        return 0.0 if self._sent else time.monotonic() - self._used_s
+        return 0.0 if self._sent else monotonic() - self._used_s
 
     def close(self) -> None:
         """Closes the socket; calling it again does nothing."""
@@ -195,8 +195,14 @@ class Connection:
         most: int | None = None,
     ) -> Any:
         """Sends a request and waits for its answer, kio's dataclass; see version_of."""
-        self._send(api, self.version_of(api, by_id=by_id, most=most), values, True)
-        return self.receive(timeout_s)
+        version = self.version_of(api, by_id=by_id, most=most)
+        try:
+            self._send(api, version, values, True)
+            return self.receive(timeout_s)
+        except BaseException:
+            if self._sent:  # an exception of a signal handler: the answer is another call's then
+                self.close()
+            raise
 
     def send(self, api: ApiKey, values: Mapping[str, Any], *, answered: bool = True) -> int:
         """Sends a request; returns its version. answered: False for Produce with acks=0."""
@@ -207,7 +213,11 @@ class Connection:
     def receive(self, timeout_s: float | None = None) -> Any:
         """The answer to the oldest request that has none yet."""
         sent = self._sent[0]
-        frame = self._read_frame(sent.api, self.timeout_s if timeout_s is None else timeout_s)
+        try:
+            frame = self._read_frame(sent.api, self.timeout_s if timeout_s is None else timeout_s)
+        except BaseException:  # part of the answer may have been read
+            self.close()
+            raise
         self._sent.popleft()
         try:
             correlation_id, body = decode_response(sent.api, sent.version, frame)
@@ -228,7 +238,7 @@ class Connection:
         with self._claim:
             if self._closed:
                 raise ConnectError(f"connection to {self.address} is closed")
-            self._used_s = time.monotonic()
+            self._used_s = monotonic()
             if answered:
                 self._sent.append(_Sent(api, version, self._correlation_id))
         limit_s = max(self._left_s(self.timeout_s), _LEAST_S)
@@ -267,7 +277,7 @@ class Connection:
 
     def _read_frame(self, api: ApiKey, timeout_s: float) -> bytes:
         timeout_s = self._left_s(timeout_s)
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic() + timeout_s
         try:
             (length,) = struct.unpack(">i", self._read(4, deadline))
             if not 4 <= length <= CLIENT_FRAME_MAX_BYTES:
@@ -312,7 +322,7 @@ class Connection:
         into = bytearray(size)
         view = memoryview(into)
         while view:
-            left_s = deadline - time.monotonic()
+            left_s = deadline - monotonic()
             if left_s <= 0:
                 raise TimeoutError
             if self._channel is not None:

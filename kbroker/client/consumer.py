@@ -10,25 +10,23 @@ import inspect
 import itertools
 import logging
 import os
-import threading
-import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
 from kbroker.client.config_consumer import consumer_config
 from kbroker.client.consumer_assignment import Assignment
 from kbroker.client.consumer_control import Control
+from kbroker.client.consumer_lock import UseLock
+from kbroker.client.consumer_poll import Poller
 from kbroker.client.consumer_queries import OffsetAndTimestamp, Queries
-from kbroker.client.consumer_turn import Turn
 from kbroker.client.deserializers import converter, deserializer_of
 from kbroker.client.errors import (
     CorruptDataError,
     KafkaError,
     RequestTimeoutError,
-    WakeupError,
 )
 from kbroker.client.offsets import EARLIEST, LATEST, checked_time
 from kbroker.client.partitions import (
@@ -38,6 +36,7 @@ from kbroker.client.partitions import (
     checked_partition,
     checked_partitions,
 )
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_heartbeat import HeartbeatDriver
@@ -49,17 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer"]
 
-# Of one poll_batch() unless told: what stays in a processor's cache is filled and read quickest.
-_COLUMNS_ROWS = 65_536
-_COLUMNS_BYTES = 2 << 20
-_BYTES_MAX = 1 << 30  # of keys or of values in one Columns
 _DECOMPRESSED_BYTES_MAX = 256 << 20  # of one batch: what no broker takes plain either
 _CLOSE_S = 30.0
 _EITHER = "assign() and subscribe() exclude each other; unsubscribe() first"
 _numbers = itertools.count(1)
 _log = logging.getLogger("kbroker.client.consumer")
-
-Taken = TypeVar("Taken", list[Record], Columns)
 
 
 def _shut(pid: int, loop: ClientLoop, control: Control, fetcher: Fetcher, cluster: Cluster) -> None:
@@ -98,10 +91,17 @@ class Consumer:
     """Reads records of a cluster.
 
     Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
-    `Consumer(bootstrap_servers="localhost:9092", group_id="g")`. A context manager, which an
-    `Exception` leaves without a last automatic commit: what was given out and maybe not worked on
-    is given out again; Ctrl-C and the like leave it as its end does. Iterating over it gives
-    records without an end.
+    `Consumer(bootstrap_servers="localhost:9092", group_id="g")`. Iterating over it gives records
+    without an end. It is a context manager, and leaving the block closes the consumer:
+
+    - The end of the block commits the positions, where commits are automatic, as close() does.
+    - KeyboardInterrupt, SystemExit and the like commit the positions before the last call that
+      returned records (poll, poll_batch, or a step of an iteration). The application has finished
+      with the records of earlier calls; those of the last call are returned again.
+    - Any other exception commits nothing.
+
+    In `with Consumer(...) as c, Producer(...) as p` the producer is closed first: it delivers what
+    was sent before the consumer commits.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -144,9 +144,12 @@ class Consumer:
             )
             self._control.group = self._group
         self._queries = Queries(self._cluster, settings, self._fetcher)
-        self._turn = Turn(self._fetcher)
-        self._woken = threading.Event()
-        self._paused: set[TopicPartition] = set()
+        self._lock = UseLock(self._fetcher)
+        self._poller = Poller(
+            self._fetcher, self._control, self._assignment, self._lock,
+            interceptors=self._interceptors,
+        )  # fmt: skip
+        self._poller.group = self._group
         self._loop.start()
         self._control.start()
         self._end = weakref.finalize(
@@ -162,7 +165,7 @@ class Consumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close(_CLOSE_S, commits=not isinstance(error, Exception))
+        self._close(_CLOSE_S, error)
 
     # ---- what to read
 
@@ -171,7 +174,7 @@ class Consumer:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             if inspect.iscoroutinefunction(getattr(listener, name, None)):
                 raise TypeError(f"nobody awaits {name} of this listener; an AsyncConsumer would")
-        with self._turn:
+        with self._lock.change():
             group = self._need_group("subscribe")
             if not group.active and self._assignment.assigned():
                 raise KafkaError(_EITHER)
@@ -180,7 +183,8 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Leaves the group, or gives up what was assigned."""
-        with self._turn:
+        with self._lock.change():
+            self._poller.mend()
             if self._group is not None:
                 self._group.unsubscribe()
             self._assign(())
@@ -191,7 +195,7 @@ class Consumer:
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Reads these, without the group deciding; replaces what was before."""
-        with self._turn:
+        with self._lock.change():
             if self._group is not None and self._group.active:
                 raise KafkaError(_EITHER)
             self._assign(partitions)
@@ -199,7 +203,6 @@ class Consumer:
     def _assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         self._assignment.assign_from_group(checked_partitions(partitions))
         self._control.quiet = False
-        self._paused &= self._assignment.assigned()
 
     def assignment(self) -> frozenset[TopicPartition]:
         """What is read now."""
@@ -214,121 +217,94 @@ class Consumer:
         self._set_paused(partitions, False)
 
     def _set_paused(self, partitions: Iterable[tuple[str, int]], paused: bool) -> None:
-        with self._turn:
+        with self._lock:
             for where in checked_partitions(partitions):
                 self._fetcher.pause(*where, paused)
-                change = self._paused.add if paused else self._paused.discard
-                change(where)
 
     def paused(self) -> frozenset[TopicPartition]:
         """Those of the assignment that are paused."""
-        return frozenset(self._paused & self._assignment.assigned())
+        return frozenset(TopicPartition(*where) for where in self._fetcher.paused())
 
     # ---- records
 
     def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[Record]:
-        """Records that have come, at most max.poll.records or max_records; none within timeout_s:
-        an empty list. Raises what has to be known: CorruptDataError, DeserializationError,
-        NoOffsetError, WakeupError and what brokers refuse."""
+        """Return records that have come, at most max.poll.records or max_records, or an empty list
+        after timeout_s. Positions move when it returns, over what it returns: an exception at any
+        point, of a signal handler too, leaves the records to the next call.
+
+        Raises CorruptDataError, DeserializationError, NoOffsetError, WakeupError, and what brokers
+        refuse."""
         most = _checked(max_records) or self.config.max_poll_records
-        with self._turn:
-            records = self._await_some(timeout_s, lambda: self._take(most))
-            return self._intercepted(records) if self._interceptors else records
+        lock = self._lock
+        lock.in_use = True
+        try:
+            records = self._poller.records(timeout_s, most)
+        except BaseException as error:
+            lock.failed = error
+            raise
+        lock.returned = True
+        return records
 
     def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
-        """Records that have come, as columns: for numpy and Arrow, without an object a record. At
-        most max_records, or about 2 MiB. Deserializers and interceptors are not asked."""
-        rows, most = _COLUMNS_ROWS, _COLUMNS_BYTES
-        if wanted := _checked(max_records):
-            rows, most = wanted, _BYTES_MAX
-        with self._turn:
-            try:
-                return self._await_some(timeout_s, lambda: self._fetcher.columns(rows, most))
-            except FetchedBatchError as error:
-                raise CorruptDataError(str(error)) from error
+        """Return records that have come as columns, for numpy and Arrow, without an object for each
+        record: at most max_records, or about 2 MiB. Deserializers and interceptors are not called.
+        Positions move as poll() moves them."""
+        rows = _checked(max_records)
+        lock = self._lock
+        lock.in_use = True
+        try:
+            columns = self._poller.columns(timeout_s, rows)
+        except BaseException as error:
+            lock.failed = error
+            raise
+        lock.returned = True
+        return columns
 
     def __iter__(self) -> Iterator[Record]:
-        """Records without an end. The position moves with each record that is given out."""
+        """Iterate over records, without an end. The position moves with each record that is given
+        out. Interceptors see records one by one."""
         most = self.config.max_poll_records
         while True:
             if self._interceptors:
-                yield from self.poll(1.0)
+                yield from self._intercepted_records()
             elif self._ready(1.0):
                 try:
                     yield from self._fetcher.allow(most)
                 except FetchedBatchError as error:
                     raise CorruptDataError(str(error)) from error
 
-    def _ready(self, timeout_s: float = 0.0) -> bool:
-        """Does what is due; whether something has been fetched within timeout_s."""
-        with self._turn:
-            return self._await(timeout_s)
-
-    def _take(self, most: int) -> list[Record]:
+    def _intercepted_records(self) -> Iterator[Record]:
+        """Yield what interceptors make of one record. The position moves with the first."""
+        lock = self._lock
+        lock.in_use = True
         try:
-            return self._fetcher.records(most)
-        except FetchedBatchError as error:
-            raise CorruptDataError(str(error)) from error
+            records = self._poller.records(1.0, 1)
+        except BaseException as error:
+            lock.failed = error
+            raise
+        lock.returned = True
+        yield from records
 
-    def _intercepted(self, records: list[Record]) -> list[Record]:
-        for one in self._interceptors:
-            if hasattr(one, "on_consume"):
-                try:
-                    records = one.on_consume(records)
-                except Exception:  # an onlooker must not take records away
-                    _log.exception("an interceptor's on_consume failed")
-        return records
+    def _ready(self, timeout_s: float = 0.0) -> bool:
+        """Do what is due; return whether records have come within timeout_s."""
+        with self._lock:
+            return self._poller.wait(timeout_s)
 
-    def _await_some(self, timeout_s: float, take: Callable[[], Taken]) -> Taken:
-        """What `take` gives once it is not empty, or the time is over: a fetched batch may hold
-        nothing for a reader (control batches, records before the position)."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            ready = self._await(self._assignment.left_s(deadline))
-            taken = take()
-            if taken or not ready:
-                return taken
+    def _take_records(self, max_records: int | None) -> list[Record]:
+        """Take what poll(0) would return; positions move when `Fetcher.returned` is set."""
+        most = _checked(max_records) or self.config.max_poll_records
+        with self._lock:
+            return self._poller.records(0, most)
 
-    def _await(self, timeout_s: float) -> bool:
-        """Does what is due, and waits until there are records (True) or the time is over."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            due_s = self._work()
-            left_s = deadline - time.monotonic()
-            if self._fetcher.wait(min(max(left_s, 0.0), due_s)):
-                return True
-            if self._woken.is_set():
-                continue
-            if left_s <= 0:
-                return False
-
-    def _work(self) -> float:
-        """What is due before records are given out; seconds until more is."""
-        if self._woken.is_set():
-            self._woken.clear()
-            raise WakeupError("wakeup() was called")
-        error = self._control.take_error()
-        if error is not None:
-            raise error
-        if self._group is None:
-            return float("inf")
-        self._ask_committed(self._group)
-        due_s = self._group.poll()
-        if not self._assignment.refused:  # what it has assigned waits for no later round
-            self._ask_committed(self._group)
-        return due_s
-
-    def _ask_committed(self, group: Group) -> None:
-        """Where to begin in partitions that were assigned."""
-        assignment = self._assignment
-        if assignment.asking:
-            asked, assignment.asking = frozenset(assignment.asking), set()
-            assignment.refused = False
-            group.fetch_committed(asked, lambda told: assignment.begin_at(asked, told))
+    def _take_columns(self, max_records: int | None) -> Columns:
+        """Take what poll_batch(0) would return; positions move when `Fetcher.returned` is set."""
+        rows = _checked(max_records)
+        with self._lock:
+            return self._poller.columns(0, rows)
 
     def wakeup(self) -> None:
         """Has the wait of another thread, or the next one, end with WakeupError."""
-        self._woken.set()
+        self._poller.woken = True
         self._fetcher.wake()
 
     # ---- positions
@@ -336,7 +312,7 @@ class Consumer:
     def seek(self, where: tuple[str, int], offset: int | OffsetAndMetadata) -> None:
         """The next record read is the one at this offset, or the first one behind it."""
         told = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        with self._turn:
+        with self._lock.change():
             self._assignment.seek(checked_partition(where), told.offset, told.leader_epoch)
 
     def seek_to_beginning(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
@@ -354,28 +330,28 @@ class Consumer:
         self._seek_by(partitions, checked_time(timestamp_ms))
 
     def _seek_by(self, partitions: Iterable[tuple[str, int]], strategy: int) -> None:
-        with self._turn:
+        with self._lock.change():
             for where in checked_partitions(partitions) or sorted(self._assignment.assigned()):
                 self._assignment.seek_by(where, strategy)
 
     def stop_at(self, where: tuple[str, int], offset: int) -> None:
         """Asks for nothing from there on; poll() does not wait once all is read up to its end."""
-        with self._turn:
+        with self._lock:
             self._assignment.stop_at(checked_partition(where), offset)
 
     def position(self, where: tuple[str, int], timeout_s: float | None = None) -> int:
         """The offset of the next record that is given out. Waits until it is known."""
         limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
-        deadline = time.monotonic() + limit_s
+        deadline = monotonic() + limit_s
         where = checked_partition(where)
-        with self._turn:
+        with self._lock:
             while True:
                 found = self._fetcher.state(*where)["position"]
                 if found >= 0:
                     return found
                 self._control.moved.clear()
-                due_s = self._work()
-                left_s = deadline - time.monotonic()
+                due_s = self._poller.work()
+                left_s = deadline - monotonic()
                 if left_s <= 0:
                     text = f"no position of {where} within {limit_s:g} s"
                     raise RequestTimeoutError(text)
@@ -418,6 +394,7 @@ class Consumer:
     def _need_group(self, what: str) -> Group:
         if self._group is None:
             raise KafkaError(f"{what}() needs a group.id")
+        self._poller.mend()
         return self._group
 
     def commit(
@@ -427,7 +404,7 @@ class Consumer:
     ) -> None:
         """Commits offsets, or the positions, and waits for the answer."""
         limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
-        with self._turn:
+        with self._lock.change():
             self._need_group("commit").commit(offsets, limit_s)
 
     def commit_async(
@@ -436,7 +413,7 @@ class Consumer:
         callback: Any = None,
     ) -> None:
         """Commits without waiting; callback(offsets, error) is called in a later poll, in order."""
-        with self._turn:
+        with self._lock.change():
             self._need_group("commit_async").commit_async(offsets, callback)
 
     def committed(
@@ -444,17 +421,19 @@ class Consumer:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None: nothing."""
         limit_s = self.config.default_api_timeout_ms / 1e3 if timeout_s is None else timeout_s
-        with self._turn:
+        with self._lock.change():
             group = self._need_group("committed")
             return group.committed(checked_partitions(partitions), limit_s)
 
     def group_metadata(self) -> GroupMetadata:
         """Who this member is now."""
-        return self._need_group("group_metadata").metadata()
+        if self._group is None:
+            raise KafkaError("group_metadata() needs a group.id")
+        return self._group.metadata()
 
     def enforce_rebalance(self, reason: str = "") -> None:
         """The next poll joins again (classic protocol)."""
-        with self._turn:
+        with self._lock.change():
             self._need_group("enforce_rebalance").enforce_rebalance(reason)
 
     # ---- metrics, end
@@ -467,15 +446,26 @@ class Consumer:
     def close(self, timeout_s: float = _CLOSE_S) -> None:
         """Commits where that is automatic, leaves the group, ends threads and connections. A
         second time does nothing, nor does a child of fork(): all of it is the parent's."""
-        self._close(timeout_s, commits=True)
+        self._close(timeout_s, None)
 
-    def _close(self, timeout_s: float, *, commits: bool) -> None:
-        if self._turn.closed or self._turn.forked:
+    def _close(self, timeout_s: float, error: BaseException | None) -> None:
+        """error: the exception that leaves a `with` block."""
+        if self._lock.closed or self._lock.forked:
             return
-        with self._turn:  # where another thread polls, nothing is taken away under it
+        with self._lock.change():  # raises while another thread polls
             try:
                 if self._group is not None:
-                    self._group.close(timeout_s, commits=commits)
-            finally:
-                self._turn.closed = True
-                self._end()
+                    self._poller.mend()
+                    self._group.close(timeout_s, offsets=self._offsets_at_end(error))
+            finally:  # each step may be repeated by another close(), after an exception
+                _shut(
+                    os.getpid(), self._loop, self._control, self._fetcher, self._cluster
+                )
+                self._end.detach()
+                self._lock.closed = True
+
+    def _offsets_at_end(self, error: BaseException | None) -> dict[TopicPartition, Any]:
+        """Return what the last automatic commit commits."""
+        if error is None:
+            return self._assignment.delivered()
+        return {} if isinstance(error, Exception) else self._assignment.finished()

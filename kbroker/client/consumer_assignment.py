@@ -6,12 +6,12 @@ the group only as somebody to ask for committed offsets.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 
 from kbroker.client.consumer_control import Control
 from kbroker.client.errors import KafkaError
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import POSITION
 
@@ -46,12 +46,13 @@ class Assignment:
     def assign_from_group(self, partitions: Collection[TopicPartition]) -> None:
         """The whole new assignment; partitions that stay keep position and records."""
         wanted = frozenset(TopicPartition(*where) for where in partitions)
-        for where in self._owned - wanted:
+        fetched = frozenset(TopicPartition(*where) for where in self._fetcher.assigned())
+        for where in fetched - wanted:
             self._control.leave(where)
             self.asking.discard(where)
             self._ends.pop(where, None)
             self._fetcher.remove(*where)
-        for where in sorted(wanted - self._owned):
+        for where in sorted(wanted - fetched):
             if self._grouped:
                 self._control.held.add(where)
                 self.asking.add(where)
@@ -61,6 +62,18 @@ class Assignment:
         self._stopped.clear()
         self._owned = wanted
 
+    def repair(self) -> None:
+        """Carry through a change that an exception has split: the fetcher gets the partitions that
+        are owned, and committed offsets are asked for where no position is known."""
+        self._fetcher.cork(False)
+        self._stopped |= self._owned
+        self.assign_from_group(self._owned)
+        for where in self._owned if self._grouped else ():
+            unknown = self._fetcher.state(*where)["offset"] < 0
+            if unknown and where not in self._control.strategies:
+                self._control.held.add(where)
+        self.asking = self.asking | self._control.held
+
     def stop_fetching(self, partitions: Collection[TopicPartition]) -> None:
         """They are about to be revoked: nothing of them is given out any more."""
         for where in self._owned.intersection(partitions):
@@ -69,12 +82,19 @@ class Assignment:
 
     def delivered(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Behind the last record given out, of each partition with a position."""
+        return self._positions("position", "position_epoch")
+
+    def finished(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions before the last call that returned records: the application has
+        finished with the records of earlier calls, since it called again."""
+        return self._positions("finished", "finished_epoch")
+
+    def _positions(self, position: str, epoch: str) -> dict[TopicPartition, OffsetAndMetadata]:
         found = {}
         for where in self._owned:
             state = self._fetcher.state(*where)
-            if state["position"] >= 0:
-                epoch = state["position_epoch"]
-                found[where] = OffsetAndMetadata(state["position"], leader_epoch=epoch)
+            if state[position] >= 0:
+                found[where] = OffsetAndMetadata(state[position], leader_epoch=state[epoch])
         return found
 
     def wake(self) -> None:
@@ -119,7 +139,7 @@ class Assignment:
             self._fetcher.state(*where)["position"] >= end for where, end in self._ends.items()
         ):
             return 0.0
-        return max(deadline - time.monotonic(), 0.0)
+        return max(deadline - monotonic(), 0.0)
 
     def seek(self, where: TopicPartition, offset: int, epoch: int) -> None:
         """Raises KeyError for what is not assigned, and ValueError for an offset below 0."""

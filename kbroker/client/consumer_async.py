@@ -13,12 +13,12 @@ import contextlib
 import functools
 import inspect
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
+from kbroker.client.beside import ended
 from kbroker.client.cluster import PartitionInfo, TopicInfo
 from kbroker.client.consumer import Consumer
 from kbroker.client.consumer_inside import Inside, Listener, inside
@@ -26,6 +26,7 @@ from kbroker.client.consumer_queries import OffsetAndTimestamp
 from kbroker.client.errors import ClosedError, CorruptDataError
 from kbroker.client.group import GroupMetadata, RebalanceListener
 from kbroker.client.partitions import OffsetAndMetadata, OffsetsGiven, TopicPartition
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_columns import Columns
 from kbroker.ext.client_record import FetchedBatchError, Record
 
@@ -42,13 +43,12 @@ Partitions = Iterable[tuple[str, int]]
 
 class AsyncConsumer:
     """As Consumer, with `await`; `async for record in consumer`, `async with`. One task at a
-    time; cancelling a poll loses no record. An `Exception` leaves the block without a last
-    automatic commit."""
+    time; cancelling a poll loses no record. Leaving the block commits as Consumer's does."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
         self._consumer = Consumer(config, **more)
         self._fetcher = self._consumer._fetcher
-        self._turn = self._consumer._turn
+        self._lock = self._consumer._lock
         self._thread = ThreadPoolExecutor(1, "kbroker-async-consumer")
         self._aside = ThreadPoolExecutor(_ASIDE, "kbroker-async-consumer-aside")
         self._busy = asyncio.Lock()
@@ -62,13 +62,13 @@ class AsyncConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._close(_CLOSE_S, commits=not isinstance(error, Exception))
+        await self._close(_CLOSE_S, error)
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """On the consumer's thread, or beside it from inside a listener; waited for to its end even
         when cancelled."""
         call = functools.partial(function, *args, **kwargs)
-        within = inside(self._turn)
+        within = inside(self._lock)
         if within is not None:
             with contextlib.suppress(Inside.Over):
                 return await self._ended(self._aside, functools.partial(within.run, call))
@@ -76,33 +76,43 @@ class AsyncConsumer:
             return await self._ended(self._thread, call)
 
     async def _ended(self, threads: Executor, call: Callable[[], T]) -> T:
-        if self._turn.closed:
+        if self._lock.closed:
             raise ClosedError("the consumer was closed")
         future = asyncio.get_running_loop().run_in_executor(threads, call)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            self._consumer._fetcher.wake()
-            await asyncio.wait([future])
+            self._fetcher.wake()
+            await ended(future)
             raise
 
     # ---- records
 
     async def poll(self, timeout_s: float = 1.0, max_records: int | None = None) -> list[Record]:
-        """See Consumer.poll."""
-        return await self._until(timeout_s, lambda: self._consumer.poll(0, max_records), ends=True)
+        """See Consumer.poll. Positions move when it returns: records that it took when its task is
+        cancelled are returned by the next call."""
+        consumer = self._consumer
+        records = await self._until(
+            timeout_s, lambda: consumer._take_records(max_records), ends=True
+        )
+        self._fetcher.returned = True
+        return records
 
     async def poll_batch(self, timeout_s: float = 1.0, max_records: int | None = None) -> Columns:
-        """See Consumer.poll_batch."""
+        """See Consumer.poll_batch, and poll for cancelled tasks."""
         consumer = self._consumer
-        return await self._until(timeout_s, lambda: consumer.poll_batch(0, max_records), ends=True)
+        columns = await self._until(
+            timeout_s, lambda: consumer._take_columns(max_records), ends=True
+        )
+        self._fetcher.returned = True
+        return columns
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records without an end. The position moves with each record that is given out."""
+        """Iterate over records, without an end; see Consumer.__iter__."""
         consumer = self._consumer
         while True:
             if consumer._interceptors:
-                for record in await self.poll(1.0):
+                for record in await self.poll(1.0, 1):
                     yield record
             elif await self._until(1.0, consumer._ready):
                 try:
@@ -115,7 +125,7 @@ class AsyncConsumer:
         """What `take` gives, once that is something or the time is over; with `ends`, also once
         all is read up to where it stops. Without a group nothing in it waits; with one, callbacks
         may."""
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic() + timeout_s
         while True:
             await asyncio.sleep(0)  # a loop of polls that need not wait leaves others their turn
             if self._consumer._group is not None:
@@ -123,7 +133,7 @@ class AsyncConsumer:
             else:
                 async with self._busy:
                     found = take()
-            left_s = deadline - time.monotonic()
+            left_s = deadline - monotonic()
             if ends and not found:
                 left_s = self._consumer._assignment.left_s(deadline)
             if found or left_s <= 0:
@@ -141,7 +151,7 @@ class AsyncConsumer:
         coroutine function is awaited on this loop, and may await this consumer's methods."""
         told = listener
         if listener is not None:
-            told = Listener(listener, self._turn, asyncio.get_running_loop())
+            told = Listener(listener, self._lock, asyncio.get_running_loop())
         await self._call(self._consumer.subscribe, topics, told)
 
     async def unsubscribe(self) -> None:
@@ -249,13 +259,13 @@ class AsyncConsumer:
     ) -> None:
         """See Consumer.commit_async: sent, and not waited for. callback(offsets, error) is called
         in a later poll, on the consumer's thread; a coroutine is run on the event loop."""
-        loop, turn = asyncio.get_running_loop(), self._turn
+        loop, lock = asyncio.get_running_loop(), self._lock
 
         def told(offsets: Any, error: Any) -> None:
             if inspect.iscoroutinefunction(callback):
                 asyncio.run_coroutine_threadsafe(callback(offsets, error), loop)
             else:
-                with Inside(turn):
+                with Inside(lock):
                     callback(offsets, error)
 
         await self._call(self._consumer.commit_async, offsets, told if callback else None)
@@ -280,18 +290,18 @@ class AsyncConsumer:
 
     async def close(self, timeout_s: float = _CLOSE_S) -> None:
         """See Consumer.close."""
-        await self._close(timeout_s, commits=True)
+        await self._close(timeout_s, None)
 
-    async def _close(self, timeout_s: float, *, commits: bool) -> None:
-        if self._turn.closed or self._turn.forked:
+    async def _close(self, timeout_s: float, error: BaseException | None) -> None:
+        if self._lock.closed or self._lock.forked:
             return
         try:
-            await self._call(self._consumer._close, timeout_s, commits=commits)
+            await self._call(self._consumer._close, timeout_s, error)
         except ClosedError:
-            if not self._turn.closed:  # by another task, meanwhile
+            if not self._lock.closed:  # by another task, meanwhile
                 raise
         finally:
-            if self._turn.closed:
+            if self._lock.closed:
                 self._thread.shutdown(wait=False)
                 self._aside.shutdown(wait=False)
 

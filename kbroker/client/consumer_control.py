@@ -40,8 +40,10 @@ from kbroker.client.offsets_for_epoch import EpochEnd, end_of_epoch
 from kbroker.client.partitions import TopicPartition
 from kbroker.client.reach import IdleLinks
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_fetch import Fetcher
 from kbroker.ext.client_fetch_parts import CORRUPT, LEADER, POSITION, REPLICA
+from kbroker.ext.client_flag import Flag
 from kbroker.ext.client_heartbeat import EVENT_HEARTBEAT
 from kbroker.ext.client_loop import ClientLoop
 
@@ -62,7 +64,7 @@ _log = logging.getLogger("kbroker.client.consumer")
 class Control:
     """See above. strategies: where a partition begins, a time in ms or EARLIEST, LATEST; the
     user's thread alone sets and drops them, with its seeks. held: partitions whose committed
-    offset is being asked for."""
+    offset is being asked for. errors: what the next poll raises."""
 
     def __init__(
         self, config: ConsumerConfig, cluster: Cluster, fetcher: Fetcher, loop: ClientLoop
@@ -70,21 +72,21 @@ class Control:
         self.strategies: dict[TopicPartition, int] = {}
         self.held: set[TopicPartition] = set()
         self.quiet = False  # a group assigns: topics may come and go
-        self.moved = threading.Event()
+        self.moved = Flag()
         self.group: Group | None = None
+        self.errors: dict[TopicPartition, KafkaError] = {}
         self._config = config
         self._cluster = cluster
         self._fetcher = fetcher
         self._loop = loop
-        self._errors: dict[TopicPartition, KafkaError] = {}
         self._links = Links(cluster, loop)
         self._errands = Errands(loop.name, loop.tell)  # by node, or _ANY
         self._failures: dict[TopicPartition, tuple[int, float]] = {}  # how many, since when
         self._ids: dict[TopicPartition, uuid.UUID] = {}  # of the topics that are read
         self._due: dict[TopicPartition, tuple[float, Told]] = {}
-        self._refreshed_s = time.monotonic()
+        self._refreshed_s = monotonic()
         self._idle = IdleLinks(loop, cluster.settings.idle_max_s)
-        self._idle_at_s = time.monotonic() + self._idle.look_s
+        self._idle_at_s = monotonic() + self._idle.look_s
         self._thread = threading.Thread(target=self._run, name=loop.name, daemon=True)
 
     def start(self) -> None:
@@ -96,15 +98,9 @@ class Control:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
-    def take_error(self) -> KafkaError | None:
-        """What the user has to know, once."""
-        if not self._errors:
-            return None
-        return self._errors.pop(next(iter([*self._errors])), None)
-
     def pardon(self, where: TopicPartition) -> None:
         """What was wrong with it does not count any more."""
-        self._errors.pop(where, None)
+        self.errors.pop(where, None)
 
     def forget(self, where: TopicPartition) -> None:
         """It is read from elsewhere."""
@@ -145,7 +141,7 @@ class Control:
     def _take_events(self) -> bool:
         """Waits for some, as long as nothing else is due; False: there will be none any more."""
         due = min((at for at, _ in list(self._due.values())), default=float("inf"))
-        wait_s = min(max(due - time.monotonic(), 0.0), _TURN_S)
+        wait_s = min(max(due - monotonic(), 0.0), _TURN_S)
         for kind, link, _, code, _ in self._loop.events(wait_s):
             if kind == _CLOSED:
                 return False
@@ -159,7 +155,7 @@ class Control:
         self._errands.collect()
         while found := [Told(*told) for told in self._fetcher.attention()]:
             self._dispatch(found)
-        now = time.monotonic()
+        now = monotonic()
         due = [where for where, (at, _) in list(self._due.items()) if at <= now]
         again = [self._due.pop(where, None) for where in due]
         self._dispatch([one[1] for one in again if one is not None])
@@ -271,7 +267,7 @@ class Control:
                 self._cluster.forget(told.topic)
             since_s = self._again(told)
             unknown = error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.quiet
-            if not error.retriable or (unknown and time.monotonic() - since_s > _UNKNOWN_S):
+            if not error.retriable or (unknown and monotonic() - since_s > _UNKNOWN_S):
                 self.fail(told.where, error)
             else:
                 _log.info("%s: %s", told.where, error)
@@ -280,7 +276,7 @@ class Control:
 
     def _again(self, told: Told) -> float:
         """Later; since when it fails (monotonic)."""
-        now = time.monotonic()
+        now = monotonic()
         failures, since_s = self._failures.get(told.where, (0, now))
         self._failures[told.where] = failures + 1, since_s
         self._due[told.where] = now + self._cluster.pause_s(failures + 1), told
@@ -288,7 +284,7 @@ class Control:
 
     def fail(self, where: TopicPartition, error: KafkaError) -> None:
         """The next poll raises it."""
-        self._errors[where] = error
+        self.errors[where] = error
         self._fetcher.wake()
 
     def _settle(self, told: Told) -> None:

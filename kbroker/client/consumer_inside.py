@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-from kbroker.client.consumer_turn import Turn
+from kbroker.client.consumer_lock import UseLock
 from kbroker.client.group.port import RebalanceListener
 from kbroker.client.partitions import TopicPartition
 
@@ -33,8 +33,8 @@ class Inside:
 
     Over: Final = _OverError
 
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+    def __init__(self, lock: UseLock) -> None:
+        self.lock = lock
         self._lock = threading.Lock()
         self._over = False
 
@@ -52,17 +52,20 @@ class Inside:
         with self._lock:
             if self._over:
                 raise self.Over
-            with self.turn.lent():
+            owner = self.lock.lend()
+            try:
                 return call()
+            finally:
+                self.lock.give_back(owner)
 
 
 _now: ContextVar[Inside | None] = ContextVar("kbroker_consumer_inside", default=None)
 
 
-def inside(turn: Turn) -> Inside | None:
+def inside(lock: UseLock) -> Inside | None:
     """What the caller is inside of, of this consumer's."""
     now = _now.get()
-    return now if now is not None and now.turn is turn else None
+    return now if now is not None and now.lock is lock else None
 
 
 class Listener(RebalanceListener):
@@ -70,10 +73,10 @@ class Listener(RebalanceListener):
     for it."""
 
     def __init__(
-        self, told: RebalanceListener, turn: Turn, loop: asyncio.AbstractEventLoop
+        self, told: RebalanceListener, lock: UseLock, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._told = told
-        self._turn = turn
+        self._use = lock
         self._loop = loop
 
     def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
@@ -86,7 +89,7 @@ class Listener(RebalanceListener):
         self._tell(self._told.on_lost, partitions)
 
     def _tell(self, function: Callable[..., Any], partitions: Collection[TopicPartition]) -> None:
-        with Inside(self._turn):
+        with Inside(self._use):
             found = function(partitions)
             if inspect.isawaitable(found):
                 asyncio.run_coroutine_threadsafe(_awaited(found), self._loop).result()

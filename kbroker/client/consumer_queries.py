@@ -72,8 +72,9 @@ class Queries:
     def partitions_for(self, topic: str) -> tuple[PartitionInfo, ...]:
         """From what is known, or from a broker."""
         limit_s = self._cluster.settings.call_timeout_s
-        with self._cluster.limits.within(limit_s, ends=True):
-            return self._cluster.topic(topic).partitions
+        return self._cluster.limits.run(
+            limit_s, True, lambda _: self._cluster.topic(topic).partitions
+        )
 
     def topics(self) -> dict[str, TopicInfo]:
         """All of them."""

@@ -60,6 +60,12 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 _CLASSES: dict[int, type[BrokerError]] = {}
 
 
+def state_of(error: BaseException) -> dict[str, Any]:
+    """Return what pickle keeps of an exception beside the arguments that make it: all attributes
+    but the future of records, which belongs to its producer."""
+    return {name: value for name, value in vars(error).items() if name != "delivery"}
+
+
 class KafkaError(Exception):
     """Base of all errors of the client.
 
@@ -72,6 +78,9 @@ class KafkaError(Exception):
     retriable: bool = False
     fatal: bool = False
     stale_metadata: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, state_of(self)
 
 
 class ConnectError(KafkaError):
@@ -141,8 +150,7 @@ class DeserializationError(KafkaError, ValueError):
         self.offset = offset
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Exceptions are pickled by their arguments, which are not all of it."""
-        return type(self), (str(self), self.topic, self.partition, self.offset)
+        return type(self), (str(self), self.topic, self.partition, self.offset), state_of(self)
 
 
 class BufferExhaustedError(KafkaError):
@@ -197,6 +205,9 @@ class LogTruncationError(NoOffsetError):
         super().__init__(text)
         self.offset = offset
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.offset), state_of(self)
+
 
 class WakeupError(KafkaError):
     """wakeup() was called while the consumer waited, or before it waits next."""
@@ -242,8 +253,7 @@ class BrokerError(KafkaError):
         cls.stale_metadata = known in _STALE
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Exceptions are pickled by their arguments, which are not the text."""
-        return BrokerError, (self.code, self.subject, self.message)
+        return BrokerError, (self.code, self.subject, self.message), state_of(self)
 
 
 def error_name(code: int) -> str:

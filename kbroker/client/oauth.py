@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbroker.client.errors import AuthenticationError, ConfigError
+from kbroker.ext.client_clock import monotonic
 
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
@@ -135,12 +136,12 @@ class TokenSource:
     def _endpoint(self, name: str, secret: str, scope: str | None) -> Token:
         config = self._config
         pause_s = config.sasl_login_retry_backoff_ms / 1e3
-        over_s = time.monotonic() + config.sasl_login_retry_backoff_max_ms / 1e3
+        over_s = monotonic() + config.sasl_login_retry_backoff_max_ms / 1e3
         while True:
             try:
                 return self._post(name, secret, scope)
             except _PassingError as error:
-                if time.monotonic() + pause_s > over_s:
+                if monotonic() + pause_s > over_s:
                     raise AuthenticationError(str(error)) from error
             time.sleep(pause_s)
             pause_s *= 2

@@ -11,7 +11,6 @@ import logging
 import operator
 import os
 import threading
-import time
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,15 +34,17 @@ from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_driver import driver_of
 from kbroker.client.producer_errors import delivery_error
+from kbroker.client.producer_failures import Failures
 from kbroker.client.producer_interceptors import Interceptors
 from kbroker.client.producer_metrics import producer_metrics
+from kbroker.client.producer_shutdown import shut, stop
 from kbroker.client.producer_topics import TopicWaits
 from kbroker.client.serializers import serializer_of
 from kbroker.client.transactions import Limit, Offsets, Transactions
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic_ns
 from kbroker.ext.client_delivery import BatchDelivery, Delivery, OffsetRange, RecordMetadata
 from kbroker.ext.client_loop import ClientLoop
-from kbroker.ext.client_producer import SenderDriver
 from kbroker.ext.client_send_batch import ProducerCore
 from kbroker.ext.client_transactions import TransactionalDriver
 
@@ -70,9 +71,13 @@ class Producer(ProducerCore):
     """Sends records to topics of a cluster.
 
     Settings are Kafka's, in a dict with dots or as keyword arguments with underscores:
-    `Producer(bootstrap_servers="localhost:9092", linger_ms=5)`. A context manager: leaving it
-    delivers what was sent, and aborts a transaction that is open. So it does where an error leaves
-    it, SystemExit among them; after KeyboardInterrupt it waits for nothing.
+    `Producer(bootstrap_servers="localhost:9092", linger_ms=5)`. It is a context manager: leaving
+    the block, by an exception too, closes the producer. That delivers what was sent, as close()
+    does, and aborts a transaction that is open. KeyboardInterrupt (Ctrl-C) leaves it in the same
+    way, and one more while it delivers gives up what is left.
+
+    In `with Consumer(...) as c, Producer(...) as p` the producer is closed first, so that the
+    consumer commits nothing that the producer has not tried to deliver.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -84,6 +89,8 @@ class Producer(ProducerCore):
         name = f"kbroker-producer-{next(_numbers)}"
         cluster = Cluster.of(self.config)
         driver = driver_of(self.config, way)
+        self._failures = Failures()
+        driver.unseen = self._failures.note
         self._transactions: Transactions | None = None
         if isinstance(driver, TransactionalDriver) and self.config.transactional_id is not None:
             self._transactions = Transactions(
@@ -107,17 +114,27 @@ class Producer(ProducerCore):
         self._thread = thread
         self._made_in = os.getpid()
         self._set_up(driver, self.config.max_block_ms, plain)
+        self._parts = self._made_in, loop, cluster, thread, driver
         loop.start()
         thread.start()
-        self._shut = weakref.finalize(
-            self, _shut, self._made_in, loop, cluster, thread, driver
-        )
+        self._shut = weakref.finalize(self, shut, *self._parts)
 
     def __enter__(self) -> Producer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.close(exit_timeout(kind))
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self._tell_of_wait()
+        self.close()
+
+    def _tell_of_wait(self) -> None:
+        waiting = self.driver.totals()["batches_waiting"]
+        if waiting:
+            _log.warning(
+                "interrupted; delivering %d batches of records, for at most"
+                " delivery.timeout.ms=%d; another interrupt gives them up",
+                waiting, self.config.delivery_timeout_ms,
+            )  # fmt: skip
 
     # ---- transactions
 
@@ -278,9 +295,9 @@ class Producer(ProducerCore):
         self._check_fork()
         deadline_ns = _FOREVER_NS
         if timeout is not None and timeout < _FOREVER_S:
-            deadline_ns = time.monotonic_ns() + int(timeout * 1e9)
-        while not self._flush(min(deadline_ns, time.monotonic_ns() + 100_000_000)):
-            if time.monotonic_ns() >= deadline_ns:
+            deadline_ns = monotonic_ns() + int(timeout * 1e9)
+        while not self._flush(min(deadline_ns, monotonic_ns() + 100_000_000)):
+            if monotonic_ns() >= deadline_ns:
                 raise TimeoutError(f"records are not delivered after {timeout:g} s")
         self.driver.wait_callbacks(deadline_ns)
 
@@ -290,7 +307,7 @@ class Producer(ProducerCore):
         self._check_fork()
         self.driver.purge(queued, in_flight)
         if queued and in_flight:
-            self._flush(time.monotonic_ns() + 5_000_000_000)
+            self._flush(monotonic_ns() + 5_000_000_000)
 
     def close(self, timeout: float | None = None) -> None:
         """Takes nothing more - send() of any thread raises ClosedError from now on - and delivers
@@ -313,14 +330,14 @@ class Producer(ProducerCore):
                 self.flush(None if limit is None else limit.left_s)
         except TimeoutError:
             pass
-        finally:
-            shut = self._shut.detach()
-            if shut is not None:
-                waiting = self.driver.totals()["batches_waiting"]
-                if waiting:
-                    _log.warning("closed with %d batches of records undelivered", waiting)
-                _stop(*shut[2])
-        if shut is not None:
+        finally:  # each step may be repeated by another close(), after an exception
+            waiting = self.driver.totals()["batches_waiting"]
+            if waiting:
+                _log.warning("closed with %d batches of records undelivered", waiting)
+            stop(*self._parts)
+            is_first = self._shut.detach() is not None
+        if is_first:
+            self._failures.report()
             self._interceptors.close()
 
     def _abort_open(self, timeout: float | None) -> None:
@@ -433,55 +450,13 @@ class Producer(ProducerCore):
     def metrics(self) -> dict[str, float]:
         """Counters since the start and what holds now, by names like Java's producer-metrics; those
         of connections and metadata as Consumer and Admin have them."""
-        return self._cluster.metrics() | producer_metrics(self.driver.totals())
+        unseen = {"record-error-unseen-total": float(self._failures.records)}
+        return self._cluster.metrics() | producer_metrics(self.driver.totals()) | unseen
 
 
 def _tells_of_epoch(error: BaseException) -> bool:
     """That of the producer was an old one: said by itself, or by why it came."""
     return any(isinstance(one, InvalidProducerEpochError) for one in (error, error.__cause__))
-
-
-def exit_timeout(kind: type[BaseException] | None) -> float | None:
-    """How long the end of a `with` delivers what was sent: as long as need be, however the block is
-    left (an error, SystemExit, the end of a generator, a task that is cancelled); but who presses
-    Ctrl-C does not wait."""
-    return 0.0 if kind is not None and issubclass(kind, KeyboardInterrupt) else None
-
-
-def _shut(
-    pid: int,
-    loop: ClientLoop,
-    cluster: Cluster,
-    thread: threading.Thread,
-    driver: SenderDriver,
-) -> None:
-    """A producer that was not closed is collected, or the interpreter ends. Nothing in a child of
-    fork(), where a lock that the parent's threads held is never let go of."""
-    if pid != os.getpid():
-        return
-    waiting = driver.totals()["batches_waiting"]
-    if waiting:
-        _log.warning(
-            "a producer was not closed: %d batches of records are given up; close(), or leaving"
-            " `with`, delivers them",
-            waiting,
-        )
-    _stop(pid, loop, cluster, thread, driver)
-
-
-def _stop(
-    _: int,
-    loop: ClientLoop,
-    cluster: Cluster,
-    thread: threading.Thread,
-    driver: SenderDriver,
-) -> None:
-    """Ends both threads; what was not delivered fails."""
-    loop.close()
-    cluster.close()
-    if thread is not threading.current_thread():
-        thread.join(10.0)
-    driver.run_callbacks()
 
 
 def _serialized(serializer: Any, topic: str, given: Any, field: str) -> bytes | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from kbroker.client.errors import AuthenticationError, BrokerError, ClosedError,
 from kbroker.client.reach import IdleLinks
 from kbroker.client.transactions import Transactions
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.ext.client_producer import SenderDriver
 from kbroker.ext.client_transactions import TransactionalDriver
@@ -74,9 +74,9 @@ class Control:
         self._not_before_s: dict[int, float] = {}
         self._failures: dict[int, int] = {}
         self._renew_at_s: dict[int, float] = {}
-        self._refresh_at_s = time.monotonic() + max_age_s
+        self._refresh_at_s = monotonic() + max_age_s
         self._idle = IdleLinks(loop, cluster.settings.idle_max_s)
-        self._idle_at_s = time.monotonic() + self._idle.look_s
+        self._idle_at_s = monotonic() + self._idle.look_s
 
     def run(self) -> None:
         """Until the loop has ended and all callbacks have run."""
@@ -99,7 +99,7 @@ class Control:
                     _log.exception("the producer's control thread met an error; it goes on")
 
     def _pause_s(self) -> float:
-        now_s = time.monotonic()
+        now_s = monotonic()
         due = [self._not_before_s.get(w, 0.0) for w in (WISH_LINK, *self._steps()) if self._open(w)]
         due += [self._refresh_at_s, self._idle_at_s, *self._renew_at_s.values()]
         return max(0.0, min([now_s + _IDLE_S, *due]) - now_s)
@@ -124,7 +124,7 @@ class Control:
         return True
 
     def _act(self) -> None:
-        now_s = time.monotonic()
+        now_s = monotonic()
         if now_s >= self._refresh_at_s:
             self._refresh_at_s = now_s + self._max_age_s
             if self.driver.topic_names(self._max_idle_s):
@@ -154,22 +154,25 @@ class Control:
             self._failed(wish, result)
             return
         self._failures.pop(wish, None)
-        self._not_before_s[wish] = time.monotonic() + self.cluster.pause_s(1)
+        self._not_before_s[wish] = monotonic() + self.cluster.pause_s(1)
         if wish == WISH_METADATA:
             self._wishes |= WISH_LINK
         if wish == WISH_PRODUCER_ID:
             self._wishes &= ~wish  # it was wished for until it was there
 
     def _failed(self, wish: int, error: KafkaError) -> None:
-        """Again later; what no second try can change ends the producer."""
-        if isinstance(error, AuthenticationError) or (wish == WISH_PRODUCER_ID and error.fatal):
+        """Try again later. As in Apache Kafka's producer, an error ends the producer for good where
+        it asks for its id, or adds partitions to a transaction; a refused login of another
+        connection may be accepted later."""
+        refused = wish == WISH_PARTITIONS and isinstance(error, AuthenticationError)
+        if refused or (wish == WISH_PRODUCER_ID and error.fatal):
             code = error.code or ErrorCode.SASL_AUTHENTICATION_FAILED
             _log.error("%s", error)
             self.driver.set_producer_id(-1, -1, int(code))
             return
         failures = self._failures[wish] = self._failures.get(wish, 0) + 1
         self._wishes |= wish | (WISH_METADATA if wish == WISH_LINK else 0)
-        self._not_before_s[wish] = time.monotonic() + self.cluster.pause_s(failures)
+        self._not_before_s[wish] = monotonic() + self.cluster.pause_s(failures)
         _log.info("%s; trying again", error)
 
     # ---- what is asked

@@ -8,7 +8,6 @@ about to create it; one that is wanted anew is asked for at once.
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -18,6 +17,8 @@ from kbroker.client.errors import BrokerError, KafkaError
 from kbroker.client.messages import check_string
 from kbroker.client.producer_control import tell_topic
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
+from kbroker.ext.client_flag import Flag
 from kbroker.ext.client_producer import SenderDriver
 
 __all__ = ["TopicWaits"]
@@ -38,7 +39,8 @@ class TopicWaits:
         self._cluster = cluster
         self._driver = driver
         self._threads = ThreadPoolExecutor(1, "kbroker-async-topics")
-        self._come = threading.Condition()  # guards what follows; told of a topic that is new
+        self._come = Flag()  # set for a topic that is new, and for the end
+        self._lock = threading.Lock()  # guards what follows
         self._waits: dict[str, list[_Wait]] = {}
         self._is_running = False
         self._is_closed = False
@@ -48,10 +50,10 @@ class TopicWaits:
         there is none, or what the cluster says. It may be cancelled. Raises SerializationError."""
         check_string("topic", topic)  # those who wait for others are asked for with it
         wait = _Wait(partition, until_s, Future())
-        with self._come:
+        with self._lock:
             if topic not in self._waits:
                 self._waits[topic] = []
-                self._come.notify()
+                self._come.set()
             self._waits[topic].append(wait)
             if not self._is_running:
                 self._is_running = True
@@ -60,9 +62,8 @@ class TopicWaits:
 
     def close(self) -> None:
         """After the cluster; those that wait get ClosedError."""
-        with self._come:
-            self._is_closed = True
-            self._come.notify()
+        self._is_closed = True
+        self._come.set()
         self._threads.shutdown(wait=False)
 
     # ---- the thread
@@ -79,15 +80,18 @@ class TopicWaits:
                     self._tell(topic, told, pause_s)
                 elif topic in wanted:
                     self._tell(topic, told.get(topic) or _unknown(topic), pause_s)
-            with self._come:
-                if not self._waits.keys() <= wanted.keys():
-                    failures = 0
-                elif self._waits and not self._is_closed:
-                    self._come.wait(pause_s)
+            self._come.clear()
+            with self._lock:
+                is_new = not self._waits.keys() <= wanted.keys()
+                waits = bool(self._waits) and not self._is_closed
+            if is_new:
+                failures = 0
+            elif waits:
+                self._come.wait(pause_s)
 
     def _wanted(self) -> dict[str, float]:
         """The topics that are waited for, and until when at least."""
-        with self._come:
+        with self._lock:
             for topic, waits in list(self._waits.items()):
                 self._waits[topic] = [wait for wait in waits if not wait.found.cancelled()]
                 if not self._waits[topic]:
@@ -99,7 +103,7 @@ class TopicWaits:
 
     def _ask(self, wanted: dict[str, float]) -> dict[str, TopicInfo | BrokerError] | Exception:
         """What the cluster says to each, or why it says nothing until the first one's time."""
-        left_s = max(min(wanted.values()) - time.monotonic(), 0.0)
+        left_s = max(min(wanted.values()) - monotonic(), 0.0)
         try:
             return self._cluster.retry(
                 lambda: self._cluster.describe(wanted, create=True), left_s, ends=True
@@ -112,8 +116,8 @@ class TopicWaits:
         if isinstance(told, TopicInfo):
             told = self._taken(told)
         passes = isinstance(told, KafkaError) and told.retriable and not self._is_closed
-        over_s = time.monotonic() + pause_s
-        with self._come:
+        over_s = monotonic() + pause_s
+        with self._lock:
             waits = self._waits.pop(topic, [])
             left = [wait for wait in waits if passes and wait.until_s > over_s]
             if left:

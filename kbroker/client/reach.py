@@ -8,21 +8,20 @@ never while waiting.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
 import os
 import random
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbroker.client.address import Address, parse_address
 from kbroker.client.again import again
 from kbroker.client.connection import Connection
-from kbroker.client.errors import ClosedError, KafkaError
+from kbroker.client.errors import KafkaError
+from kbroker.ext.client_clock import monotonic
 
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COUNTS",
-    "Calls",
     "ClusterSettings",
     "FinalFailure",
     "IdleLinks",
@@ -43,9 +41,10 @@ __all__ = [
     "growing",
 ]
 
+T = TypeVar("T")
+
 COUNTS = (
-    "connection-creation-total", "failed-connection-total", "metadata-request-total",
-    "rebootstrap-total", "request-retry-total",
+    "metadata-request-total", "rebootstrap-total", "request-retry-total",
 )  # fmt: skip
 """Of a cluster's metrics."""
 _JITTER = 0.2
@@ -189,14 +188,14 @@ class Reach:
         """How long to wait before the next attempt."""
         with self._lock:
             known = self._attempts.get(address)
-        return max(known.not_before_s - time.monotonic(), 0.0) if known else 0.0
+        return max(known.not_before_s - monotonic(), 0.0) if known else 0.0
 
     def pause_within(self, address: Address, left_s: Callable[[float], float]) -> float:
         """The same in a call that has so much time left; where that is too little for another
         attempt, why the last one failed is raised."""
         pause_s = self.pause_s(address)
         if left_s(pause_s) < pause_s:
-            self._tell_again(address)
+            self.raise_last(address)
         return left_s(pause_s)
 
     def connect(
@@ -209,7 +208,7 @@ class Reach:
         connecting, so that a node which takes connections and says nothing is found out; left_s:
         see Limits, whose call the connection's own answers keep to as well."""
         settings, limit_s = self._settings, max(left_s(self.setup_timeout_s(address)), _LEAST_S)
-        began_s = time.monotonic()
+        began_s = monotonic()
         try:
             made = Connection(
                 address,
@@ -229,9 +228,9 @@ class Reach:
                     made.close()
                     raise
         except KafkaError as error:
-            took_s = time.monotonic() - began_s
+            took_s = monotonic() - began_s
             if isinstance(error.__cause__, TimeoutError):  # which is the call's limit, perhaps
-                self._tell_again(address, longer_than_s=took_s - _FAIR_S)
+                self.raise_last(address, longer_than_s=took_s - _FAIR_S)
             self.failed(address, error, took_s)
             raise
         self.reached(address)
@@ -264,11 +263,11 @@ class Reach:
                 settings.reconnect_backoff_s, settings.reconnect_backoff_max_s, failures
             )
             kept = None if error is None else _bare(error)
-            self._attempts[address] = _Attempts(failures, time.monotonic() + pause, kept, took_s)
+            self._attempts[address] = _Attempts(failures, monotonic() + pause, kept, took_s)
 
-    def _tell_again(self, address: Address, longer_than_s: float = 0.0) -> None:
-        """Raises why the last attempt failed, where that is known and it took longer: one that had
-        less time, or none, would tell its limit alone."""
+    def raise_last(self, address: Address, longer_than_s: float = 0.0) -> None:
+        """Raise why the last attempt failed, if that is known and it took longer than that: an
+        attempt with less time would name its limit alone."""
         with self._lock:
             known = self._attempts.get(address)
         if known is not None and known.error is not None and known.took_s > longer_than_s:
@@ -277,7 +276,7 @@ class Reach:
     def tell(self, address: Address, error: KafkaError) -> None:
         """Logs a failed attempt. As a warning the first time and then once a minute, since what
         is tried again looks like waiting; who is not patient gets the error at once."""
-        now = time.monotonic()
+        now = monotonic()
         with self._lock:
             warns = self._settings.patient and now >= self._warn_at_s.get(address, now)
             if warns:
@@ -295,8 +294,8 @@ class Connections(dict[Address, Connection]):
     """Connections of one thread, closed with it. After a fork they are the parent's."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.pid = os.getpid()
+        super().__init__()
 
     def __del__(self) -> None:
         if os.getpid() == self.pid:
@@ -320,25 +319,26 @@ class Limits(threading.local):
         self.until_s: float | None = None
         """Nor does it wait for anything any longer."""
 
-    @contextlib.contextmanager
-    def within(self, limit_s: float, ends: bool) -> Iterator[float]:
-        """Sets them for a call, and gives its deadline."""
-        self.deadline_s = deadline_s = time.monotonic() + limit_s
+    def run(self, limit_s: float, ends: bool, call: Callable[[float], T]) -> T:
+        """Run a call, which gets its deadline, within limits of its own. ends: see until_s. An
+        exception at any point resets them."""
+        deadline_s = monotonic() + limit_s
         self.until_s = deadline_s if ends else None
+        self.deadline_s = deadline_s
         try:
-            yield deadline_s
+            return call(deadline_s)
         finally:
             self.deadline_s = self.until_s = None
 
     def left_s(self, most_s: float) -> float:
         """How long to wait for something that may take so long."""
         until_s = self.until_s
-        return most_s if until_s is None else max(min(most_s, until_s - time.monotonic()), 0.0)
+        return most_s if until_s is None else max(min(most_s, until_s - monotonic()), 0.0)
 
     @property
     def are_over(self) -> bool:
         """Nothing is waited for any more."""
-        return self.until_s is not None and time.monotonic() >= self.until_s
+        return self.until_s is not None and monotonic() >= self.until_s
 
 
 class IdleLinks:
@@ -352,7 +352,7 @@ class IdleLinks:
 
     def drop(self, links: Iterable[int]) -> None:
         """To be called with all links every `look_s`."""
-        now, seen = time.monotonic(), self._seen
+        now, seen = monotonic(), self._seen
         self._seen = {}
         for link in links:
             told = self._loop.link_stats(link)
@@ -364,32 +364,6 @@ class IdleLinks:
             elif now - since_s > self._idle_max_s:
                 self._loop.drop_link(link, idle_since=requests)
             self._seen[link] = requests, since_s
-
-
-class Calls:
-    """Calls that go on now, of all threads, so that an end can wait for them."""
-
-    def __init__(self) -> None:
-        self._none_left = threading.Condition()
-        self._count = 0
-        self._closing = False
-
-    def __enter__(self) -> None:
-        with self._none_left:
-            if self._closing:
-                raise ClosedError("the client is being closed")
-            self._count += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._none_left:
-            self._count -= 1
-            self._none_left.notify_all()
-
-    def finish(self, timeout_s: float) -> None:
-        """Takes no more, and waits for those there are."""
-        with self._none_left:
-            self._closing = True
-            self._none_left.wait_for(lambda: self._count == 0, timeout_s)
 
 
 class FinalFailure(KafkaError):  # noqa: N818 - never leaves the cluster

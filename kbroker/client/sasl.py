@@ -8,7 +8,6 @@ somewhere between 85 and 95 percent of its life, so that all of a client's do no
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from kbroker.client.errors import AuthenticationError, ConfigError, check
 from kbroker.client.oauth import TokenSource, initial_response
 from kbroker.client.scram import Scram
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def _keep_life(connection: Connection, told: Any) -> None:
     life = told.session_lifetime
     life_s = life.total_seconds() if hasattr(life, "total_seconds") else life / 1e3
     if life_s > 0:
-        connection.renew_at = time.monotonic() + life_s * random.uniform(*_RENEWAL)
+        connection.renew_at = monotonic() + life_s * random.uniform(*_RENEWAL)

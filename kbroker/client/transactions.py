@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -31,6 +30,7 @@ from kbroker.client.errors import (
 from kbroker.client.group.room import GroupMetadata
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition, checked_offsets
 from kbroker.errors import ErrorCode
+from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_transactions import TransactionalDriver
 from kbroker.protocol import ApiKey
 
@@ -108,12 +108,12 @@ class Limit:
 
     def __init__(self, limit_s: float) -> None:
         self.whole_s = limit_s
-        self._until_s = time.monotonic() + limit_s
+        self._until_s = monotonic() + limit_s
 
     @property
     def left_s(self) -> float:
         """How long it may block still."""
-        return max(self._until_s - time.monotonic(), 0.0)
+        return max(self._until_s - monotonic(), 0.0)
 
 
 class Transactions:
@@ -129,9 +129,11 @@ class Transactions:
         self._max_block_s = config.max_block_ms / 1e3
         self._nodes: dict[int, int] = {}
         self._producer = (-1, -1)
+        self._ended: tuple[int, int] | None = None  # what follows a transaction that has ended
         self._batches = 0
         self._asked = False
         self._began = False
+        self._number = 0  # of the transaction
         self._unsure = False
         self._fatal = 0
         self.turn = threading.RLock()
@@ -212,8 +214,8 @@ class Transactions:
 
     def _go_on_as(self, producer_id: int, epoch: int) -> None:
         if (producer_id, epoch) != self._producer:
-            self._producer = (producer_id, epoch)
             self._driver.set_producer_id(producer_id, epoch)
+            self._producer = (producer_id, epoch)  # last: an exception may come in between
 
     # ---- what the producer does
 
@@ -255,11 +257,13 @@ class Transactions:
         """Records that are sent from now on are part of a transaction."""
         self._want(State.READY)
         self._has_begun_nothing()
+        self._number += 1
         self._driver.begin()
         self.state = State.OPEN
 
     def add_wanted(self) -> None:
         """Beside the control thread: partitions with records become part of the transaction."""
+        number = self._number
         wanted = self._driver.partitions_wanted()
         if not wanted:
             return
@@ -272,6 +276,8 @@ class Transactions:
         limit = Limit(self._cluster.settings.call_timeout_s)
         body = self._begin_by(ApiKey.ADD_PARTITIONS_TO_TXN, values, limit)
         failed = next((code for code in _codes(body) if code), 0)
+        if number != self._number:
+            return  # an abort has ended the transaction that they were of
         if failed:
             self._driver.fail_transaction(failed)
             self._driver.purge(True, False)
@@ -336,21 +342,26 @@ class Transactions:
         if commit and self._driver.txn_error:
             self.state = State.FAILED
             raise self._lost()
-        if self._has_begun():
-            self._end_begun(commit, limit)
-            self._has_begun_nothing()
-        self.state = State.COMMITTED if commit else State.FAILED
+        if self._ended is None:
+            ended = self._end_begun(commit, limit) if self._has_begun() else self._producer
+            self._ended = ended
+            self.state = State.COMMITTED if commit else State.FAILED
+        self._go_on_as(*self._ended)
+        self._has_begun_nothing()
         self._renew_epoch(limit)
+        self._ended = None
         self.state = State.READY
 
-    def _end_begun(self, commit: bool, limit: Limit) -> None:
+    def _end_begun(self, commit: bool, limit: Limit) -> tuple[int, int]:
+        """Ask the coordinator to end the transaction; return the producer's next id and epoch."""
         values = {**self._who(), "committed": commit}
         body = self._call(TRANSACTION, self._name, ApiKey.END_TXN, values, limit)
         if body.error_code == ErrorCode.INVALID_TXN_STATE and not self._surely_begun():
-            return  # what would have begun it was refused, or never came there
+            return self._producer  # what would have begun it was refused, or never came there
         self._check(body.error_code)
-        if self._driver.adds_partitions:
-            self._go_on_as(int(body.producer_id), int(body.producer_epoch))
+        if not self._driver.adds_partitions:
+            return self._producer
+        return int(body.producer_id), int(body.producer_epoch)
 
     def _renew_epoch(self, limit: Limit) -> None:
         """Where the transaction that has ended may have left gaps in the sequences; whoever did not

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
 from kbroker.errors import KbrokerError
+from kbroker.ext.client_clock import monotonic
 from kbroker.testing.home import close_home, home
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ _START_S: Final = 30.0
 _STOP_S: Final = 30.0
 _END_S: Final = 5.0  # between the end of what it says and its own
 _TAIL_LINES: Final = 100
+_POLL_S: Final = 0.01
 _HELPER_MS: Final = 10_000  # how long produce() and its like go on trying
 
 
@@ -139,10 +141,9 @@ class Broker:
         process = self._running()
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            text = f"the broker did not stop within {_STOP_S:g} s:\n{self.log()}"
-            raise BrokerFailedError(text) from None
+            if _status(process, _STOP_S) is None:
+                text = f"the broker did not stop within {_STOP_S:g} s:\n{self.log()}"
+                raise BrokerFailedError(text)
         finally:
             self.kill()
 
@@ -188,9 +189,8 @@ class Broker:
         return self._process
 
     def _why_ended(self, process: subprocess.Popen[bytes]) -> str:
-        try:
-            status = process.wait(_END_S)
-        except subprocess.TimeoutExpired:
+        status = _status(process, _END_S)
+        if status is None:
             return f"the broker does not serve after {_START_S:g} s:\n{self.log()}"
         how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
         return f"the broker ended with {how}:\n{self.log() or '(it said nothing)'}"
@@ -259,7 +259,7 @@ class Broker:
         many, for a topic that is still to be created, too; TimeoutError tells how many there are.
         """
         self._running()
-        deadline = time.monotonic() + timeout_s
+        deadline = monotonic() + timeout_s
         ends = self._ends(topic, None if count is None else deadline)
         from kbroker.client import Consumer
 
@@ -269,7 +269,7 @@ class Broker:
         ) as consumer:
             consumer.assign(ends)
             while not _is_enough(consumer, found, ends, count):
-                left_s = deadline - time.monotonic()
+                left_s = deadline - monotonic()
                 if left_s <= 0:
                     wanted = "all of them" if count is None else str(count)
                     raise TimeoutError(
@@ -315,7 +315,7 @@ class Broker:
                 info = admin.describe_topics([topic])[topic]
                 break
             except UnknownTopicOrPartitionError:
-                if deadline is None or time.monotonic() > deadline:
+                if deadline is None or monotonic() > deadline:
                     raise
                 time.sleep(0.05)
         wanted = {(topic, part.index): LATEST for part in info.partitions}
@@ -377,6 +377,15 @@ def _tail(text: str, lines: int) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
+def _status(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
+    """Return the exit status, or None after timeout_s, whatever a test has done to Python's
+    clocks."""
+    deadline = monotonic() + timeout_s
+    while process.poll() is None and monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return process.returncode
+
+
 def _first_line(process: subprocess.Popen[bytes]) -> bytes:
     """`listening on PLAINTEXT://HOST:PORT`, which comes when it serves; empty where it ended, or
     said nothing in time."""
@@ -384,10 +393,10 @@ def _first_line(process: subprocess.Popen[bytes]) -> bytes:
     descriptor = process.stdout.fileno()
     waiting = select.poll()  # select() knows no descriptors beyond 1,023
     waiting.register(descriptor, select.POLLIN)
-    deadline = time.monotonic() + _START_S
+    deadline = monotonic() + _START_S
     said = b""
     while b"\n" not in said:
-        left_s = deadline - time.monotonic()
+        left_s = deadline - monotonic()
         if left_s <= 0 or not waiting.poll(left_s * 1000):
             return b""
         part = os.read(descriptor, 4096)

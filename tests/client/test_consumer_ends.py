@@ -7,10 +7,20 @@ import contextlib
 import gc
 import time
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
-from kbroker.client import AsyncConsumer, Consumer, TopicPartition
+from kbroker.client import (
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    OffsetAndMetadata,
+    Producer,
+    TopicPartition,
+)
+from kbroker.ext.client_record import Record
+from tests.client.reading import read_all
 from tests.client.test_consumer import produce
 from tests.support import wire
 from tests.support.processes import BrokerProcess
@@ -107,4 +117,58 @@ def test_an_exception_leaves_without_a_commit(target: BrokerProcess, topic: str,
                 work(raised)
         with Consumer(**settings) as consumer:
             where = TopicPartition(topic, 0)
-            assert (consumer.committed([where])[where] is None) == issubclass(raised, Exception)
+            committed = consumer.committed([where])[where]
+            assert committed == (None if issubclass(raised, Exception) else OffsetAndMetadata(0))
+
+
+@pytest.mark.parametrize("how", ["poll", "iterate", "async"])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+def test_with_block_commits_no_more_than_was_written(
+    target: BrokerProcess, topic: str, how: str, raised: type[BaseException]
+) -> None:
+    """A copy of a topic that an exception ends in the middle, after some calls of the consumer: the
+    producer delivers what was sent, and what is committed was written."""
+    wire.create_topic(target.port, topic, 1)
+    wire.create_topic(target.port, f"{topic}-copy", 1)
+    produce(target.port, topic, 100)
+    where = TopicPartition(topic, 0)
+    reading = {
+        "bootstrap_servers": target.bootstrap, "group_id": topic, "auto_offset_reset": "earliest",
+        "max_poll_records": 10, "auto_commit_interval_ms": 600_000,
+    }  # fmt: skip
+    writing = {"bootstrap_servers": target.bootstrap, "linger_ms": 60_000}
+
+    def copy() -> None:
+        with Consumer(reading) as consumer, Producer(writing) as producer:
+            consumer.subscribe([topic])
+            records = iter(consumer) if how == "iterate" else polled(consumer)
+            for record in records:
+                if record.offset == 25:
+                    raise raised
+                producer.send(f"{topic}-copy", record.value)
+
+    async def copy_async() -> None:
+        async with AsyncConsumer(reading) as consumer, AsyncProducer(writing) as producer:
+            await consumer.subscribe([topic])
+            while True:
+                for record in await consumer.poll(60):
+                    if record.offset == 25:
+                        raise raised
+                    await producer.send(f"{topic}-copy", record.value)
+
+    with pytest.raises(raised):
+        asyncio.run(copy_async()) if how == "async" else copy()
+    assert [one.value for one in read_all(target.bootstrap, f"{topic}-copy", 25)] == [
+        b"%d" % at for at in range(25)
+    ]
+    with Consumer(reading) as consumer:
+        committed = consumer.committed([where])[where]
+        if issubclass(raised, Exception):
+            assert committed is None
+        else:
+            assert committed is not None and committed.offset == (25 if how == "iterate" else 20)
+
+
+def polled(consumer: Consumer) -> Iterator[Record]:
+    while True:
+        yield from consumer.poll(60)

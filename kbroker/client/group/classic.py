@@ -116,6 +116,14 @@ class ClassicMember:
             f"group {sent.group_id!r} has gone on without this member ({error_name(code)})"
         )
 
+    def begin_anew(self) -> None:
+        self._leader.resign()
+        self._joined_topics = None
+        self._not_before = 0.0
+        self._set_id(_NO_GENERATION, self._id.member_id)
+        self.state = State.UNJOINED
+        self._start_over("an exception interrupted the consumer")
+
     def rejoin(self, reason: str) -> None:
         if not self._rejoin:
             log.info("Group %s: joins again: %s", self._id.group_id, reason)

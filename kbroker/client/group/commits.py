@@ -122,8 +122,7 @@ class Commits:
 
     def poll(self, now: float) -> float:
         """Commits in the background where that is due; seconds until something is."""
-        due = [one for one in self._later if one[0] <= now]
-        for one in due:
+        for one in [one for one in self._later if one[0] <= now]:
             self._later.remove(one)
             one[1]()
         waits = [one[0] - now for one in self._later]
@@ -137,6 +136,17 @@ class Commits:
     def later(self, when: float, what: Callable[[], None]) -> None:
         """Calls it in the first poll behind this time."""
         self._later.append((when, what))
+
+    def begin_anew(self) -> None:
+        """Give up what was asked for: answers may have been lost."""
+        self._auto_sent = False
+        self._later = []
+        for one in self._pending:
+            if not one.done:
+                one.error = KafkaError(
+                    "an exception interrupted the consumer: the commit may have been done or not"
+                )
+                one.done = True
 
     def put_off(self) -> None:
         """An assignment is new: the next automatic commit is a whole interval away."""

@@ -110,6 +110,10 @@ class ConsumerMember:
             f"group {sent.group_id!r} has gone on without this member ({error_name(code)})"
         )
 
+    def begin_anew(self) -> None:
+        self._looked_up = False
+        self._fence()
+
     def rejoin(self, reason: str) -> None:
         """The coordinator assigns when it wants to; there is nothing to ask for."""
         log.info("Group %s: no rebalance on demand: %s", self._room.settings.group_id, reason)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from kbroker.client.group.subscribed import Subscribed, SubscriptionPattern, Tar
 from kbroker.client.group.topics import TopicsWatch
 from kbroker.client.group.wire import Brokers, Inbox, Wire
 from kbroker.client.partitions import OffsetsGiven, TopicPartition
+from kbroker.ext.client_clock import monotonic
 
 if TYPE_CHECKING:
     from kbroker.client.config import ConsumerConfig
@@ -51,7 +51,7 @@ class Group:
         *,
         heartbeat: HeartbeatDriver,
         on_commit: Callable[[Offsets], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         settings = _settings(config)
         wire = Wire(
@@ -161,6 +161,21 @@ class Group:
         self._room.raise_first()
         return due
 
+    def begin_anew(self) -> None:
+        """Join anew after an exception that may have split a change of the membership. Partitions
+        that are owned are lost, and commits that were not answered fail."""
+        log.warning(
+            "Group %s: an exception interrupted a call of the consumer; the member joins anew",
+            self._room.settings.group_id,
+        )
+        self._room.topics.begin_anew()
+        self._commits.begin_anew()
+        if self._room.subscribed.active:
+            self._commits.member = self._member
+            self._member.begin_anew()
+        else:
+            self._commits.member = None
+
     def on_event(self) -> None:
         """The control thread: the loop has posted EVENT_HEARTBEAT."""
         pulse = self._room.wire.pulse
@@ -216,18 +231,18 @@ class Group:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def close(self, timeout_s: float = 30.0, *, commits: bool = True) -> None:
-        """Commits what was delivered, where that is automatic and unless told; revokes, leaves.
-        Raises what a listener raised. The commit waits for the coordinator as long as it may; for
-        the leave it is only looked up."""
+    def close(self, timeout_s: float = 30.0, *, offsets: Offsets | None = None) -> None:
+        """Commit `offsets` if commits are automatic, revoke partitions, and leave the group. Raises
+        what a listener raised. The commit waits for the coordinator as long as it may; the leave
+        only looks it up."""
         if self._closed:
             return
         self._closed = True
         deadline = self._room.clock() + timeout_s
-        if self._room.settings.auto_commit and commits:
+        if self._room.settings.auto_commit and offsets:
             try:
                 left_s = max(0.0, deadline - self._room.clock())
-                self._commits.commit(None, left_s, last=True)
+                self._commits.commit(offsets, left_s, last=True)
             except KafkaError as error:
                 log.warning("Group %s: last commit: %s", self._room.settings.group_id, error)
         self._commits.finish(deadline)

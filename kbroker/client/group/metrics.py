@@ -5,8 +5,9 @@ The polling thread writes; whoever asks for metrics reads numbers that may be a 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+
+from kbroker.ext.client_clock import monotonic
 
 __all__ = ["GroupMetrics", "Meter"]
 
@@ -34,7 +35,7 @@ class Meter:
 class GroupMetrics:
     """Of one member. callbacks: of the rebalance listener, by its methods' names."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.commits = Meter()
         self.joins = Meter()
         self.syncs = Meter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -16,6 +15,7 @@ from kbroker.client.group.subscribed import Subscribed
 from kbroker.client.group.topics import TopicsWatch
 from kbroker.client.group.wire import Wire
 from kbroker.client.partitions import TopicPartition
+from kbroker.ext.client_clock import monotonic
 
 __all__ = ["GroupMetadata", "GroupSettings", "Member", "Room", "log"]
 
@@ -63,7 +63,7 @@ class Room:
     wire: Wire
     subscribed: Subscribed
     topics: TopicsWatch
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     heart: Heart | None = None
     first_error: list[BaseException] = field(default_factory=list)
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
@@ -121,6 +121,9 @@ class Member(Protocol):
 
     def commit_refused(self, code: int, sent: GroupMetadata) -> KafkaError:
         """The error to be raised for a commit that was refused because of who sent it."""
+
+    def begin_anew(self) -> None:
+        """Join anew, whatever state an exception has left this in."""
 
     def rejoin(self, reason: str) -> None:
         """Asks for a rebalance."""

@@ -71,6 +71,13 @@ class TopicsWatch:
         """The group has ended: nothing is to be called any more."""
         self._waiting.clear()
 
+    def begin_anew(self) -> None:
+        """Ask anew at the next poll: an answer may have been lost."""
+        self._asking = False
+        self._waiting = []
+        if self._wanted != frozenset():
+            self._due = 0.0
+
     def after(self, done: Callable[[], None]) -> None:
         """Calls `done` when what is wanted was asked for anew."""
         self._waiting.append(done)

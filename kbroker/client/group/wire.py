@@ -15,7 +15,6 @@ import functools
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -27,6 +26,8 @@ from kbroker.client.errors import (
     check,
 )
 from kbroker.client.group.heart import Heart
+from kbroker.ext.client_clock import monotonic
+from kbroker.ext.client_flag import Flag
 from kbroker.protocol import ApiKey
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Wire:
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._channel: Channel | None = None
-        self._closed = threading.Event()
+        self._closed = Flag()
         self._name = name
         self._thread: threading.Thread | None = None
 
@@ -156,17 +157,20 @@ class Wire:
         timeout_s: for the answer, the channel's own by default. within_s: the coordinator has to
         be found in this time.
         """
-        deadline = None if within_s is None else time.monotonic() + within_s
+        deadline = None if within_s is None else monotonic() + within_s
         job = _Job(api, values, done, timeout_s, deadline, by_id)
         self.run(lambda: self._serve(job))
 
     def run(self, job: Callable[[], None]) -> None:
         """Runs something on the wire's thread, behind what was submitted."""
         self._jobs.put(job)
-        with self._lock:
-            if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+        self._have_thread()
+
+    def _have_thread(self) -> None:
+        """Start the thread. An exception may come at any point: it tells itself that it runs, and
+        of two only one does."""
+        if self._thread is None and not self._closed.is_set():
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
     def post(self, what: Callable[[], None]) -> None:
         """Runs something on the polling thread."""
@@ -196,10 +200,10 @@ class Wire:
 
     def finish(self, timeout_s: float) -> None:
         """Waits until all requests submitted are answered."""
-        with self._lock:
-            if self._thread is None:
-                return
-        done = threading.Event()
+        if self._thread is None and self._jobs.empty():
+            return
+        self._have_thread()
+        done = Flag()
         self._jobs.put(done.set)
         done.wait(timeout_s)
 
@@ -224,6 +228,10 @@ class Wire:
     # --- the wire's thread --------------------------------------------------------------------
 
     def _run(self) -> None:
+        with self._lock:
+            if self._thread is not None or self._closed.is_set():
+                return
+            self._thread = threading.current_thread()
         while not self._closed.is_set():
             job = self._jobs.get()
             try:
@@ -275,7 +283,7 @@ class Wire:
         while True:
             channel = self._channel
             if channel is not None and not channel.closed:
-                if time.monotonic() < channel.renew_at:
+                if monotonic() < channel.renew_at:
                     return channel
                 self.forget()
             if self._closed.is_set():
@@ -283,7 +291,7 @@ class Wire:
             try:
                 found = self._look_up()
             except KafkaError as error:
-                late = deadline is not None and time.monotonic() + self._backoff_s > deadline
+                late = deadline is not None and monotonic() + self._backoff_s > deadline
                 if not error.retriable or late or self._closed.wait(self._backoff_s):
                     raise
                 continue
@@ -308,7 +316,7 @@ class Wire:
             return
         try:
             api, values = heart.leave
-            self._call(_Job(api, values, _ignored, None, time.monotonic()))
+            self._call(_Job(api, values, _ignored, None, monotonic()))
         except KafkaError as error:
             _log.warning("Group %s: leaving failed: %s", self._group_id, error)
 
