@@ -1,4 +1,4 @@
-"""Rounds of chaos: a slow disk under load, and five seconds later everything works.
+"""Rounds of chaos: everything works five seconds after a slow disk is quick again.
 
 Scenarios and what is checked: tests/faults/chaos. An hour: `python -m tests.faults.chaos
 --seed 1 --minutes 60`.

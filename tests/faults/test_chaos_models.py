@@ -1,4 +1,4 @@
-"""The judges of chaos find what they are for: each model is given a history that is broken."""
+"""The models of chaos: each finds the faults of a broken history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library that delays disk calls: it sees all of them, repeats itself, and ends at once."""
+"""The library that delays disk calls: coverage, repeatability, and the end of delays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.wire import (
     call_once,
 )
 
-#: System calls of each kind. The last line: calls that would pass the library by.
+#: System calls of each kind. "other" has calls that the library does not see.
 SYSTEM_CALLS = {
     "mkdir": "mkdir mkdirat",
     "open": "open openat openat2 creat",
@@ -48,7 +48,7 @@ class TracedBroker(KbrokerProcess):
     trace: Path
 
     def command(self) -> list[str]:
-        """The tracer is a child, so that signals and exit status are the broker's."""
+        """Run strace as a child of the broker, which then gets signals itself."""
         strace = need_command("strace", "strace")
         calls = f"trace={','.join(KIND_OF)}"
         options = ["-D", "-ff", "--seccomp-bpf", "-q", "-y", "-s", "256", "-o", str(self.trace)]
@@ -56,7 +56,7 @@ class TracedBroker(KbrokerProcess):
 
 
 def traced_calls(folder: Path, roots: list[Path]) -> Counter[str]:
-    """Calls of each kind on files below the roots, as strace saw them."""
+    """Count the calls of each kind on files below the roots, as strace saw them."""
     found: Counter[str] = Counter()
     below = "|".join(re.escape(str(root)) for root in roots)
     wanted = re.compile(rf'(\w+)\((?:AT_FDCWD<[^>]*>, )?(?:[0-9]+<|")(?:{below})[/">]')
@@ -142,7 +142,7 @@ for one in threads: one.join()
 
 
 def delayed_calls(delays: Delays, folder: Path) -> list[str]:
-    """Calls of three threads that took as long as a delay, by path and number."""
+    """Return the calls of three threads that took as long as a delay."""
     folder.mkdir(exist_ok=True)
     environ = {"PATH": "", "PYTHONUNBUFFERED": "1", **delays.environment}
     done = subprocess.run([sys.executable, "-c", CALLER, str(folder)], env=environ, check=True,
@@ -152,7 +152,7 @@ def delayed_calls(delays: Delays, folder: Path) -> list[str]:
 
 
 def test_a_seed_delays_the_same_calls_again(delays: Delays, tmp_path: Path) -> None:
-    """Of each path, whatever the threads do; another seed delays other calls."""
+    """The order of the threads does not matter; another seed delays other calls."""
     found = []
     for seed in (1, 1, 2):
         with delays.during(replace(EQUAL, seed=seed, kinds=("open",), per_thousand=100)):

@@ -1,4 +1,4 @@
-"""Disk calls of a broker that take long: tests/support/delays.c and its words."""
+"""Delayed disk calls of a broker, by tests/support/delays.c."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Delays(Words):
             self.end()
 
     def renew(self) -> None:
-        """Forget the calls that a broker made which was killed while they waited."""
+        """Forget the waiting calls of a broker that was killed."""
         self[_UNDER_WAY] = 0
 
     @property

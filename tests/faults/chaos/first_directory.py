@@ -1,4 +1,4 @@
-"""Clients of a log directory whose neighbour is slow: they must not notice."""
+"""Clients of a quick log directory beside a slow one."""
 
 from __future__ import annotations
 

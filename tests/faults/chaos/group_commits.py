@@ -23,10 +23,6 @@ PAUSE_S = 0.05
 JUDGE_S = 10
 
 
-class GroupError(Exception):
-    """An error that a group's member must not get."""
-
-
 class Protocol:
     """A member of one of the two protocols. Methods return an error code, None for no answer."""
 
@@ -107,7 +103,7 @@ class ClassicProtocol(Protocol):
     def leave(self) -> int | None:
         answer = self._call(LEAVE, 4, {"members": [{"member_id": self.id}]})
         if answer is None:
-            return None  # as a member that may still be there it is not waited for
+            return None  # the member may still be in the group: it joins again by its id
         self.id = ""
         return int(answer["error_code"] or answer["members"][0]["error_code"])
 
@@ -166,7 +162,7 @@ class GroupCommits(Workload):
         self.pause(PAUSE_S)
 
     def _settle(self, what: str, code: int | None) -> bool:
-        """Whether it has succeeded; a fault where the error is none that clients expect."""
+        """Return whether the request succeeded; note a fault for an error that is not expected."""
         self.counts[f"{what}: {code}"] += 1
         if code == 0:
             return True

@@ -33,18 +33,18 @@ FOLDERS_S = 10.0
 
 
 class FailedCheckError(Exception):
-    """What does not work, as one line."""
+    """A check that failed; the text says which."""
 
 
 class Check(NamedTuple):
-    """A name, and a function that raises until the thing works; its argument is the deadline."""
+    """A name, and a function that raises until its feature works; its argument is the deadline."""
 
     name: str
     run: Callable[[float], None]
 
 
 class Health:
-    """What has to work of a broker; `spared`: topics in which a check writes no record."""
+    """Checks of a broker. No check writes to the topics in `spared`."""
 
     def __init__(
         self, broker: KbrokerProcess, topic: str, groups: int, transactions: int,
@@ -66,7 +66,7 @@ class Health:
         ]
 
     def recover(self, within_s: float) -> tuple[list[str], float]:
-        """Wait until every check has passed once; what fails at the end, and seconds taken."""
+        """Wait until every check has passed once. Return the failures, and the seconds it took."""
         begun = time.monotonic()
         left, errors = self.checks, dict[str, str]()
         while left and time.monotonic() < begun + within_s:
@@ -99,7 +99,7 @@ class Health:
                     raise FailedCheckError(f"/{page}: {answer.status}")
 
     def _topics(self, deadline: float) -> None:
-        """Each partition has a leader, and takes and returns a record."""
+        """Check that each partition has a leader, and takes and returns a record."""
         session = Session(self.broker, deadline)
         try:
             partitions = led_partitions(_answer(session, METADATA, 9, {"topics": None}))
@@ -146,7 +146,7 @@ class Health:
             raise FailedCheckError(f"{value!r} is not in {list(offsets)}")
 
     def _change(self, deadline: float) -> None:
-        """A topic can be created and deleted."""
+        """Check that a topic can be created and deleted."""
         session = Session(self.broker, deadline)
         wanted = {"name": "check", "num_partitions": 2, "replication_factor": 1}
         body = {"topics": [wanted], "timeout": 5_000}
@@ -162,7 +162,7 @@ class Health:
             session.close()
 
     def _group_check(self, protocol: str, name: str) -> Callable[[float], None]:
-        """A group can be joined and left, and keeps an offset."""
+        """Check that a group can be joined and left, and keeps an offset."""
 
         def run(deadline: float) -> None:
             session = Session(self.broker, deadline)
@@ -184,7 +184,7 @@ class Health:
         return run
 
     def _transaction_check(self, name: str) -> Callable[[float], None]:
-        """A transaction can be committed."""
+        """Check that a transaction can be committed."""
 
         def run(deadline: float) -> None:
             session = Session(self.broker, deadline)
@@ -209,7 +209,7 @@ def _answer(session: Session, api: int, version: int, body: dict[str, Any]) -> d
 def _parts(
     topics: list[dict[str, Any]], name: str, parts: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each partition of an answer with its topic; a topic may be there more than once."""
+    """Return each partition of an answer with its topic. A topic may occur more than once."""
     return ((topic[name], part) for topic in topics for part in topic[parts])
 
 
@@ -261,7 +261,7 @@ def wrong_folders(session: Session, directories: list[Path]) -> list[str]:
 
 
 def settle_folders(broker: KbrokerProcess, within_s: float = FOLDERS_S) -> list[str]:
-    """Wait until the folders are those of the partitions in Metadata; what is wrong at the end."""
+    """Wait until the folders are those of the partitions in Metadata. Return the differences."""
     deadline = time.monotonic() + within_s
     session = Session(broker, deadline)
     while True:

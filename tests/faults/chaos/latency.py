@@ -1,7 +1,7 @@
 """Latency probes: an ordinary client's requests at fixed times, and how long each answer takes.
 
-A request that waits for the answer before it counts from the time at which it was due, so that a
-broker that serves nobody for five seconds is not one slow request among many quick ones.
+The latency of a request counts from the time at which it was due, although it waits for the answer
+to the request before. A pause of five seconds delays 100 requests, not one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Latency(NamedTuple):
 
 
 class Probe(threading.Thread):
-    """Calls `request`, which returns an error code, at fixed times until it is ended.
+    """A thread that calls `request` at fixed times; `request` returns an error code.
 
     `disk_calls` is how many calls of the disk, one after the other, an answer waits for.
     """
@@ -90,7 +90,7 @@ class Probe(threading.Thread):
         return Latency.of(self.seconds)
 
     def faults(self, p99_s: float = P99_S) -> list[str]:
-        """Return which errors there were, and whether answers took too long."""
+        """Return the errors that are not allowed, and a latency over the limit."""
         latency = self.latency()
         found = [f"probe {self.name}: {count} x {error}" for error, count in self.errors.items()]
         if self.is_alive():
@@ -102,7 +102,7 @@ class Probe(threading.Thread):
 
 
 def api_versions(broker: BrokerProcess) -> Probe:
-    """ApiVersions, which network threads answer: how quick the machine is."""
+    """Probe ApiVersions. Network threads answer it, so that it shows how busy the machine is."""
     session = Session(broker)
 
     def request() -> int | None:
@@ -113,7 +113,7 @@ def api_versions(broker: BrokerProcess) -> Probe:
 
 
 def metadata(broker: BrokerProcess, topic: str) -> Probe:
-    """Metadata of a topic."""
+    """Probe Metadata of a topic."""
     session = Session(broker)
     body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
 
@@ -125,7 +125,7 @@ def metadata(broker: BrokerProcess, topic: str) -> Probe:
 
 
 def find_coordinator(broker: BrokerProcess, group: str) -> Probe:
-    """FindCoordinator of a group, whose topic may not exist yet."""
+    """Probe FindCoordinator of a group. `__consumer_offsets` may not exist yet."""
     session = Session(broker)
     body = {"key_type": 0, "coordinator_keys": [group]}
 
@@ -137,7 +137,7 @@ def find_coordinator(broker: BrokerProcess, group: str) -> Probe:
 
 
 def heartbeat(broker: BrokerProcess, protocol: str, group: str, topic: str) -> Probe:
-    """Heartbeats of the only member of a group, which joins before.
+    """Probe heartbeats of the only member of a group, which joins first.
 
     As in Apache Kafka, a heartbeat of a consumer group is answered when the records are durable
     that its coordinator has written before, those of other groups too: a write and a sync.
@@ -149,7 +149,7 @@ def heartbeat(broker: BrokerProcess, protocol: str, group: str, topic: str) -> P
 
 
 def live_page(broker: BrokerProcess) -> Probe:
-    """/livez of the HTTP listener."""
+    """Probe /livez of the HTTP listener."""
     info = runfile.running(broker.data_dir)
     assert info is not None
     address = info.http[0]

@@ -1,4 +1,4 @@
-"""Producers and group members in processes of their own, on librdkafka and kbroker's client."""
+"""Producers and group members on librdkafka and on kbroker's client, each a process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Processes:
         self._histories: list[History] | None = None
 
     def start(self, producers: int, members: int) -> None:
-        """Create the topic; start so many producers, and groups of two members."""
+        """Create the topic. Start `producers` producers and `members` groups of two members."""
         wire.create_topic(self.broker.port, TOPIC, PARTITIONS)
         if producers:
             kinds = (PRODUCERS * producers)[:producers]
@@ -66,12 +66,12 @@ class Processes:
                 team.wait_committed()
             except (AssertionError, TimeoutError) as error:
                 wrong.append(f"{team.group}: {error}")
-                self._teams.remove(team)  # it would be waited for once more
+                self._teams.remove(team)  # a second wait would take as long
                 team.end()
         return wrong
 
     def kill(self) -> None:
-        """End whatever runs still."""
+        """Kill the processes that are left."""
         if self._load is not None:
             self._load.kill()
         for team in self._teams:

@@ -47,22 +47,22 @@ SETTINGS = {
 }
 STEADY, TRANSACTED = "steady", "transacted"
 STEADY_PARTITIONS = 4
-#: From the end of the delays until everything works, and until a killed broker serves again.
+#: Limits from the end of the delays: everything works, and a killed broker serves again.
 WORKS_S, SERVES_S = 5.0, 10.0
-#: A stop takes so long and the time of one disk call.
+#: The limit for a stop, to which the longest delay of one call is added.
 STOP_S = 10.0
-#: So much of the start after a kill is delayed too.
+#: After a kill, disk calls of the next start are delayed for this time.
 SLOW_START_S = 3.0
 ENDED_S = 10.0
 PREPARED_S = 60.0
 CALL_S = 5.0
-#: A start on an idle machine. Limits are longer by twice what this machine takes beyond it.
+#: A start on an idle machine. A slower start extends all limits by twice the difference.
 IDLE_START_S = 1.5
 
 
 @dataclass
 class Report:
-    """What a round has found: faults, and figures that are worth a line."""
+    """The result of a round: faults, and figures."""
 
     scenario: Scenario
     seed: int
@@ -70,13 +70,13 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        verdict = f"{len(self.faults)} faults" if self.faults else "well"
+        verdict = f"{len(self.faults)} faults" if self.faults else "no fault"
         lines = [f"seed {self.seed}, {self.scenario.name}: {verdict}", *self.notes, *self.faults]
         return "\n  ".join(lines)
 
 
 class Round:
-    """A scenario with a seed, in a folder of its own."""
+    """One scenario with one seed, in its own folder."""
 
     def __init__(self, scenario: Scenario, seed: int, folder: Path) -> None:
         self.scenario, self.seed, self.folder = scenario, seed, folder
@@ -85,7 +85,7 @@ class Round:
         self.workloads: list[Workload] = []
 
     def play(self) -> Report:
-        """Play the round; whatever happens ends as a line of the report."""
+        """Play the round. Every error becomes a line of the report."""
         self.folder.mkdir(parents=True, exist_ok=True)
         more = (self.second,) if self.scenario.second else ()
         with Delays(self.folder, [self.first, *more]) as delays:
@@ -220,13 +220,13 @@ class Round:
     # --- the end of the delays -------------------------------------------------------------------
 
     def _stop(self) -> None:
-        """SIGTERM while calls are slow; the next start is on a quick disk."""
+        """Send SIGTERM while calls are slow. The next start has no delays."""
         self._timed_stop("SIGTERM", STOP_S + self.scenario.plan.longest_ms / 1000)
         self.delays.end()
         self._start_again()
 
     def _kill(self) -> None:
-        """SIGKILL while a call waits; the next start is slow as well for a while."""
+        """Send SIGKILL while a call waits. The next start is delayed for a while."""
         with suppress(TimeoutError):  # a broker that hangs makes no call
             wait_for("a call waits", lambda: self.delays.under_way, CALL_S)
         self.broker.kill()
@@ -263,7 +263,7 @@ class Round:
             self._fault(f"{what}: status {status} after {took_s:.1f} s, the limit is {limit_s:.1f}")
 
     def _recover(self) -> bool:
-        """Whether everything works in time, and every client has got its answers."""
+        """Return whether everything works in time; note clients without an answer."""
         for one in self.workloads:
             one.stopping.set()
         begun = time.monotonic()

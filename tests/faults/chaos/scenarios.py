@@ -1,4 +1,4 @@
-"""Scenarios: which calls are slow, which load there is, and how the broker ends in the middle."""
+"""Scenarios: the delays, the load, and the signal that the broker gets."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ SLOW_MKDIR: Final = DelayPlan(kinds=("mkdir",), shortest_ms=80, longest_ms=80)
 
 @dataclass(frozen=True)
 class Scenario:
-    """One round. `loads`: how many clients of each kind (processes, for producers and members).
-    Brief topics are deleted soon, many before their logs are there.
+    """A kind of round.
 
-    `prepared`: the coordinators' topics exist before the delays begin. `bulk`: partitions of a
-    topic whose creation begins with the delays, `lead_s` before the load. `second`: there are two
-    log directories, and the second one alone is slow.
+    `loads`: the number of clients of each kind. Producers and members are processes. Brief topics
+    are deleted soon after their creation, many while their logs are being created.
+    `ending`: the signal that the broker gets after `seconds`, while calls are still delayed.
+    `prepared`: the coordinators' topics exist before the delays begin.
+    `bulk`: the partitions of a topic whose creation begins `lead_s` before the other loads.
+    `second`: there are two log directories, and only the calls on the second are delayed.
     """
 
     name: str
@@ -44,16 +46,16 @@ SCENARIOS: Final = {
     for one in (
         Scenario("churn", loads={TOPICS: 2, BRIEF_TOPICS: 1}),
         Scenario("coordinators", SLOW_MKDIR, {GROUPS: 8, TRANSACTIONS: 3}, prepared=False,
-                 bulk=150, lead_s=2.0),
+                 seconds=2.0, bulk=150, lead_s=2.0),
         Scenario("stop", loads={TOPICS: 2, GROUPS: 4, PRODUCERS: 2}, ending=STOP, bulk=100),
         Scenario("kill", loads={TOPICS: 2, GROUPS: 2, TRANSACTIONS: 2, PRODUCERS: 1}, ending=KILL),
-        # Topics are deleted while their logs are made: most take seconds there.
+        # Most logs take more than a second, and many topics are deleted before they are there.
         Scenario("second", DelayPlan(kinds=("mkdir",), per_thousand=700, shortest_ms=1100),
                  {BRIEF_TOPICS: 3}, second=True),
-        # Each coordinator alone, with all kinds of delays.
+        # The first use of each coordinator, with all kinds of delays.
         Scenario("groups", DelayPlan(per_thousand=150), {GROUPS: 8}, prepared=False),
         Scenario("transactions", DelayPlan(per_thousand=150), {TRANSACTIONS: 4}, prepared=False),
-        # The stop of a broker that is creating logs for a minute.
+        # A stop while the creation of 300 logs would take a minute.
         Scenario("stop-bulk", DelayPlan(kinds=("mkdir",), shortest_ms=200, longest_ms=200),
                  ending=STOP, seconds=1.0, bulk=300),
     )
@@ -63,9 +65,14 @@ SCENARIOS: Final = {
 SHORT: Final = ("churn", "coordinators", "stop", "kill", "second")
 
 
+NAMED_PART: Final = 0.3
+
+
 def random_scenario(seed: int) -> Scenario:
-    """Draw a scenario for a long run."""
+    """Draw a named scenario or a mixture of loads."""
     chance = random.Random(f"scenario {seed}")
+    if chance.random() < NAMED_PART:
+        return chance.choice(list(SCENARIOS.values()))
     limits = {TOPICS: 4, BRIEF_TOPICS: 3, GROUPS: 10, TRANSACTIONS: 4, PRODUCERS: 2, MEMBERS: 2}
     kinds = chance.sample(list(limits), chance.randint(2, 5))
     loads = {kind: chance.randint(1, limits[kind]) for kind in kinds}
@@ -85,7 +92,7 @@ def random_scenario(seed: int) -> Scenario:
 
 
 def _random_plan(chance: random.Random) -> DelayPlan:
-    """All kinds of calls now and then, or a few kinds often, or each a little."""
+    """Draw delays: few calls of all kinds, many of one or two kinds, or many short delays."""
     if chance.random() < 0.4:
         return DelayPlan(per_thousand=chance.choice((10, 40, 100)))
     if chance.random() < 0.7:

@@ -30,15 +30,16 @@ TIMEOUTS_MS = (500, 3_000, 15_000)
 CHECK = b"check"
 RETENTION, TOPIC = "retention.ms", 2
 PAUSE_S, EARLY_S = 0.1, 0.05
-#: How often a topic that is there is filled, created, deleted, grown and configured.
+#: Weights of requests to an existing topic: produce, create, delete, add partitions, configure.
 LASTING, BRIEF = (10, 2, 3, 2, 2), (2, 1, 10, 2, 1)
 
 
 class TopicModel:
-    """What a client knows of a topic: possible numbers of partitions, 0 where it is absent.
+    """The state of a topic as far as a client knows it.
 
-    A request whose outcome is unknown may take effect later. Until another one succeeds, what is
-    answered is only checked, and concluded from nothing. `shared`: others change the topic too.
+    `possible` has the possible numbers of partitions; 0 is an absent topic. A request with an
+    unknown outcome may take effect later. Until another change succeeds, error codes are compared
+    with `possible` and do not narrow it. `shared`: other clients change the topic too.
     """
 
     def __init__(self, name: str, *, shared: bool = False) -> None:
@@ -150,18 +151,18 @@ class TopicModel:
         self.pending = True
 
     def _forget(self) -> None:
-        """An incarnation of the topic has ended or begun."""
+        """Forget records and settings: the topic was deleted or created."""
         self.acked, self.maybe, self.settings = {}, set(), {None}
 
     def _doubt(self) -> None:
-        """The topic may have been deleted, with its records and settings."""
+        """Allow for records and settings that were deleted with the topic."""
         self.maybe |= set(self.acked)
         self.acked = {}
         self.settings.add(None)
 
 
 class TopicChurn(Workload):
-    """One client that changes topics of its own, and some that other clients change too."""
+    """A client that changes its own topics, and topics that other clients change too."""
 
     def __init__(
         self, name: str, broker: BrokerProcess, seed: str, shared: tuple[str, ...] = (),
@@ -200,7 +201,7 @@ class TopicChurn(Workload):
         return code
 
     def _must_wait(self, api: int, code: int) -> bool:
-        """Whether an answer may not come before the request's timeout."""
+        """Return whether an answer before the request's timeout is a fault."""
         has_timeout = api != INCREMENTAL_ALTER_CONFIGS
         return has_timeout and code == TIMED_OUT and not self.broker_ends.is_set()
 
@@ -250,7 +251,7 @@ class TopicChurn(Workload):
         topic.produced(code, value, partition, offset)
 
     def judge(self) -> list[str]:
-        """Compare partitions, records and settings of each topic with what was answered."""
+        """Compare partitions, records and settings of each topic with the answers."""
         wrong = []
         for topic in self.topics:
             wrong += topic.faults
@@ -269,7 +270,7 @@ class TopicChurn(Workload):
 
 
 class BulkCreation(Workload):
-    """The creation of one topic with many partitions, which takes its time on a slow disk."""
+    """The creation of one topic with many partitions."""
 
     def __init__(self, name: str, broker: BrokerProcess, seed: str, partitions: int) -> None:
         super().__init__(name, broker, seed)
@@ -290,7 +291,7 @@ class BulkCreation(Workload):
         self.topic.created(code, self._partitions)
 
     def judge(self) -> list[str]:
-        """Compare whether the topic is there with what was answered."""
+        """Compare the existence of the topic with the answer."""
         count = partition_count(self.broker.port, self.topic.name)
         return self.topic.faults + self.topic.judge(count, [])
 

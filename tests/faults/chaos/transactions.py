@@ -1,4 +1,4 @@
-"""Transactions that commit or abort, and what readers of committed records see of them."""
+"""Transactions that commit or abort, and a comparison with the records that readers see."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any
 
 from tests.faults.chaos.workload import Session, Workload
 from tests.support.processes import BrokerProcess
-from tests.support.transactional import WireProducer, committed_offset, values_of
+from tests.support.transactional import WireProducer, committed_offset
 from tests.support.waits import passes
 from tests.support.wire import ConnectionClosedError
+from tests.txn.committed import Follower
 
 #: Errors after which the same request may succeed: no leader yet, timed out, coordinator or
 #: replicas on their way, the transaction before is ending.
 AGAIN = {3, 5, 6, 7, 14, 15, 16, 19, 51}
 PARTITIONS = 2
 PAUSE_S = 0.1
-#: How many transactions commit an offset of a group as well.
+#: The share of transactions that commit an offset of a group as well.
 OFFSETS_PART = 0.3
-#: How long the last transaction may take to end once the delays have ended.
+#: The limit for the end of the last transaction, from the end of the delays.
 FINISH_S = 15.0
 COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 
@@ -117,14 +118,19 @@ class Transactions(Workload):
             self.fault(f"its last transaction has not ended: {error}")
 
     def judge(self) -> list[str]:
-        """Compare what readers of committed records see with the outcomes."""
-        wrong = self.judge_values(values_of(self.broker, self.topic, "read_committed", PARTITIONS))
+        """Compare the committed records and the committed offset with the outcomes."""
+        values = [
+            record.value
+            for partition in range(PARTITIONS)
+            for record in Follower(self.topic, partition).read(self.broker.port)
+        ]
+        wrong = self.judge_values(values)
         if self.offsets:
             wrong += self.judge_offset(committed_offset(self.broker, self.name, self.topic))
         return wrong
 
     def judge_values(self, values: list[bytes]) -> list[str]:
-        """Return what is wrong with these values: torn, twice, lost, aborted and read."""
+        """Return transactions that are torn, stored twice, lost, or visible though aborted."""
         wrong = []
         for number, outcome in enumerate(self.outcomes):
             counts = [values.count(self._value(number, n)) for n in range(PARTITIONS)]
@@ -134,7 +140,7 @@ class Transactions(Workload):
         return wrong
 
     def judge_offset(self, offset: int) -> list[str]:
-        """Return what is wrong with the offset that the group has; -1 for none."""
+        """Return whether the committed offset is impossible, as a line; -1 for no offset."""
         possible = {-1}
         for number in self.offsets:
             if self.outcomes[number] == COMMITTED:

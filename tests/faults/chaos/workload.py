@@ -1,4 +1,4 @@
-"""Workloads: threads of clients that note what was answered, and what must not have happened."""
+"""Workloads: client threads that keep a history and note faults."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 from tests.support.processes import BrokerProcess
 from tests.support.wire import ConnectionClosedError, WireConnection
 
-#: More faults of one client say nothing new, and each may have waited for long.
+#: A client ends after this many faults. Each may have taken as long as a timeout.
 FAULTS_MAX = 3
-#: How much later than its timeout a request may be answered on a busy machine.
+#: An answer may come this much later than the timeout of its request.
 SLACK_S = 3.0
 #: The limit for requests that have no timeout of their own.
 ANSWER_S = 15.0
@@ -71,7 +71,7 @@ class Workload:
         self.counts: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Begin; a workload that was begun goes on."""
+        """Start the thread if it does not run yet."""
         if self._thread.ident is None:
             self._thread.start()
 
@@ -80,16 +80,16 @@ class Workload:
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Bring what is open to an end."""
+        """End open transactions and the like."""
 
     def judge(self) -> list[str]:
-        """Compare the broker with the history; return what is wrong."""
+        """Compare the broker with the history. Return the differences."""
         return []
 
     def call(
         self, api: int, version: int, body: dict[str, Any], within_s: float = ANSWER_S
     ) -> dict[str, Any] | None:
-        """As Session.call; a request without an answer is a fault with an unknown outcome."""
+        """Call as Session.call does; note a fault and return None where no answer comes."""
         try:
             return self.session.call(api, version, body, within_s)
         except UnansweredError as error:
@@ -117,7 +117,7 @@ class Workload:
             self.fault(traceback.format_exc())
 
     def wait_ended(self, deadline: float) -> None:
-        """Wait until the thread has ended; a fault where it has not by `deadline`."""
+        """Wait until the thread has ended; note a fault if it runs beyond `deadline`."""
         if self._thread.ident is None:
             return
         self._thread.join(max(0.0, deadline - time.monotonic()))
