@@ -3,8 +3,8 @@
 A Part is a partition that was assigned. `offset` is where the next request goes on, ahead of
 `position`, which is behind the last record that a call has returned to the application. Records
 that a call has taken and not returned yet are behind `taken_position`. Answers wait as Chunks, in
-order of arrival. `generation` changes when the user goes elsewhere (seek, unassign): what was fetched for
-an earlier one is dropped.
+order of arrival. `generation` changes when the user goes elsewhere (seek, unassign): what was
+fetched for an earlier one is dropped.
 
 All of it is guarded by `lock`, but for the Stream of a chunk: it belongs to the thread that polls,
 which alone takes chunks off the list. A Part in need of the control thread (no leader, an error)

@@ -7,8 +7,8 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.client_accumulator cimport accumulator_forget
 from kbroker.ext.client_batch cimport (
-    ERROR_CLOSED, ERROR_PURGED, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_PENDING, OUTCOME_SPLIT, RecordFault, batch_ref,
-    batch_release, batch_settle, batch_split, batch_unref, text_copy,
+    ERROR_CLOSED, ERROR_PURGED, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_PENDING, OUTCOME_SPLIT,
+    RecordFault, batch_ref, batch_release, batch_settle, batch_split, batch_unref, text_copy,
 )
 from kbroker.ext.client_produce cimport produce_fault
 from kbroker.ext.client_peers cimport (

@@ -1,4 +1,5 @@
 from contextlib import AbstractContextManager
+from typing import Self
 
 from kbroker.ext.client_fetch_parts import FetchParts
 
@@ -13,7 +14,7 @@ class UseLock:
     in_use: bool
     returned: bool
     failed: BaseException | None
-    def __new__(cls, fetcher: FetchParts, planned: tuple[type[BaseException], ...]) -> UseLock: ...
+    def __new__(cls, fetcher: FetchParts, planned: tuple[type[BaseException], ...]) -> Self: ...
     def _error(self, why: int) -> Exception: ...
     @property
     def forked(self) -> bool: ...

@@ -1,9 +1,9 @@
 """UseLock: exclusive use of a consumer by one thread at a time.
 
 Python runs signal handlers when a call has returned, when a function begins and when a loop goes
-back. An exception of a handler can therefore split a change that Python code makes in several steps.
-Entering and leaving this lock, and setting an attribute of it, are one step each: a consumer is
-never left in use by a call that is over.
+back. An exception of a handler can therefore split a change that Python code makes in several
+steps. Entering and leaving this lock, and setting an attribute of it, are one step each: a
+consumer is never left in use by a call that is over.
 """
 from posix.unistd cimport getpid
 

@@ -137,8 +137,7 @@ ctypedef struct Log:
     int64_t mark                        # purgatory's: see log_mark; atomic
     void (*on_mark)(void* argument) noexcept nogil
     void* mark_argument
-    Position* recent                    # RECENT_READS ends of recent reads, or NULL: a reader in
-                                        # sequence skips the index
+    Position* recent                    # RECENT_READS ends of reads, or NULL: spares index searches
     uint32_t recent_next
     Position* pending                   # ring: ends of appends above hw: hw_at needs no search
     uint32_t pending_capacity           # power of two; 0: none

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 from kbroker.client.errors import ClosedError, ConcurrentUseError, ForkError, KafkaError
 from kbroker.ext import client_use_lock
@@ -32,7 +32,7 @@ class UseLock(client_use_lock.UseLock):
 
     __slots__ = ()
 
-    def __new__(cls, fetcher: Fetcher) -> UseLock:
+    def __new__(cls, fetcher: Fetcher) -> Self:
         """Any exception but these, which the client raises itself, may have split a change."""
         return super().__new__(cls, fetcher, (KafkaError, ValueError, TypeError))
 
