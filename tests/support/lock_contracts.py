@@ -56,6 +56,7 @@ CONTRACTS = {
     "batch_build.large_batch_end": unlocks(ONE_AT_A_TIME, "large_batch"),
     "appending.wait_until": keeps(ONE_WAIT, "appender.lock"),
     "client_request.wait_a_while": keeps(ONE_WAIT, "lock"),
+    "client_flag.Waiting.wait_once": keeps(ONE_WAIT, "self.lock"),
     "journal.wait_until": keeps(ONE_WAIT, "journal.lock"),
     "journal.sleep_until_due": keeps("waits for the next commit group", "journal.lock"),
     "journal_files.wait_for_work": keeps(ONE_WAIT, "journal.lock"),

@@ -113,7 +113,9 @@ class Flow:
             return frozenset(actuals.get(root, root) + dot + rest for root, dot, rest in parts)
 
         entered, left = named_here(contract.entered), named_here(contract.left)
-        self.check_call(call.function.name, entered, left, states)
+        function = call.function
+        name = function.attribute if function.is_attribute else function.name
+        self.check_call(name, entered, left, states)
         succeeded = frozenset(state - entered | left for state in states)
         return succeeded, states if contract.result else NEVER
 
