@@ -212,6 +212,10 @@ FAULTS = (
         ("P11", "P12"), "a ceiling that is too low", 0, 1, _here("test_memory.py"),
     ),
     Fault(
+        "F31", "a slow disk", "calls delayed at random by up to 2 s: topics, groups, transactions",
+        ("P2", "P3", "P4", "P14"), "the logs of topics cut off", 5, 17, _here("test_chaos.py"),
+    ),
+    Fault(
         "P4", "transactions under kills", "SIGKILL of broker and clients: bank, copies, Streams",
         ("P4",), "a ledger that errs", 8, 186,
         ("tests/txn/test_bank.py", "tests/txn/test_copies.py", "tests/txn/test_streams.py"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from tests.faults.chaos.workload import Workload
 from tests.support import wire
 from tests.support.delays import Delays
 from tests.support.kbroker import KbrokerProcess
+from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 from tests.support.wire import FIND_COORDINATOR, call_once
 
@@ -76,10 +77,20 @@ class Report:
 
 
 class Round:
-    """One scenario with one seed, in its own folder."""
+    """One scenario with one seed, in its own folder.
 
-    def __init__(self, scenario: Scenario, seed: int, folder: Path) -> None:
+    `damage` changes the files of the stopped broker before its last start: for controls.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        folder: Path,
+        damage: Callable[[BrokerProcess], None] | None = None,
+    ) -> None:
         self.scenario, self.seed, self.folder = scenario, seed, folder
+        self.damage = damage
         self.report = Report(scenario, seed)
         self.first, self.second = folder / "data", folder / "second"
         self.workloads: list[Workload] = []
@@ -133,6 +144,8 @@ class Round:
             self._timed_stop("a stop without delays", STOP_S)
         else:
             self.broker.kill()
+        if self.damage:
+            self.damage(self.broker)
         self.broker.start()
         if not is_well:
             self._check("after a kill")
