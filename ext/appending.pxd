@@ -27,5 +27,7 @@ cdef struct Appending:
 cdef Appending* appending_new(Log* log, bytes batches, int64_t room_wait_ms) except NULL
 # Have it done, and take it: (first, last). Not `in_time`: by the caller, however long it takes.
 cdef tuple appending_result(Appending* appending, bint in_time)
+# How long callers wait for an append; the time before. For tests: not while appends are under way.
+cdef int64_t set_append_grace_ns(int64_t ns) noexcept nogil
 # Wait until none is under way: before the journals go.
 cdef void appendings_end() noexcept nogil

@@ -25,9 +25,6 @@ from kbroker.ext.sockets cimport (
     SIGNAL_SET_BYTES, cond_init_monotonic, signals_block, signals_restore, thread_name,
 )
 
-cdef enum:
-    GRACE_MS = 10                   # the caller waits no longer for a write
-
 ctypedef struct Appender:
     pthread_mutex_t lock
     pthread_cond_t filled
@@ -38,7 +35,15 @@ ctypedef struct Appender:
     bint releasing                  # the reference of the last one, maybe the last of its log
     pthread_t thread
 
+cdef int64_t grace_ns = 10 * 1000000             # the caller waits no longer for a write
 cdef Appender* appenders[DIRECTORIES_MAX]        # by place; made when first needed, never ended
+
+
+cdef int64_t set_append_grace_ns(int64_t ns) noexcept nogil:
+    global grace_ns
+    cdef int64_t before = grace_ns
+    grace_ns = ns
+    return before
 
 
 # ---- one append
@@ -169,7 +174,7 @@ cdef bint wait_until(Appender* appender, int64_t ns) noexcept nogil:
 cdef bint have_done(Appender* appender, Appending* a) noexcept nogil:
     """Queue an append and wait for it a little: not at all behind one that is late. False: it is
     still under way."""
-    cdef int64_t limit_ns = monotonic_ns() + <int64_t> GRACE_MS * 1000000
+    cdef int64_t limit_ns = monotonic_ns() + grace_ns
     cdef bint waits
     cdef bint done
     atomic_add_i32(&a.refs, 1)

@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from posix.signal cimport sigaddset, sigemptyset, siginfo_t, sigset_t
 from posix.time cimport timespec
 
+from kbroker.ext.appending cimport set_append_grace_ns
 from kbroker.ext.atomics cimport (
     atomic_add_i64,
     atomic_cas_i64,
@@ -55,6 +56,12 @@ def hold_gil(number: int, milliseconds: int) -> bool:
     limit.tv_sec = milliseconds // 1000
     limit.tv_nsec = milliseconds % 1000 * 1_000_000
     return sigtimedwait(&wanted, NULL, &limit) == number
+
+
+def set_append_grace_s(seconds: float) -> float:
+    """Set how long the control plane waits for an append before it goes on without it; return the
+    time before. A simulated coordinator then does not depend on how busy the machine is."""
+    return set_append_grace_ns(<int64_t> (seconds * 1e9)) / 1e9
 
 
 def endian_round_trip(value: int, shift: int) -> dict[str, tuple[int, bytes]]:

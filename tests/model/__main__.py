@@ -10,6 +10,7 @@ import os
 import sys
 
 from tests.model.simulation import KINDS, Simulation
+from tests.support.patient import patient_appends
 
 DEFAULTS = ("mixed", "1", "100000", "8")
 ORDER = "PYTHONHASHSEED"
@@ -32,4 +33,5 @@ if __name__ == "__main__":
     if os.environ.get(ORDER) != "0":
         arguments = [sys.executable, "-m", "tests.model", *sys.argv[1:]]
         os.execve(sys.executable, arguments, os.environ | {ORDER: "0"})
-    main(sys.argv[1:])
+    with patient_appends():
+        main(sys.argv[1:])

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.support.patient import patient_appends
 from tests.txn.simulation import Simulation
 
 DEFAULTS = ("1", "10000")
@@ -30,4 +31,5 @@ if __name__ == "__main__":
     if os.environ.get(ORDER) != "0":
         arguments = [sys.executable, "-m", "tests.txn", *sys.argv[1:]]
         os.execve(sys.executable, arguments, os.environ | {ORDER: "0"})
-    main(sys.argv[1:])
+    with patient_appends():
+        main(sys.argv[1:])

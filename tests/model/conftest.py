@@ -1,0 +1,3 @@
+"""Simulations with coordinators in this process."""
+
+from tests.support.patient import _patient_appends  # noqa: F401 - a fixture of every test here
