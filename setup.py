@@ -41,8 +41,8 @@ BASELINE = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
 # Faces to Python, where the interpreter takes the time and nothing of the data plane is: half the
 # compiler's work will do there.
 FACES = {
-    "appending", "cleaner", "control", "debug", "engine", "journal_recovery", "offsets_rows",
-    "records", "tls_context", "wire",
+    "appending", "cleaner", "control", "debug", "engine", "journal_reader", "journal_recovery",
+    "offsets_rows", "records", "tls_context", "wire",
 }  # fmt: skip
 
 DIRECTIVES = {

@@ -32,9 +32,10 @@ def verify(
 ) -> int:
     """Check segment files and what belongs to them. Exit status 1: something is wrong.
 
-    Without PATH, the whole data directory, checkpoints and metadata log too. Each fault is told
-    with its file, position and what is lost. Nothing is changed. The last batch of a file that a
-    broker is writing may show as cut. An index that is missing is no fault: a broker makes it anew.
+    Without PATH, the whole data directory: checkpoints, metadata log and, after a crash, the
+    write-ahead log too. Each fault is reported with its file, position and what is lost. Nothing
+    is changed. The last batch of a file that a broker is writing may show as cut. A missing index
+    is no fault: a broker rebuilds it.
     """
     from kbroker.care.faults import check_directory, check_partition
     from kbroker.care.segments import partition_folders
@@ -70,6 +71,8 @@ def verify(
               " what is behind stays.")  # fmt: skip
 @click.option("--rebuild", is_flag=True, help="Make indexes, producer snapshots and leader epochs"
               " that are wrong again from the batches.")  # fmt: skip
+@click.option("--skip-wal-damage", is_flag=True, help="Let the next start go on without what it"
+              " cannot read of the write-ahead log: acknowledged records may be lost.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 def repair(
     paths: tuple[str, ...],
@@ -77,6 +80,7 @@ def repair(
     truncate: bool,
     drop: bool,
     rebuild: bool,
+    skip_wal_damage: bool,
     dry_run: bool,
 ) -> int:
     """Mend segment files: only what is asked for, and told before it is done.
@@ -87,13 +91,20 @@ def repair(
     journal has. Of `__transaction_state` a start is to meet the damage before it is dropped: it
     settles which transactions may have been further. `kbroker backup create` before is a way
     back. What root writes belongs to the user of the data directory.
+
+    --skip-wal-damage is for a start that was refused because of the write-ahead log. It holds for
+    one start, which keeps damaged files as NAME.damaged.
     """
     from kbroker.care.repair import Cure
 
     if truncate and drop:
         raise click.UsageError("give either --truncate or --drop")
+    if skip_wal_damage and (truncate or drop or rebuild or paths):
+        raise click.UsageError("--skip-wal-damage takes no other option and no path")
     cure = Cure.CUT if truncate else Cure.DROP if drop else None
     place = data_dir or default_data_dir()
+    if skip_wal_damage:
+        return _skip_wal_damage(place, dry_run=dry_run)
     files = list(files_of(paths or [str(place)], place))
     asked = cure is not None or rebuild
     with contextlib.ExitStack() as locks:
@@ -107,6 +118,25 @@ def repair(
                 status = 1
                 _tell(checked)
     return status
+
+
+def _skip_wal_damage(place: Path, *, dry_run: bool) -> int:
+    from kbroker.ext import journal_reader
+
+    with _held(place):
+        if not journal_reader.files(str(place)):
+            raise click.ClickException(f"{place} has no write-ahead log: nothing to skip")
+        try:
+            journal_reader.keys(str(place))
+        except journal_reader.WalError as error:
+            for path, text in error.reasons:
+                click.echo(f"{path}: {text}")
+            if error.following:
+                click.echo(f"{sum(error.following.values())} batches come behind the damage")
+        if not dry_run:
+            journal_reader.skip_damage(str(place))
+    click.echo(f"{place}: the next start skips what it cannot read of the write-ahead log")
+    return 0
 
 
 @contextlib.contextmanager

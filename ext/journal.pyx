@@ -237,7 +237,7 @@ cdef int write_group(Journal* journal, JournalGroup* group, uint64_t sequence) n
     seal_header(journal, group, sequence)
     size = (group.used + JOURNAL_BLOCK_BYTES - 1) & ~<int64_t>(JOURNAL_BLOCK_BYTES - 1)
     if journal.active.position + size > journal.active.bytes_max:
-        code = files_next(journal)
+        code = files_next(journal, sequence)
         if code:
             return code
     began = monotonic_ns()

@@ -1,5 +1,5 @@
 """The files of the journal: made ahead, used in turn, freed when their segments are on disk."""
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kbroker.ext.journal_state cimport Journal, JournalOwner
 
@@ -8,7 +8,7 @@ cdef int file_write(int fd, const uint8_t* data, int64_t size, int64_t position)
 # What is named in a directory is on disk, too. 0 or an errno.
 cdef int directory_sync(const char* path) noexcept nogil
 cdef int files_open_first(Journal* journal) noexcept nogil
-cdef int files_next(Journal* journal) noexcept nogil
+cdef int files_next(Journal* journal, uint64_t group) noexcept nogil
 cdef void file_note_owner(Journal* journal, JournalOwner* owner) noexcept nogil
 cdef void files_hint(Journal* journal) noexcept nogil
 # JournalCallbacks.sync, again and again where it is put off. 0 or an errno.

@@ -2,6 +2,7 @@
 
     0     magic "KBJRNL01"   8  salt   16  file sequence   24  bytes of the file
     32    crc32c of 0..31
+    40    sequence of the file's first group   48  crc32c of 40..47 (earlier: zeros)
     4096  groups, each at a multiple of 4096, to the first one that does not follow
 
 All of a file's blocks are written (zeros) before its first use, so that a sync has no extent and
@@ -218,8 +219,10 @@ cdef JournalFile* oldest(Journal* journal, bint is_free) noexcept nogil:
     return found
 
 
-cdef int write_header(Journal* journal, JournalFile* file, uint64_t sequence) noexcept nogil:
-    """Name the file's place in the order; 0: it holds nothing."""
+cdef int write_header(Journal* journal, JournalFile* file, uint64_t sequence,
+                      uint64_t first_group) noexcept nogil:
+    """Record the file's place in the order (0: it holds nothing) and what its first group will be,
+    which says that all groups before are on disk."""
     cdef uint8_t* block = NULL
     cdef int code
     if posix_memalign(<void**>&block, JOURNAL_BLOCK_BYTES, JOURNAL_BLOCK_BYTES) != 0:
@@ -231,16 +234,18 @@ cdef int write_header(Journal* journal, JournalFile* file, uint64_t sequence) no
         store_be64(block + 16, sequence)
         store_be64(block + 24, <uint64_t>file.bytes_max)
         store_be32(block + 32, crc32c(block, 32))
+        store_be64(block + 40, first_group)
+        store_be32(block + 48, crc32c(block + 40, 8))
     code = file_write(file.fd, block, JOURNAL_BLOCK_BYTES, 0)
     free(block)
     return code
 
 
-cdef int take_into_use(Journal* journal, JournalFile* file) noexcept nogil:
-    """Its header is synced with its first group."""
+cdef int take_into_use(Journal* journal, JournalFile* file, uint64_t first_group) noexcept nogil:
+    """Make a file the active one. Its header is synced with its first group."""
     cdef int code
     journal.file_sequence += 1
-    code = write_header(journal, file, journal.file_sequence)
+    code = write_header(journal, file, journal.file_sequence, first_group)
     pthread_mutex_lock(&journal.lock)
     file.sequence = journal.file_sequence
     file.position = JOURNAL_BLOCK_BYTES
@@ -262,7 +267,7 @@ cdef int files_open_first(Journal* journal) noexcept nogil:
         return errno
     journal.files[0] = file
     journal.files_count = 1
-    return take_into_use(journal, file)
+    return take_into_use(journal, file, journal.group_sequence)
 
 
 cdef void grow(Journal* journal, bint prepare) noexcept nogil:
@@ -280,8 +285,8 @@ cdef void grow(Journal* journal, bint prepare) noexcept nogil:
     pthread_cond_broadcast(&journal.moved)
 
 
-cdef int files_next(Journal* journal) noexcept nogil:
-    """Flusher: seal the active file and take the next one into use. 0 or an errno."""
+cdef int files_next(Journal* journal, uint64_t group) noexcept nogil:
+    """Seal the active file and take the next one into use, for this group on. 0 or an errno."""
     cdef JournalFile* file
     cdef bint tried_to_grow = False
     pthread_mutex_lock(&journal.lock)
@@ -301,7 +306,7 @@ cdef int files_next(Journal* journal) noexcept nogil:
     pthread_mutex_unlock(&journal.lock)
     if file == NULL:
         return journal.failed
-    return take_into_use(journal, file)
+    return take_into_use(journal, file, group)
 
 
 cdef void files_hint(Journal* journal) noexcept nogil:
@@ -371,7 +376,7 @@ cdef void checkpoint_file(Journal* journal, JournalFile* file) noexcept nogil:
             code = owner_sync(journal, file.owners[i])
     drop_owners(journal, file)
     if code == 0:
-        code = write_header(journal, file, 0)
+        code = write_header(journal, file, 0, 0)
     if code == 0 and fdatasync(file.fd) != 0:
         code = errno
     pthread_mutex_lock(&journal.lock)

@@ -9,10 +9,14 @@ class Replayed(NamedTuple):
     batches: int
     applied: int
     applied_bytes: int
-    gaps: int
+    gaps: dict[tuple[bytes, int], int]
+    skipped: list[str]
+    damaged: list[str]
 
 def replay(
     directory: str,
     logs: Mapping[tuple[bytes, int], Log],
     cleaned: Mapping[tuple[bytes, int], int] | None = None,
+    *,
+    skip_damage: bool = False,
 ) -> Replayed: ...

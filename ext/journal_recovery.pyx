@@ -11,16 +11,18 @@ all entries since: the log is cut there and they are appended. Compaction leaves
 below the cleaner's checkpoint; those stay. So does all below the recovery point: it is on disk, and
 a journal that the partition has left for another directory and come back to may not have all since.
 
-A gap (an entry beyond the log's end) can come from nothing but a lost or damaged segment: it is
-counted and that partition's later entries are left alone.
+A gap (an entry beyond the log's end) can come from nothing but a lost or damaged segment, or from
+damage of the journal that was skipped: that partition's later entries are left out and counted.
 """
+from collections import Counter
 from typing import NamedTuple
 
 from libc.stdint cimport int32_t, int64_t
 
 from kbroker.ext.batch cimport BATCH_OK, BatchInfo, batch_parse
 from kbroker.ext.clock cimport realtime_ms
-from kbroker.ext.journal_walk cimport JournalReader, JournalWalk, walk_next
+from kbroker.ext.journal_reader cimport JournalReader
+from kbroker.ext.journal_walk cimport JournalWalk, walk_next
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_errors cimport check
 from kbroker.ext.log_append cimport log_append_as_is
@@ -28,14 +30,20 @@ from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE
 
 
 class Replayed(NamedTuple):
-    """What a replay did. Bytes are of batches."""
+    """The result of a replay. Bytes are of batches.
+
+    gaps: batches left out, by topic id and partition. skipped: a text for each damage that was
+    skipped. damaged: the files that have it.
+    """
 
     files: int
     groups: int
     batches: int
     applied: int
     applied_bytes: int
-    gaps: int
+    gaps: dict
+    skipped: list
+    damaged: list
 
 
 cdef bint follows_a_hole(Log log, int64_t offset, int64_t cleaned) noexcept:
@@ -69,27 +77,33 @@ cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:
     return 1
 
 
-def replay(directory, logs, cleaned=None):
+def replay(directory, logs, cleaned=None, *, skip_damage=False):
     """Append to each log what only the journal has. `logs`: (topic id, partition) to Log;
     `cleaned`: to the first offset that compaction has not seen.
 
-    Entries of topics that are not in `logs` were deleted and are passed over.
+    Entries of topics that are not in `logs` are of deleted topics, and are skipped. Raises WalError
+    at damage, when all before it has been appended, unless `skip_damage` is set.
     """
-    cdef JournalReader walk = JournalReader(directory)
+    cdef JournalReader reader = JournalReader(directory, skip_damage=skip_damage)
+    cdef JournalWalk* walk = &reader.walk
     cdef int done
-    batches = applied = applied_bytes = gaps = 0
-    gapped = set()
-    while walk_next(&walk.walk):
+    batches = applied = applied_bytes = 0
+    gaps = Counter()
+    while walk_next(walk):
         batches += 1
-        key = (walk.topic_id(), walk.walk.partition)
+        key = reader.key()
         log = logs.get(key)
-        if log is None or key in gapped:
+        if log is None:
             continue
-        done = apply_entry(&walk.walk, log, cleaned.get(key, 0) if cleaned else 0)
+        if key in gaps:
+            gaps[key] += 1
+            continue
+        done = apply_entry(walk, log, cleaned.get(key, 0) if cleaned else 0)
         if done > 0:
             applied += 1
-            applied_bytes += walk.walk.batch_bytes
+            applied_bytes += walk.batch_bytes
         elif done < 0:
-            gaps += 1
-            gapped.add(key)
-    return Replayed(walk.walk.files_count, walk.walk.groups, batches, applied, applied_bytes, gaps)
+            gaps[key] += 1
+    reader.finish()
+    return Replayed(walk.used_count, walk.groups, batches, applied, applied_bytes, dict(gaps),
+                    reader.skipped(), reader.damaged_files())

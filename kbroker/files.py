@@ -81,6 +81,25 @@ def read_file(path: Path) -> bytes | None:
     return b"".join(parts)
 
 
+def is_there(path: Path) -> bool:
+    """Return whether a path exists. DiskError where the disk does not say: that is no absence."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise DiskError(path, error) from error
+    return True
+
+
+def list_names(folder: Path) -> list[str]:
+    """Return the sorted names in a folder. DiskError where it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise DiskError(folder, error) from error
+
+
 def remove_file(path: Path) -> None:
     """Remove a file durably; one that is not there is as good as removed."""
     try:

@@ -11,6 +11,8 @@ from kbroker.care.manifest import Extent
 from kbroker.care.segments import base_offset_of, segment_files
 from kbroker.care.stage import Stage
 from kbroker.errors import CorruptFileError, OperatorError
+from kbroker.ext import journal_reader
+from kbroker.files import is_there, list_names
 from kbroker.metadata.deleted_topics import DELETED_TOPICS
 from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES
@@ -36,7 +38,6 @@ _TOP: Final = (
     HIGH_WATERMARKS,
     CLEANER_OFFSETS,
 )
-_JOURNAL: Final = ".kbroker-journal."
 _LEFT_OUT: Final = (".deleted", ".tmp", ".part")
 
 
@@ -47,13 +48,14 @@ class DirectoryAtRest:
         self.source = source
         self.stage = stage
         # What a crash left is cut by the next start, in the file itself: no name may share it.
-        self._clean = (source / CLEAN_SHUTDOWN).exists()
+        self._clean = is_there(source / CLEAN_SHUTDOWN)
 
     def take(self) -> list[Extent]:
         """Everything; the offsets of each partition. Raises OperatorError for a metadata log that
         cannot be read."""
-        for name in sorted(os.listdir(self.source)):
-            if name in _TOP or name.startswith(_JOURNAL):
+        wal = {os.path.basename(path) for path in journal_reader.files(str(self.source))}
+        for name in list_names(self.source):
+            if name in _TOP or name in wal:
                 self.stage.take(self.source / name, name, sealed=False)
         self._folder(METADATA_FOLDER, active="")
         extents = []

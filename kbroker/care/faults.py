@@ -7,9 +7,11 @@
     ORDER    an offset at or below the one before it
     INDEX    an .index or .timeindex that leads elsewhere
     DERIVED  a transaction index, producer snapshot or list of leader epochs that cannot be read
+    WAL      a write-ahead log of the last run that cannot be read to its end
 
-The last two lose nothing: they are made of the batches. Offsets that are missing without a fault
-are those that compaction took, or a file that is gone: a note, where a log was never compacted.
+INDEX and DERIVED lose nothing: they are made of the batches. Offsets that are missing without a
+fault are those that compaction took, or a file that is gone: a note, where a log was never
+compacted.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from kbroker import runfile
 from kbroker.care.segments import (
     Damage,
     IndexEntry,
@@ -32,12 +35,14 @@ from kbroker.care.segments import (
     read_time_index,
 )
 from kbroker.errors import CorruptFileError, DiskError
+from kbroker.ext import journal_reader
 from kbroker.ext.crc32c import checksum
 from kbroker.ext.records import Batch, BatchError, records
 from kbroker.files import read_file, read_offset_checkpoint
 from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
 from kbroker.storage.checkpoints import (
+    CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LEADER_EPOCHS,
@@ -63,6 +68,7 @@ class Kind(Enum):
     ORDER = "order"
     INDEX = "index"
     DERIVED = "derived"
+    WAL = "write-ahead log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class Checked:
 
 
 def check_directory(place: Path) -> Iterator[Fault]:
-    """Checkpoints, meta.properties and the metadata log of a data directory."""
+    """Checkpoints, meta.properties, the metadata log and the WAL of a data directory."""
     readers: list[tuple[str, Callable[[Path], object]]] = [
         (name, read_offset_checkpoint)
         for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
@@ -112,6 +118,7 @@ def check_directory(place: Path) -> Iterator[Fault]:
             read(place / name)
         except CorruptFileError as error:
             yield Fault(Kind.DERIVED, place / name, _reason(error))
+    yield from _wal_faults(place)
     if not (place / META_PROPERTIES).exists():
         return
     try:
@@ -122,6 +129,18 @@ def check_directory(place: Path) -> Iterator[Fault]:
         yield Fault(Kind.DAMAGE, Path(error.path), _reason(error), lost=lost)
     except FileNotFoundError as error:
         yield Fault(Kind.DAMAGE, Path(error.filename), "is not there")
+
+
+def _wal_faults(place: Path) -> Iterator[Fault]:
+    """A broker that runs writes its WAL at this moment; a clean stop has made an older one void."""
+    if runfile.running(place) is not None or read_file(place / CLEAN_SHUTDOWN) is not None:
+        return
+    try:
+        journal_reader.keys(str(place))
+    except journal_reader.WalError as error:
+        lost = "acknowledged records may be nowhere else, and the next start is refused"
+        for path, text in error.reasons:
+            yield Fault(Kind.WAL, Path(path), text, lost=lost)
 
 
 def check_partition(files: Sequence[Path], *, deep: bool = False) -> Iterator[Checked]:

@@ -1,24 +1,26 @@
-"""The journals over a broker's life, one in each log directory: replayed after a crash, opened.
+"""The write-ahead logs (WAL), one in each log directory: replayed after a crash, opened at a start.
 
-With durability fsync every append goes to its directory's journal as well, which takes the sync;
+With durability fsync every append goes to its directory's WAL as well, which takes the sync;
 segments are flushed later. Its files are in the directory under names that Apache Kafka ignores.
-After a crash they hold what segments may lack. After a clean stop there are none; some that are
-found beside the mark of a clean stop are left from before somebody else ran on the directory.
+After a crash they hold records that segments may lack. After a clean stop there are none; files
+beside the mark of a clean stop are of an earlier crash, and Apache Kafka has run since.
 
-What goes wrong with the first directory's refuses the start. Any other directory is left as it is
-then, with its journal, and is offline.
+A WAL that cannot be read to its end may hold acknowledged records that are nowhere else. In the
+first directory it refuses the start. Any other directory stays as it is, with its WAL, and is
+offline. `kbroker log repair --skip-wal-damage` lets the next start go on without what is damaged.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from kbroker.config import BrokerConfig
 from kbroker.errors import CorruptFileError, DiskError, OperatorError
-from kbroker.ext import journal_recovery, journal_walk
+from kbroker.ext import journal_reader, journal_recovery
 from kbroker.ext.data_plane import DataPlane
 from kbroker.ext.log import Log
 from kbroker.ext.log_flush import sync_file_system
@@ -34,19 +36,21 @@ _LOG: Final = logging.getLogger("kbroker.server")
 _FILE_BYTES_MAX: Final = 64 << 20
 _FILES_MIN_COUNT: Final = 4
 _SIZE_BYTES_MIN: Final = 1 << 20
+_NAMED_MAX: Final = 20  # partitions in a message
 
 
 def recover(logs: LogManager, topic_ids: dict[str, bytes]) -> None:
-    """Bring what only the journals have into the logs, make the logs durable, remove the journals.
+    """Append to the logs what only the WALs have, make the logs durable, remove the WALs.
 
-    A partition that was found in another directory than the metadata have it gets what each journal
-    has of it, so none goes before all are synced.
+    A partition that was found in another directory than the metadata have it gets what each WAL has
+    of it, so none goes before all are synced.
     """
     _check_found_online(logs)
+    damaged: dict[LogDirectory, list[str]] = {}
     for do in (_bring, _sync, _remove):
         for directory in logs.online:
             try:
-                do(directory, logs, topic_ids)
+                do(directory, logs, topic_ids, damaged)
             except (OperatorError, DiskError, OSError) as error:
                 if directory is logs.main or _found_in(directory, logs):
                     raise
@@ -54,7 +58,7 @@ def recover(logs: LogManager, topic_ids: dict[str, bytes]) -> None:
 
 
 def _found_in(directory: LogDirectory, logs: LogManager) -> bool:
-    """Whether it has, or had, a partition that was found elsewhere: the journals of both count."""
+    """Whether it has, or had, a partition that was found elsewhere: the WALs of both count."""
     return any(
         directory in (logs.homes.get(key), left) for key, left in logs.found.items()
     )
@@ -71,30 +75,74 @@ def _check_found_online(logs: LogManager) -> None:
             )
 
 
-def _bring(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
-    if not journal_walk.files(str(directory)):
+def _bring(
+    directory: LogDirectory,
+    logs: LogManager,
+    topic_ids: dict[str, bytes],
+    damaged: dict[LogDirectory, list[str]],
+) -> None:
+    if not journal_reader.files(str(directory)):
         return
-    if directory.started_clean:
-        _LOG.warning("removing a journal that a later clean stop has made void")
-        return
-    _check_all_open(directory, logs, topic_ids)
     own = dict(logs.of(directory))
-    _replay(directory, own | {key: log for key in logs.found if (log := logs.get(*key))}, logs,
-            topic_ids)  # fmt: skip
+    mine = own | {key: log for key in logs.found if (log := logs.get(*key))}
+    try:
+        _check_all_open(directory, logs, topic_ids)
+        damaged[directory] = _replay(directory, mine, logs, topic_ids)
+    except journal_reader.WalError as error:
+        raise _refusal(directory, str(error), error.following, topic_ids) from None
 
 
-def _sync(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
-    """One sync of the file system serves all logs: what recovery cut or put back may so far be in
-    the page cache only, and nobody may read what a power cut could take back. It takes the time of
-    whatever else the file system has to write: a new directory does without."""
-    held = logs.of(directory) or journal_walk.files(str(directory))
-    if (held and not directory.started_clean) or _found_in(directory, logs):
+def _sync(
+    directory: LogDirectory,
+    logs: LogManager,
+    topic_ids: dict[str, bytes],
+    damaged: dict[LogDirectory, list[str]],
+) -> None:
+    """Sync the file system once for all logs. Records that recovery cut or appended may so far be
+    in the page cache only, and no consumer may read what a power cut could take back. It takes the
+    time of whatever else the file system has to write: a new directory does without."""
+    used = logs.of(directory) or journal_reader.files(str(directory))
+    if (used and not directory.started_clean) or _found_in(directory, logs):
         sync_file_system(str(directory))
 
 
-def _remove(directory: LogDirectory, logs: LogManager, topic_ids: dict[str, bytes]) -> None:
-    if journal_walk.files(str(directory)):
-        journal_walk.remove(str(directory))
+def _remove(
+    directory: LogDirectory,
+    logs: LogManager,
+    topic_ids: dict[str, bytes],
+    damaged: dict[LogDirectory, list[str]],
+) -> None:
+    path = str(directory)
+    if journal_reader.files(path) or journal_reader.skips_damage(path):
+        journal_reader.remove(path, damaged.get(directory, ()))
+
+
+def _refusal(
+    directory: LogDirectory,
+    what: str,
+    batches: Mapping[tuple[bytes, int], int],
+    topic_ids: Mapping[str, bytes],
+) -> OperatorError:
+    """Return the error of a WAL that would be lost in part, with the partitions concerned."""
+    about = f"; this is about {_listed(batches, topic_ids)}" if batches else ""
+    return OperatorError(
+        f"{what}{about}. Acknowledged records may be nowhere else, so nothing was removed. Bring "
+        "the files back and start again. To give up what cannot be read, run `kbroker log repair "
+        f"--skip-wal-damage -D {directory}` before the next start"
+    )
+
+
+def _listed(batches: Mapping[tuple[bytes, int], int], topic_ids: Mapping[str, bytes]) -> str:
+    names = {topic_id: topic for topic, topic_id in topic_ids.items()}
+    parts = [
+        f"{names.get(topic_id, 'a deleted topic')}-{partition}: {count}"
+        for (topic_id, partition), count in sorted(batches.items())
+    ]
+    more = ", ..." if len(parts) > _NAMED_MAX else ""
+    return (
+        f"{sum(batches.values())} batches of {len(parts)} partitions "
+        f"({', '.join(parts[:_NAMED_MAX])}{more})"
+    )
 
 
 def _check_all_open(
@@ -106,7 +154,9 @@ def _check_all_open(
     for key, why in logs.offline.items():
         mine = logs.homes.get(key) is directory
         if not mine and (key in logs.found or (directory.path / f"{key[0]}-{key[1]}").is_dir()):
-            entries = journal_walk.keys(str(directory)) if entries is None else entries
+            if entries is None:
+                skip = journal_reader.skips_damage(str(directory))
+                entries = journal_reader.keys(str(directory), skip_damage=skip)
             mine = (topic_ids[key[0]], key[1]) in entries
         if mine:
             raise OperatorError(
@@ -118,7 +168,8 @@ def _check_all_open(
 
 def _replay(
     directory: LogDirectory, mine: dict[Key, Any], logs: LogManager, topic_ids: dict[str, bytes]
-) -> None:
+) -> list[str]:
+    """Return the files that are damaged, where damage is skipped."""
     found = {(topic_ids[topic], partition): log for (topic, partition), log in mine.items()}
     cleaned: dict[tuple[bytes, int], int] = {}
     for one in logs.online if logs.found else [directory]:
@@ -126,8 +177,9 @@ def _replay(
             if topic in topic_ids:
                 key = (topic_ids[topic], partition)
                 cleaned[key] = max(offset, cleaned.get(key, 0))
+    skip = journal_reader.skips_damage(str(directory))
     try:
-        done = journal_recovery.replay(str(directory), found, cleaned)
+        done = journal_recovery.replay(str(directory), found, cleaned, skip_damage=skip)
     except DiskError as error:
         raise OperatorError(
             f"{error}: what was acknowledged and only the journal of {directory} has cannot be put "
@@ -140,11 +192,16 @@ def _replay(
         done.applied,
         done.applied_bytes,
     )
-    if done.gaps:
-        _LOG.error(
-            "journal: %d partitions lack what came before; their later batches are left out",
-            done.gaps,
-        )
+    for text in done.skipped:
+        _LOG.error("WAL replay: damage skipped, acknowledged records may be lost: %s", text)
+    if not done.gaps:
+        return done.damaged
+    if not skip:
+        what = f"the write-ahead log in {directory} does not go on where logs end"
+        raise _refusal(directory, what, done.gaps, topic_ids)
+    _LOG.error("WAL replay: batches that do not go on where logs end were left out: %s",
+               _listed(done.gaps, topic_ids))  # fmt: skip
+    return done.damaged
 
 
 def _cleaned(directory: Path) -> dict[tuple[str, int], int]:

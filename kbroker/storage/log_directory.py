@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from kbroker.errors import CorruptFileError, DiskError
-from kbroker.files import DirectoryLock, read_offset_checkpoint, sync_directory
+from kbroker.ext import journal_reader
+from kbroker.files import DirectoryLock, is_there, read_offset_checkpoint, sync_directory
 from kbroker.files import write_offset_checkpoint as write_offsets
-from kbroker.storage.checkpoints import take_clean_shutdown
+from kbroker.storage.checkpoints import CLEAN_SHUTDOWN, take_clean_shutdown
 from kbroker.storage.disk_worker import DiskWorker
 from kbroker.storage.log_port import Key
 
@@ -96,7 +97,14 @@ class LogDirectory:
         return found.f_bavail * found.f_frsize
 
     def take_mark(self) -> None:
-        """See whether the last stop was clean; the mark is gone then."""
+        """Note whether the last stop was clean, and remove the mark.
+
+        A write-ahead log beside the mark is void: it is of a crash before that stop. It goes before
+        the mark does, as the start after a crash would replay it.
+        """
+        if is_there(self.path / CLEAN_SHUTDOWN) and journal_reader.files(str(self.path)):
+            _LOG.warning("removing a write-ahead log made void by a later clean stop: %s", self)
+            journal_reader.remove(str(self.path))
         self.started_clean = take_clean_shutdown(self.path) is not None or self.fresh
 
     def sync_names(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kbroker.errors import KbrokerError
-from kbroker.ext import crc32c, journal_walk, records, testing_journal
+from kbroker.ext import crc32c, journal_reader, records, testing_journal
 from tests.fuzz.engine import Target
 from tests.support.logs import TOPIC_ID, batch, marker, open_log
 
@@ -121,7 +121,7 @@ def side_files_run(data: memoryview) -> None:
 
 
 @functools.cache
-def sound_journal() -> tuple[bytes, list[journal_walk.Entry]]:
+def sound_journal() -> tuple[bytes, list[journal_reader.Entry]]:
     """A journal file as a crash leaves it, and what it holds."""
     with new_folder() as folder:
         owner = testing_journal.TestOwner(TOPIC_ID, 7)
@@ -130,9 +130,9 @@ def sound_journal() -> tuple[bytes, list[journal_walk.Entry]]:
             data = records.build([(1000, None, b"v" * (i * 37))], base_offset=i)
             journal.append(owner, data, i + 1)
         journal.close(unlink_files=False)
-        (path,) = (Path(folder, name) for name in journal_walk.files(str(folder)))
+        (path,) = (Path(folder, name) for name in journal_reader.files(str(folder)))
         content = path.read_bytes().rstrip(b"\0")
-        return content + bytes(-len(content) % 4096), journal_walk.entries(str(folder))
+        return content + bytes(-len(content) % 4096), journal_reader.entries(str(folder))
 
 
 def journal_run(data: memoryview) -> None:
@@ -140,7 +140,7 @@ def journal_run(data: memoryview) -> None:
     with new_folder() as folder:
         (folder / ".kbroker-journal.0").write_bytes(data)
         try:
-            found = journal_walk.entries(str(folder))
+            found = journal_reader.entries(str(folder), skip_damage=True)
         except OSError:
             return
     for entry in found:

@@ -2,7 +2,8 @@
  * In front of the C library: calls on files under KBROKER_TEST_FAIL_ROOT fail as the file
  * KBROKER_TEST_FAIL (64-bit words, mapped) says, which may change at any time:
  *
- *   0  which calls: a bit for each of the kinds below (OPEN: any, CREATE or not); 0 for none
+ *   0  which calls: a bit for each of the kinds below (OPEN: any, CREATE or not; READ: read and
+ *      pread; LIST: readdir); 0 for none
  *   1  this many of them are let pass, then one fails; with word 4 all from there on
  *   2  the errno
  *   3  out: how many have failed
@@ -13,6 +14,7 @@
  * A write that fails has written its first half.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +30,7 @@
 #include <unistd.h>
 
 enum { PWRITE = 1, WRITE = 2, SYNC = 4, RENAME = 8, CREATE = 16, SIZE = 32, UNLINK = 64 };
-enum { OPEN = 128 };
+enum { OPEN = 128, READ = 256, LIST = 512 };
 enum { KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW, WORDS };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -91,6 +93,23 @@ ssize_t pwrite(int fd, const void *p, size_t n, off_t at) { return pwrite64(fd, 
 ssize_t write(int fd, const void *p, size_t n) {
     REAL(write, ssize_t, int, const void *, size_t);
     return fails_fd(WRITE, fd) ? -1 : real(fd, p, n);
+}
+ssize_t pread64(int fd, void *p, size_t n, off_t at) {
+    REAL(pread64, ssize_t, int, void *, size_t, off_t);
+    return fails_fd(READ, fd) ? -1 : real(fd, p, n, at);
+}
+ssize_t pread(int fd, void *p, size_t n, off_t at) { return pread64(fd, p, n, at); }
+ssize_t read(int fd, void *p, size_t n) {
+    REAL(read, ssize_t, int, void *, size_t);
+    return fails_fd(READ, fd) ? -1 : real(fd, p, n);
+}
+struct dirent *readdir(DIR *folder) {
+    REAL(readdir, struct dirent *, DIR *);
+    return fails_fd(LIST, dirfd(folder)) ? NULL : real(folder);
+}
+struct dirent64 *readdir64(DIR *folder) {
+    REAL(readdir64, struct dirent64 *, DIR *);
+    return fails_fd(LIST, dirfd(folder)) ? NULL : real(folder);
 }
 int fdatasync(int fd) {
     REAL(fdatasync, int, int);

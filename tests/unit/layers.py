@@ -70,6 +70,7 @@ LAYERS = (
     "kbroker.ext.journal_room",
     "kbroker.ext.journal",
     "kbroker.ext.journal_walk",
+    "kbroker.ext.journal_reader",
     "kbroker.ext.log_state",
     "kbroker.ext.log_flush",
     "kbroker.ext.log_producers",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbroker.errors import DiskError, OperatorError
-from kbroker.ext import journal_recovery, journal_walk
+from kbroker.ext import journal_reader, journal_recovery
 from kbroker.server import journal
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.manager import LogManager, PartitionSpec
@@ -21,15 +21,17 @@ def logs(tmp_path, monkeypatch):
             for place, name in enumerate("ab")]  # fmt: skip
     for one in both:
         one.path.mkdir()
-    monkeypatch.setattr(journal_walk, "files", lambda path: [path] if path.endswith("a") else [])
-    monkeypatch.setattr(journal_walk, "remove", lambda _: removed.append(True))
-    monkeypatch.setattr(journal_walk, "keys", lambda _: {(TOPIC, 0)})
-    monkeypatch.setattr(journal_recovery, "replay", lambda *told: replayed.append(told) or done)
+    monkeypatch.setattr(journal_reader, "files", lambda path: [path] if path.endswith("a") else [])
+    monkeypatch.setattr(journal_reader, "remove", lambda *_: removed.append(True))
+    monkeypatch.setattr(journal_reader, "keys", lambda _, **__: {(TOPIC, 0)})
+    monkeypatch.setattr(
+        journal_recovery, "replay", lambda *args, **_: replayed.append(args) or result[0]
+    )
     removed: list[bool] = []
     replayed: list[tuple] = []
-    done = journal_recovery.Replayed(1, 0, 0, 0, 0, 0)
+    result = [journal_recovery.Replayed(1, 0, 0, 0, 0, {}, [], [])]
     made = LogManager(both, FakeLog)
-    made.removed, made.replayed = removed, replayed
+    made.removed, made.replayed, made.result = removed, replayed, result
     return made
 
 
@@ -84,7 +86,7 @@ def test_what_goes_wrong_there_refuses_the_start(logs, monkeypatch):
 
     put(logs.main, "t-0")
     logs.start([spec(b"b" * 16)])
-    monkeypatch.setattr(journal_walk, "files", refuse)
+    monkeypatch.setattr(journal_reader, "files", refuse)
     with pytest.raises(DiskError):
         journal.recover(logs, {"t": TOPIC})
 
@@ -101,3 +103,36 @@ def test_it_stays_for_a_folder_beside_it_that_is_offline(logs, partition, kept):
     else:
         journal.recover(logs, {"t": TOPIC})
     assert bool(logs.removed) is not kept
+
+
+GAPS = {(TOPIC, 0): 3, (b"u" * 16, 1): 2}
+
+
+def test_gap_without_the_switch_refuses_and_names_partitions(logs):
+    put(logs.main, "t-0")
+    logs.start([spec(b"a" * 16)])
+    logs.result[0] = logs.result[0]._replace(gaps=GAPS)
+    with pytest.raises(OperatorError, match=r"5 batches of 2 partitions .*t-0: 3.*--skip-wal"):
+        journal.recover(logs, {"t": TOPIC})
+    assert not logs.removed
+
+
+def test_gap_with_the_switch_goes_on(logs, caplog):
+    put(logs.main, "t-0")
+    logs.start([spec(b"a" * 16)])
+    logs.result[0] = logs.result[0]._replace(gaps=GAPS, skipped=["a file"])
+    (logs.main.path / ".kbroker-journal.skip-damage").touch()
+    journal.recover(logs, {"t": TOPIC})
+    assert logs.removed
+    assert "t-0: 3" in caplog.text and "a file" in caplog.text
+
+
+def test_unreadable_wal_of_another_directory_takes_it_offline(logs, monkeypatch):
+    def refuse(path, *_, **__):
+        raise journal_reader.WalError(path, [(path, "no such bytes")])
+
+    logs.start([spec(b"a" * 16), spec(b"b" * 16, 1)])
+    monkeypatch.setattr(journal_reader, "files", lambda path: [path] if path.endswith("b") else [])
+    monkeypatch.setattr(journal_recovery, "replay", refuse)
+    journal.recover(logs, {"t": TOPIC})
+    assert "no such bytes" in logs.directories[1].failure and not logs.removed
