@@ -338,7 +338,9 @@ cdef void take_part(
         return
     if told.error != 0:
         if part.attention == 0:
-            part.told_link = -1         # a broker drops what is in error from its session, or not
+            # A broker may keep it in its session and would answer each request at once because of
+            # it. So the next request forgets it, or names it again.
+            part.told_offset = -1
             part_attend(f, part, told.error, told.leader, told.leader_epoch)
         return
     part.high_watermark = told.high_watermark

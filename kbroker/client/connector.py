@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterable
 from kbroker.client.address import Address
 from kbroker.client.again import again
 from kbroker.client.connection import Connection
-from kbroker.client.errors import ClosedError, ConnectError, KafkaError
+from kbroker.client.errors import (
+    ClosedError,
+    ConnectError,
+    KafkaError,
+    RequestTimeoutError,
+)
 from kbroker.client.reach import Limits, Reach
 from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_flag import Flag
@@ -47,8 +52,8 @@ class _Attempts:
         connect: Callable[[Address], Connection],
         raise_last: Callable[[Address], None],
     ) -> Connection:
-        """Return a connection. Raises ConnectError if there is none within limit_s, and what ended
-        the attempt.
+        """Return a connection. Raises RequestTimeoutError if there is none within limit_s, and what
+        ended the attempt.
 
         connect: makes a connection within the client's own limits; called on another thread.
         raise_last: raises why an earlier attempt failed, if one did."""
@@ -57,7 +62,7 @@ class _Attempts:
             attempt = self._attempt(address, connect)
             if not attempt.done.wait(max(deadline - monotonic(), 0.0)):
                 raise_last(address)
-                raise ConnectError(f"no connection to {address} within {limit_s:.3g} s")
+                raise RequestTimeoutError(f"no connection to {address} within {limit_s:.3g} s")
             with self._lock:
                 result, attempt.result = attempt.result, None
                 if self._attempts.get(address) is attempt:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.config_consumer import ConsumerConfig
+from kbroker.client.consumer_failures import Failures
 from kbroker.client.consumer_links import Links
 from kbroker.client.consumer_told import MOVED, Told
 from kbroker.client.errands import Errands
@@ -81,7 +82,7 @@ class Control:
         self._loop = loop
         self._links = Links(cluster, loop)
         self._errands = Errands(loop.name, loop.tell)  # by node, or _ANY
-        self._failures: dict[TopicPartition, tuple[int, float]] = {}  # how many, since when
+        self._failures = Failures(cluster.pause_s)
         self._ids: dict[TopicPartition, uuid.UUID] = {}  # of the topics that are read
         self._due: dict[TopicPartition, tuple[float, Told]] = {}
         self._refreshed_s = monotonic()
@@ -106,7 +107,7 @@ class Control:
         """It is read from elsewhere."""
         self.pardon(where)
         self._due.pop(where, None)
-        self._failures.pop(where, None)
+        self._failures.forget(where)
         self.held.discard(where)
 
     def leave(self, where: TopicPartition) -> None:
@@ -276,10 +277,8 @@ class Control:
 
     def _again(self, told: Told) -> float:
         """Later; since when it fails (monotonic)."""
-        now = monotonic()
-        failures, since_s = self._failures.get(told.where, (0, now))
-        self._failures[told.where] = failures + 1, since_s
-        self._due[told.where] = now + self._cluster.pause_s(failures + 1), told
+        since_s, due_s = self._failures.note(told.where)
+        self._due[told.where] = due_s, told
         return since_s
 
     def fail(self, where: TopicPartition, error: KafkaError) -> None:
@@ -320,7 +319,8 @@ class Control:
     # leaders and links
 
     def _partition(self, told: Told) -> PartitionInfo:
-        create = self._config.allow_auto_create_topics
+        # Topics of a group are created, if at all, as it subscribes; what was deleted stays so.
+        create = self._config.allow_auto_create_topics and not self.quiet
         info = self._cluster.topic(told.topic, create=create)
         for part in info.partitions:
             if part.index == told.partition:
@@ -356,7 +356,6 @@ class Control:
             self._validate(told, part, state["offset"], state["offset_epoch"])
         if topic_id != NO_ID:
             self._ids[told.where] = topic_id
-        self._failures.pop(told.where, None)
         self._fetcher.lead(
             told.topic,
             told.partition,
@@ -460,7 +459,7 @@ class Control:
         return {TopicPartition(*where): told.offset for where, told in found.items()}
 
     def _move(self, told: Told, offset: int) -> None:
-        self._failures.pop(told.where, None)
+        self._failures.forget(told.where)
         if self._fetcher.move(told.topic, told.partition, told.generation, offset):
             _log.debug("%s is read from offset %d on", told.where, offset)
 

@@ -60,7 +60,7 @@ _BY_CODE = {int(code): code for code in ErrorCode}
 _CLASSES: dict[int, type[BrokerError]] = {}
 
 
-def state_of(error: BaseException) -> dict[str, Any]:
+def _state_of(error: BaseException) -> dict[str, Any]:
     """Return what pickle keeps of an exception beside the arguments that make it: all attributes
     but the future of records, which belongs to its producer."""
     return {name: value for name, value in vars(error).items() if name != "delivery"}
@@ -80,7 +80,7 @@ class KafkaError(Exception):
     stale_metadata: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.args, state_of(self)
+        return type(self), self.args, _state_of(self)
 
 
 class ConnectError(KafkaError):
@@ -150,7 +150,7 @@ class DeserializationError(KafkaError, ValueError):
         self.offset = offset
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.topic, self.partition, self.offset), state_of(self)
+        return type(self), (str(self), self.topic, self.partition, self.offset), _state_of(self)
 
 
 class BufferExhaustedError(KafkaError):
@@ -206,7 +206,7 @@ class LogTruncationError(NoOffsetError):
         self.offset = offset
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.offset), state_of(self)
+        return type(self), (str(self), self.offset), _state_of(self)
 
 
 class WakeupError(KafkaError):
@@ -253,7 +253,7 @@ class BrokerError(KafkaError):
         cls.stale_metadata = known in _STALE
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return BrokerError, (self.code, self.subject, self.message), state_of(self)
+        return BrokerError, (self.code, self.subject, self.message), _state_of(self)
 
 
 def error_name(code: int) -> str:

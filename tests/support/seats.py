@@ -87,7 +87,7 @@ class Seat(RebalanceListener):
 
     def end(self) -> None:
         try:
-            self.group.close(5.0)
+            self.group.close(5.0, offsets=self.read)
         finally:
             self.loop.close()
             self.events.join(5.0)

@@ -170,6 +170,7 @@ LAYERS = (
     "kbroker.ext.client_loop",
     "kbroker.ext.client_heartbeat",
     "kbroker.ext.client_clock",
+    "kbroker.ext.client_flag",
     "kbroker.ext.client_counted",
     "kbroker.ext.client_stream",
     "kbroker.ext.client_record",

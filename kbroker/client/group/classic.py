@@ -21,13 +21,12 @@ from kbroker.client.errors import (
     CorruptDataError,
     KafkaError,
     RebalanceInProgressError,
-    UnknownTopicOrPartitionError,
     error_name,
 )
 from kbroker.client.group.assignors import COOPERATIVE, EAGER, Assignor, Subscription
-from kbroker.client.group.commits import Commits
+from kbroker.client.group.commits import Commits, may_succeed
 from kbroker.client.group.embedded import read_assignment, write_subscription
-from kbroker.client.group.heart import GOING_ON, LOST, Heart
+from kbroker.client.group.heart import AT_ONCE, GOING_ON, LOST, Heart
 from kbroker.client.group.leader import Leader
 from kbroker.client.group.room import NO_MEMBER, GroupMetadata, Room, log
 from kbroker.errors import ErrorCode
@@ -39,13 +38,6 @@ _CONSUMER = "consumer"
 _NO_GENERATION = -1
 _JOIN_LAPSE_S = 5.0
 _REASON_MAX_CHARS = 255
-_AT_ONCE = frozenset({
-    ErrorCode.UNKNOWN_MEMBER_ID,
-    ErrorCode.ILLEGAL_GENERATION,
-    ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.MEMBER_ID_REQUIRED,
-})  # fmt: skip
-"""After these the member joins again without a pause."""
 
 
 class State(enum.Enum):
@@ -211,9 +203,8 @@ class ClassicMember:
             return
         self._busy = False
         now = self._room.clock()
-        again = error is not None and error.retriable
-        again = again and not isinstance(error, UnknownTopicOrPartitionError)  # others' are done
-        if again and self._prepare_until is not None and now < self._prepare_until:
+        until = self._prepare_until
+        if may_succeed(error) and until is not None and now < until:
             self._not_before = now + self._room.settings.retry_s[0]
             return
         self._revoke()
@@ -456,7 +447,7 @@ class ClassicMember:
             passing = answer.retriable
         else:
             code = int(answer.error_code)
-            passing = code in _AT_ONCE or code in LOST
+            passing = code in AT_ONCE or code in LOST
             passing = passing or code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         name = error_name(code) if code is not None else repr(answer)
         log.info("Group %s: %s failed: %s", self._id.group_id, api.name, name)
@@ -472,7 +463,7 @@ class ClassicMember:
             error = answer if isinstance(answer, KafkaError) else None
             subject = f"{api.name} of group {self._id.group_id!r}"
             self._raise(error or BrokerError(code or 0, subject))
-        elif code not in _AT_ONCE:
+        elif code not in AT_ONCE:
             self._not_before = self._room.clock() + self._room.settings.retry_s[0]
 
     def _raise(self, error: Exception) -> None:

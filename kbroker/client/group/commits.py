@@ -20,6 +20,7 @@ from kbroker.client.errors import (
     KafkaError,
     RequestTimeoutError,
     TopicAuthorizationFailedError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     error_name,
 )
@@ -50,6 +51,19 @@ _WHO = frozenset({
     ErrorCode.REBALANCE_IN_PROGRESS,
 })  # fmt: skip
 """The commit was refused because of who sent it; the member knows what that means."""
+_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Refused for a topic that was deleted. The commits of other partitions are done."""
+_UNKNOWN_S = 3.0  # a topic that brokers do not know for so long does not exist
+
+
+def is_gone(error: KafkaError | None) -> bool:
+    """Return whether a commit failed only because topics or partitions do not exist."""
+    return isinstance(error, (UnknownTopicOrPartitionError, UnknownTopicIdError))
+
+
+def may_succeed(error: KafkaError | None) -> bool:
+    """Return whether the same commit is worth another try. A deleted topic does not come back."""
+    return error is not None and error.retriable and not is_gone(error)
 
 
 class _Pending:
@@ -162,21 +176,22 @@ class Commits:
 
         def answered(error: KafkaError | None) -> None:
             self._auto_sent = False
-            if error is not None and not error.retriable:
+            if error is not None and not may_succeed(error):
                 log.warning("Group %s: automatic commit: %s", self._group, error)
             done(error)
 
         self._send(offsets, answered)
 
     def _auto_done(self, error: KafkaError | None) -> None:
-        if error is not None and error.retriable:
+        if may_succeed(error):
             self._auto_due = self.room.clock() + self.room.settings.retry_s[0]
 
     # --- commits of the application -----------------------------------------------------------
 
     def commit(self, offsets: OffsetsGiven | None, timeout_s: float, *, last: bool = False) -> None:
         """Commits and waits; tries again what passes. Asynchronous commits sent before are done
-        when it returns. last: a topic that is gone is not waited for; the others' are done.
+        when it returns. A topic that does not exist is waited for for 3 s, since it may have just
+        been created; last: not at all. Other partitions are committed.
 
         Raises RequestTimeoutError, CommitFailedError where the member is out of its group,
         RebalanceInProgressError where polling goes first, and others of the broker.
@@ -184,6 +199,7 @@ class Commits:
         chosen = self._chosen(offsets)
         deadline = self.room.clock() + timeout_s
         pause_s = self.room.settings.retry_s[0]
+        gone_until_s = math.inf
         told: KafkaError | None = None
         while True:
             result: list[KafkaError | None] = []
@@ -203,8 +219,9 @@ class Commits:
             error = result[0] if result else None
             if error is None:
                 return
-            gone = last and isinstance(error, UnknownTopicOrPartitionError)
-            if not error.retriable or gone:
+            now = self.room.clock()
+            gone_until_s = min(gone_until_s, now + _UNKNOWN_S) if is_gone(error) else math.inf
+            if not error.retriable or (is_gone(error) and (last or now >= gone_until_s)):
                 raise error
             if told is None or not isinstance(error, RequestTimeoutError):
                 told = error  # no answer tells less than one before
@@ -314,12 +331,16 @@ class Commits:
         if isinstance(answer, KafkaError):
             return answer
         refused: list[str] = []
+        gone: list[tuple[int, str]] = []
         for topic in answer.topics:
             name = _name_of(topic, ids)
             for part in topic.partitions:
                 code = int(part.error_code)
                 if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     refused.append(name)
+                elif code in _GONE:
+                    gone.append((code, f"{name}-{part.partition_index}"))
+                    self._forget_id(code, name)
                 elif code != ErrorCode.NONE:
                     return self._refused(code, who, f"{name}-{part.partition_index}")
         if refused:
@@ -327,13 +348,18 @@ class Commits:
             return TopicAuthorizationFailedError(
                 ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"commit to {names}"
             )
+        if gone:
+            code, partition = gone[0]
+            return BrokerError(code, f"commit of {partition} to group {self._group!r}")
         return None
+
+    def _forget_id(self, code: int, topic: str) -> None:
+        if code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self.room.topics.forget_id(topic, self.room.clock())
 
     def _refused(self, code: int, who: GroupMetadata, partition: str) -> KafkaError:
         if code in LOST or code == ErrorCode.REQUEST_TIMED_OUT:
             self.room.wire.forget()
-        if code == ErrorCode.UNKNOWN_TOPIC_ID:
-            self.room.topics.ask_anew(self.room.clock())
         if code in _WHO:
             if self.member is not None:
                 return self.member.commit_refused(code, who)
@@ -397,8 +423,7 @@ class Commits:
         for topic in group.topics:
             for part in topic.partitions:
                 partition = TopicPartition(_name_of(topic, ids), int(part.partition_index))
-                if part.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-                    self.room.topics.ask_anew(self.room.clock())
+                self._forget_id(int(part.error_code), partition.topic)
                 if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise KafkaError(f"partition {partition} does not exist")
                 if part.error_code != 0:

@@ -20,12 +20,11 @@ from kbroker.client.errors import (
     BrokerError,
     CommitFailedError,
     KafkaError,
-    UnknownTopicOrPartitionError,
     UnsupportedApiError,
     UnsupportedVersionError,
     error_name,
 )
-from kbroker.client.group.commits import Commits
+from kbroker.client.group.commits import Commits, may_succeed
 from kbroker.client.group.heart import GOING_ON, LOST, Heart
 from kbroker.client.group.room import GroupMetadata, Room, log
 from kbroker.client.partitions import TopicPartition
@@ -375,9 +374,7 @@ class ConsumerMember:
         if change.at != self._round:
             return
         now = self._room.clock()
-        again = error is not None and error.retriable
-        again = again and not isinstance(error, UnknownTopicOrPartitionError)
-        if again and now + change.pause_s < change.until:
+        if may_succeed(error) and now + change.pause_s < change.until:
             pause_s = min(2 * change.pause_s, self._room.settings.retry_s[1])
             later = change._replace(pause_s=pause_s)
             self._commits.later(now + change.pause_s, lambda: self._commit_first(later))

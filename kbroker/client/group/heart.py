@@ -9,12 +9,19 @@ from kbroker.client.errors import KafkaError
 from kbroker.errors import ErrorCode
 from kbroker.protocol import ApiKey
 
-__all__ = ["GOING_ON", "LOST", "Heart"]
+__all__ = ["AT_ONCE", "GOING_ON", "LOST", "Heart"]
 
 LOST = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 """Codes after which the coordinator is looked for anew."""
 GOING_ON = LOST | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS}
 """After these heartbeats go on: the member is what it was."""
+AT_ONCE = frozenset({
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MEMBER_ID_REQUIRED,
+})  # fmt: skip
+"""After these the member joins again without a pause."""
 
 
 class _Driver(Protocol):

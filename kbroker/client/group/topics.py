@@ -128,8 +128,10 @@ class TopicsWatch:
             found[name] = shape.topic_id
         return found
 
-    def ask_anew(self, now: float) -> None:
-        """An id is not the topic's any more."""
+    def forget_id(self, name: str, now: float) -> None:
+        """Forget a topic's id, which the broker does not know any more, and ask for it anew."""
+        if name in self.known:
+            self.known[name] = self.known[name]._replace(topic_id=None)
         if not self._asking and self._due != math.inf:
             self._ask(now)
 
