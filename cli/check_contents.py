@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["contents"]
 
 
+_NAMED_MAX = 3
+
+
 def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
     """Nothing where no broker has been."""
+    from kbroker.care.folders import links_of
     from kbroker.errors import KbrokerError
     from kbroker.metadata.batches import BatchError
     from kbroker.metadata.directories import further
@@ -46,6 +50,11 @@ def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
         if not (one / META_PROPERTIES).exists():
             text = f"{one} is not there: a start leaves its partitions offline"
             yield Finding("log directories", WARNING, text)
+    links = list(map(str, links_of(place)))
+    if links:
+        more = ", ..." if len(links) > _NAMED_MAX else ""
+        text = f"{', '.join(links[:_NAMED_MAX])}{more}: a start refuses them"
+        yield Finding("symbolic links", FAILED, text)
     if not (place / CLEAN_SHUTDOWN).exists():
         text = "no clean stop: a start reads the last segments before it serves"
         yield Finding("last stop", WARNING, text)

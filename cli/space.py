@@ -1,4 +1,6 @@
-"""Where the space of a data directory is: a walk over its files, the broker running or not."""
+"""Where the space of a data directory is: a walk over its files, the broker running or not.
+
+Symbolic links of partitions and files, which a start refuses, count as what they lead to."""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def measure(place: Path) -> Space:
 
 def _add(space: Space, place: Path) -> None:
     for entry in os.scandir(place):
-        if not entry.is_dir(follow_symlinks=False):
+        if not entry.is_dir(follow_symlinks=bool(_PARTITION.match(entry.name))):
             size = _size(entry)
             if entry.name.startswith(_JOURNAL):
                 space.journal_bytes += size
@@ -115,7 +117,7 @@ def _partition(folder: str, topic: str, number: int) -> PartitionSpace:
     one = PartitionSpace(topic, number)
     for entry in _files(folder):
         try:
-            status = entry.stat(follow_symlinks=False)
+            status = entry.stat()
         except FileNotFoundError:
             continue
         one.disk_bytes += status.st_blocks * 512
@@ -140,7 +142,7 @@ def _files(folder: str) -> Iterator[os.DirEntry[str]]:
 
 def _size(entry: os.DirEntry[str]) -> int:
     try:
-        return entry.stat(follow_symlinks=False).st_size
+        return entry.stat().st_size
     except FileNotFoundError:
         return 0
 

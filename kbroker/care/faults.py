@@ -6,10 +6,12 @@
              is wrong)
     ORDER    an offset at or below the one before it
     INDEX    an .index or .timeindex that leads elsewhere
+    LINK     a symbolic link, which a start refuses
     DERIVED  a transaction index, producer snapshot or list of leader epochs that cannot be read
 
-The last two lose nothing: they are made of the batches. Offsets that are missing without a fault
-are those that compaction took, or a file that is gone: a note, where a log was never compacted.
+INDEX and DERIVED lose nothing: they are made of the batches. Offsets that are missing without a
+fault are those that compaction took, or a file that is gone: a note, where a log was never
+compacted.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
+from kbroker.care.folders import links_of
 from kbroker.care.segments import (
     Damage,
     IndexEntry,
@@ -63,6 +66,7 @@ class Kind(Enum):
     ORDER = "order"
     INDEX = "index"
     DERIVED = "derived"
+    LINK = "symbolic link"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,9 @@ class Checked:
 
 
 def check_directory(place: Path) -> Iterator[Fault]:
-    """Checkpoints, meta.properties and the metadata log of a data directory."""
+    """Checkpoints, meta.properties and the metadata log of a data directory; symbolic links."""
+    for path in links_of(place):
+        yield Fault(Kind.LINK, path, "is a symbolic link", lost="no broker starts with it")
     readers: list[tuple[str, Callable[[Path], object]]] = [
         (name, read_offset_checkpoint)
         for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
