@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,14 +70,11 @@ class Space:
         return partitions + self.journal_bytes + self.metadata_bytes + rest
 
 
-def measure(place: Path) -> Space:
-    """Walk a data directory, and the further log directories of its broker that are there. Files
-    that go meanwhile are passed over."""
-    from kbroker.metadata.directories import further
-
+def measure(places: Iterable[Path]) -> Space:
+    """Walk the log directories of a broker that are there. Files that go meanwhile are skipped."""
     space = Space()
     disks = set()
-    for one in (place, *filter(Path.is_dir, further(place))):
+    for one in filter(Path.is_dir, places):
         _add(space, one)
         disk = os.statvfs(one)
         if one.stat().st_dev not in disks:

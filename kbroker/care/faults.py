@@ -38,6 +38,7 @@ from kbroker.errors import CorruptFileError, DiskError
 from kbroker.ext.crc32c import checksum
 from kbroker.ext.records import Batch, BatchError, records
 from kbroker.files import read_file, read_offset_checkpoint
+from kbroker.metadata.directories import is_further
 from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
 from kbroker.storage.checkpoints import (
@@ -106,7 +107,11 @@ class Checked:
 
 
 def check_directory(place: Path) -> Iterator[Fault]:
-    """Checkpoints, meta.properties and the metadata log of a data directory; symbolic links."""
+    """Checkpoints, meta.properties and the metadata log of a data directory; symbolic links. A
+    further log directory of a broker has no metadata log."""
+    if not place.is_dir():
+        yield Fault(Kind.DAMAGE, place, "is not there")
+        return
     for path in links_of(place):
         yield Fault(Kind.LINK, path, "is a symbolic link", lost="no broker starts with it")
     readers: list[tuple[str, Callable[[Path], object]]] = [
@@ -122,7 +127,8 @@ def check_directory(place: Path) -> Iterator[Fault]:
         return
     try:
         read_meta_properties(place)
-        load_image(place)
+        if not is_further(place):
+            load_image(place)
     except DiskError as error:
         lost = "no broker starts without it: restore a backup"
         yield Fault(Kind.DAMAGE, Path(error.path), _reason(error), lost=lost)
