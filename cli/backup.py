@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from kbroker.cli.options import Folder, data_dir_option, output_option
-from kbroker.cli.places import default_data_dir
+from kbroker.cli.directories import log_directories
+from kbroker.cli.options import Folder, directories_option, output_option
 from kbroker.cli.progress import Progress
 from kbroker.cli.render import human_bytes, human_time, print_json
 
@@ -35,12 +35,12 @@ class _Read:
 
 @click.command()
 @click.argument("target", metavar="BACKUP", type=_FOLDER)
-@data_dir_option
+@directories_option
 @click.option("--since", metavar="BACKUP", type=_BACKUP,
               help="An earlier backup on the same disk: what has not changed is linked from it."
               " Each can be deleted without the other.")  # fmt: skip
 @output_option
-def create(target: Path, data_dir: Path | None, since: Path | None, output: str) -> None:
+def create(target: Path, data_dir: tuple[Path, ...], since: Path | None, output: str) -> None:
     """Copy a data directory, of a broker that runs or not, as the new folder BACKUP.
 
     All that was acknowledged before is in it. Closed segments are cloned or hard-linked where the
@@ -49,7 +49,7 @@ def create(target: Path, data_dir: Path | None, since: Path | None, output: str)
     """
     from kbroker.care.backup import create as create_backup
 
-    source, read = data_dir or default_data_dir(), _Read()
+    source, read = log_directories(data_dir)[0], _Read()
     try:
         made = create_backup(source, target, since, read)
     finally:

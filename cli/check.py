@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kbroker import runfile
+from kbroker.cli.directories import log_directories
 from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_text
 from kbroker.cli.options import broker_options, data_dir_option, output_option
-from kbroker.cli.places import default_data_dir, service_file
+from kbroker.cli.places import service_file
 from kbroker.cli.render import Column, human_bytes, print_rows
 from kbroker.ports import bound
 
@@ -56,7 +57,7 @@ _ODD = {
 @data_dir_option
 @output_option
 def check(
-    config_file: Path | None, settings: tuple[str, ...], data_dir: Path | None, output: str
+    config_file: Path | None, settings: tuple[str, ...], data_dir: tuple[Path, ...], output: str
 ) -> int:
     """Check settings, disk and limits before a start; of a broker that runs, whether it answers
     and what is left of its limits; without options, as root, of the service. Exit status 0: nothing
@@ -64,26 +65,27 @@ def check(
     from kbroker.config import ConfigError, load_config
 
     config: BrokerConfig | None = None
-    if config_file is None and data_dir is None:
+    if config_file is None and not data_dir:
         config_file = service_file()
     try:
         config = load_config(config_file, settings)
         findings = [_config(config, config_file)]
     except ConfigError as error:
         findings = [Finding("settings", FAILED, line) for line in str(error).splitlines()]
-    place = data_dir or _data_dir(config) or default_data_dir()
-    findings += _findings(place, config, config_file)
+    places = log_directories(data_dir or _data_dirs(config))
+    findings += _findings(places, config, config_file)
     print_rows(_COLUMNS, [finding._asdict() for finding in findings], output)
     return 1 if any(finding.verdict == FAILED for finding in findings) else 0
 
 
 def _findings(
-    place: Path, config: BrokerConfig | None, config_file: Path | None
+    places: list[Path], config: BrokerConfig | None, config_file: Path | None
 ) -> Iterator[Finding]:
-    yield _directory(place)
-    ground = _ground(place)
-    yield _file_system(ground)
-    yield from _space(ground, config)
+    place = places[0]
+    for one in places:
+        yield _directory(one, place)
+        yield _file_system(_ground(one))
+        yield from _of_several(one, places, _space(_ground(one), config))
     if config is not None and "listeners" in config.static:
         yield from _exposure(config)
     from kbroker.cli.check_clock import clock
@@ -91,10 +93,10 @@ def _findings(
 
     yield from permissions(place, config, config_file)
     yield clock(place)
-    if os.access(ground, os.W_OK | os.X_OK):
-        yield from _writes(ground)
-    if place.is_dir() and os.access(place, os.R_OK | os.X_OK):
-        yield from _strays(place)
+    for one in places:
+        if os.access(_ground(one), os.W_OK | os.X_OK):
+            yield from _of_several(one, places, _writes(_ground(one)))
+    yield from _strays([one for one in places if os.access(one, os.R_OK | os.X_OK)])
     info = runfile.running(place)
     if info is not None:
         from kbroker.cli.check_running import running_findings
@@ -104,7 +106,7 @@ def _findings(
         return
     from kbroker.cli.check_contents import contents
 
-    yield from contents(place, config)
+    yield from contents(places, config)
     yield _open_files()
     yield _file_size(config)
     yield _maps()
@@ -120,15 +122,25 @@ def _config(config: BrokerConfig, config_file: Path | None) -> Finding:
     return Finding("settings", OK, f"{where}, all valid" + (f"; {ignored}" if ignored else ""))
 
 
-def _data_dir(config: BrokerConfig | None) -> Path | None:
+def _of_several(
+    place: Path, places: list[Path], findings: Iterator[Finding]
+) -> Iterator[Finding]:
+    """Say which directory findings are of, where there are several."""
+    for finding in findings:
+        said = finding.text if len(places) == 1 else f"{place}: {finding.text}"
+        yield finding._replace(text=said)
+
+
+def _data_dirs(config: BrokerConfig | None) -> list[Path]:
     if config is None or not {"log.dirs", "log.dir"} & config.static.keys():
-        return None
-    return Path(config.log_dirs[0])
+        return []
+    return [Path(one) for one in config.log_dirs]
 
 
-def _directory(place: Path) -> Finding:
-    info = runfile.running(place)
-    if info is not None:
+def _directory(place: Path, first: Path) -> Finding:
+    """`first`: the directory with the metadata log, where the run file is."""
+    info = runfile.running(first)
+    if info is not None and place.is_dir():
         return Finding("data directory", OK, f"{place}, served by process {info.pid}")
     if place.is_dir():
         if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
@@ -224,12 +236,12 @@ def _writes(ground: Path) -> Iterator[Finding]:
                   text + (", which each acks=all waits for" if slow else ""))  # fmt: skip
 
 
-def _strays(place: Path) -> Iterator[Finding]:
+def _strays(places: list[Path]) -> Iterator[Finding]:
     """Folders that belong to no partition keep their space until somebody deletes them."""
     from kbroker.care.strays import find_strays
 
     try:
-        found = [path.name for path in find_strays(place)]
+        found = [path.name for path in find_strays(places)]
     except OSError as error:
         yield Finding("stray folders", WARNING, f"{error.filename}: {error.strerror}")
         return

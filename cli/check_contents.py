@@ -3,7 +3,8 @@ it, and what a start has to do first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["contents"]
 
 
-def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
-    """Nothing where no broker has been."""
+_NAMED_MAX = 3
+
+
+def contents(places: Sequence[Path], config: BrokerConfig | None) -> Iterator[Finding]:
+    """Findings on the log directories of a broker, the one with the metadata log first; none where
+    no broker has been."""
+    place = places[0]
+    from kbroker.care.folders import links_of
     from kbroker.errors import KbrokerError
     from kbroker.metadata.batches import BatchError
-    from kbroker.metadata.directories import further
+    from kbroker.metadata.directories import further, is_further
     from kbroker.metadata.loader import load_image
     from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
     from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
@@ -28,6 +35,10 @@ def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
     try:
         meta = read_meta_properties(place)
         if meta is None:
+            return
+        if is_further(place):
+            text = f"cluster {meta.cluster_id}, node {meta.node_id}; its metadata log is elsewhere"
+            yield Finding("contents", WARNING, text)
             return
         image = load_image(place)
     except (KbrokerError, BatchError, OSError, ValueError) as error:
@@ -46,6 +57,11 @@ def contents(place: Path, config: BrokerConfig | None) -> Iterator[Finding]:
         if not (one / META_PROPERTIES).exists():
             text = f"{one} is not there: a start leaves its partitions offline"
             yield Finding("log directories", WARNING, text)
+    links = list(map(str, chain.from_iterable(links_of(one) for one in places if one.is_dir())))
+    if links:
+        more = ", ..." if len(links) > _NAMED_MAX else ""
+        text = f"{', '.join(links[:_NAMED_MAX])}{more}: a start refuses them"
+        yield Finding("symbolic links", FAILED, text)
     if not (place / CLEAN_SHUTDOWN).exists():
         text = "no clean stop: a start reads the last segments before it serves"
         yield Finding("last stop", WARNING, text)

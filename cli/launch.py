@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kbroker import runfile
-from kbroker.cli.places import data_dirs, default_data_dir, stop_command
+from kbroker.cli.places import data_dirs, default_data_dirs, stop_command
 from kbroker.environment import PASSWORD, START_SETTINGS, setting_variables
 from kbroker.errors import OperatorError
 from kbroker.owner import refuse_foreign
@@ -289,7 +289,7 @@ def _refuse_open(settings: dict[str, str]) -> None:
 def _settle(chosen: dict[str, str], told: dict[str, str], *, secured: bool) -> list[Path]:
     """Adds to `chosen` what neither file nor options say; gives the data directories."""
     if not {"log.dirs", "log.dir"} & told.keys():
-        chosen["log.dirs"] = told["log.dirs"] = str(default_data_dir())
+        chosen["log.dirs"] = told["log.dirs"] = ",".join(map(str, default_data_dirs()))
     if "listeners" not in told:
         speaks = _SECURED if secured else "PLAINTEXT"
         chosen["listeners"] = f"{speaks}://127.0.0.1:{_free_port()}"

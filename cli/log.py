@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.options import data_dir_option
-from kbroker.cli.places import default_data_dir
+from kbroker.cli.directories import log_directories
+from kbroker.cli.options import directories_option
 from kbroker.cli.render import json_text
 
 if TYPE_CHECKING:
     from kbroker.care.segments import Damage, SegmentFile
     from kbroker.ext.records import Batch
 
-__all__ = ["dump", "files_of", "places_of"]
+__all__ = ["dump", "files_of", "places_of", "segments_of"]
 
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@data_dir_option
+@directories_option
 @click.option("--records", "-r", is_flag=True, help="Records too, with keys and values.")
 @click.option("--json", "-J", "as_json", is_flag=True, help="One JSON object a line.")
-def dump(paths: tuple[str, ...], data_dir: Path | None, records: bool, as_json: bool) -> int:
+def dump(paths: tuple[str, ...], data_dir: tuple[Path, ...], records: bool, as_json: bool) -> int:
     """Print the batches or records of segment files, or what stands in the files beside them.
 
     PATH: a .log, .index, .timeindex, .txnindex or .snapshot file, a checkpoint or another text file
@@ -48,19 +48,20 @@ def dump(paths: tuple[str, ...], data_dir: Path | None, records: bool, as_json: 
     return 1 if damaged else 0
 
 
-def places_of(paths: Sequence[str], data_dir: Path | None) -> list[Path]:
-    """Paths as given, else below the data directory."""
+def places_of(paths: Sequence[str], data_dir: Sequence[Path]) -> list[Path]:
+    """Return paths as given, else below one of the data directories."""
     places = []
     for text in paths:
-        below = (data_dir or default_data_dir()) / text
-        place = Path(text) if Path(text).exists() else below
+        below = [] if Path(text).exists() else [one / text for one in log_directories(data_dir)]
+        place = next(filter(Path.exists, below), Path(text))
         if not place.exists():
-            raise click.ClickException(f"{text}: no such file or folder, nor in {below.parent}")
+            where = ", ".join(str(one.parent) for one in below)
+            raise click.ClickException(f"{text}: no such file or folder, nor in {where}")
         places.append(place)
     return places
 
 
-def files_of(paths: Sequence[str], data_dir: Path | None) -> Iterator[Path]:
+def files_of(paths: Sequence[str], data_dir: Sequence[Path]) -> Iterator[Path]:
     """Segment files of those paths; ClickException for a place that has none and is no partition
     without records."""
     from kbroker.care.segments import is_unwritten, segment_files
@@ -68,6 +69,20 @@ def files_of(paths: Sequence[str], data_dir: Path | None) -> Iterator[Path]:
     for place in places_of(paths, data_dir):
         files = segment_files(place)
         if not files and not is_unwritten(place):
+            raise click.ClickException(f"{place}: no segment files (*.log) here")
+        yield from files
+
+
+def segments_of(directories: Sequence[Path]) -> Iterator[Path]:
+    """Segment files of a broker's log directories that are there. ClickException for a first one
+    that is no data directory."""
+    from kbroker.care.segments import is_unwritten, segment_files
+
+    for place in directories:
+        if place != directories[0] and not place.is_dir():
+            continue
+        files = segment_files(place)
+        if not files and place == directories[0] and not is_unwritten(place):
             raise click.ClickException(f"{place}: no segment files (*.log) here")
         yield from files
 

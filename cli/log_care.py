@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbroker.cli.log import files_of
-from kbroker.cli.options import data_dir_option
-from kbroker.cli.places import default_data_dir
+from kbroker.cli.directories import log_directories
+from kbroker.cli.log import files_of, segments_of
+from kbroker.cli.options import directories_option
 from kbroker.cli.render import human_bytes, json_text
 
 if TYPE_CHECKING:
@@ -23,28 +24,29 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("paths", metavar="[PATH...]", nargs=-1)
-@data_dir_option
+@directories_option
 @click.option("--deep", is_flag=True, help="Decode every record, compressed ones too.")
 @click.option("--quiet", "-q", is_flag=True, help="Show only what is wrong.")
 @click.option("--json", "-J", "as_json", is_flag=True, help="One JSON object a line, a fault each.")
 def verify(
-    paths: tuple[str, ...], data_dir: Path | None, deep: bool, quiet: bool, as_json: bool
+    paths: tuple[str, ...], data_dir: tuple[Path, ...], deep: bool, quiet: bool, as_json: bool
 ) -> int:
     """Check segment files and what belongs to them. Exit status 1: something is wrong.
 
-    Without PATH, the whole data directory: checkpoints, metadata log and, after a crash, the
-    write-ahead log too. Each fault is reported with its file, position and what is lost. Nothing
-    is changed. The last batch of a file that a broker is writing may show as cut. A missing index
-    is no fault: a broker rebuilds it.
+    Without PATH, all data directories of the broker: checkpoints, metadata log and, after a crash,
+    the write-ahead log too. Each fault is reported with its file, position and what is lost.
+    Nothing is changed. The last batch of a file that a broker is writing may show as cut. A missing
+    index is no fault: a broker rebuilds it.
     """
     from kbroker.care.faults import check_directory, check_partition
     from kbroker.care.segments import partition_folders
 
     found = segments = 0
-    place = data_dir or default_data_dir()
-    for folder, files in partition_folders(files_of(paths or [str(place)], place)).items():
+    places = [] if paths else log_directories(data_dir)
+    files = files_of(paths, data_dir) if paths else segments_of(places)
+    for folder, files_of_one in partition_folders(files).items():
         compacted = _was_compacted(folder)
-        for checked in check_partition(files, deep=deep):
+        for checked in check_partition(files_of_one, deep=deep):
             segments += 1
             found += len(checked.faults)
             for fault in checked.faults:
@@ -54,7 +56,7 @@ def verify(
                     click.echo(f"{checked.path}: note: {note}")
                 if not checked.faults:
                     click.echo(f"{checked.path}: {_summary(checked)}")
-    for fault in check_directory(place) if not paths else ():
+    for fault in itertools.chain.from_iterable(map(check_directory, places)):
         found += 1
         click.echo(_json(fault) if as_json else str(fault))
     if not quiet and not as_json:
@@ -64,7 +66,7 @@ def verify(
 
 @click.command()
 @click.argument("paths", metavar="[PATH...]", nargs=-1)
-@data_dir_option
+@directories_option
 @click.option("--truncate", is_flag=True, help="End a log before its first damage: what is behind"
               " it is lost.")  # fmt: skip
 @click.option("--drop", is_flag=True, help="Leave out damaged bytes alone: a gap in the offsets,"
@@ -76,7 +78,7 @@ def verify(
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 def repair(
     paths: tuple[str, ...],
-    data_dir: Path | None,
+    data_dir: tuple[Path, ...],
     truncate: bool,
     drop: bool,
     rebuild: bool,
@@ -102,10 +104,9 @@ def repair(
     if skip_wal_damage and (truncate or drop or rebuild or paths):
         raise click.UsageError("--skip-wal-damage takes no other option and no path")
     cure = Cure.CUT if truncate else Cure.DROP if drop else None
-    place = data_dir or default_data_dir()
     if skip_wal_damage:
-        return _skip_wal_damage(place, dry_run=dry_run)
-    files = list(files_of(paths or [str(place)], place))
+        return _skip_wal_damage(log_directories(data_dir), dry_run=dry_run)
+    files = list(files_of(paths, data_dir) if paths else segments_of(log_directories(data_dir)))
     asked = cure is not None or rebuild
     with contextlib.ExitStack() as locks:
         for holder in sorted({path.absolute().parent.parent for path in files}):
@@ -120,23 +121,34 @@ def repair(
     return status
 
 
-def _skip_wal_damage(place: Path, *, dry_run: bool) -> int:
+def _skip_wal_damage(directories: Sequence[Path], *, dry_run: bool) -> int:
     from kbroker.ext import journal_reader
 
-    with _held(place):
-        if not journal_reader.files(str(place)):
-            raise click.ClickException(f"{place} has no write-ahead log: nothing to skip")
-        try:
-            journal_reader.keys(str(place))
-        except journal_reader.WalError as error:
-            for path, text in error.reasons:
-                click.echo(f"{path}: {text}")
-            if error.following:
-                click.echo(f"{sum(error.following.values())} batches come behind the damage")
-        if not dry_run:
-            journal_reader.skip_damage(str(place))
-    click.echo(f"{place}: the next start skips what it cannot read of the write-ahead log")
+    with contextlib.ExitStack() as locks:
+        for directory in directories:
+            locks.enter_context(_held(directory))
+        with_wal = [one for one in directories if journal_reader.files(str(one))]
+        if not with_wal:
+            places = ", ".join(map(str, directories))
+            raise click.ClickException(f"no write-ahead log in {places}: nothing to skip")
+        for directory in with_wal:
+            _skip_damage_of(directory, dry_run=dry_run)
     return 0
+
+
+def _skip_damage_of(directory: Path, *, dry_run: bool) -> None:
+    from kbroker.ext import journal_reader
+
+    try:
+        journal_reader.keys(str(directory))
+    except journal_reader.WalError as error:
+        for path, text in error.reasons:
+            click.echo(f"{path}: {text}")
+        if error.following:
+            click.echo(f"{sum(error.following.values())} batches come behind the damage")
+    if not dry_run:
+        journal_reader.skip_damage(str(directory))
+    click.echo(f"{directory}: the next start skips what it cannot read of the write-ahead log")
 
 
 @contextlib.contextmanager

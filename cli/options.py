@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kbroker.client.cluster import Cluster
 
 __all__ = [
+    "CONFIG_META",
     "DATA_DIR_DEFAULT",
     "SECONDS",
     "SECONDS_MAX",
@@ -37,6 +38,7 @@ __all__ = [
     "client_settings",
     "cluster_at",
     "data_dir_option",
+    "directories_option",
     "key_values",
     "one_of",
     "open_cluster",
@@ -84,17 +86,39 @@ _DEFAULT_ADDRESS = "127.0.0.1:9092"
 _SERVERS = "bootstrap.servers"
 _SETTING = re.compile(r"[A-Za-z][A-Za-z0-9._]*=")
 _META = "kbroker.connection"
+CONFIG_META: Final = "kbroker.config"
 _NO_FILE = ("-", "none")  # kcat's, for a user who has a kcat.conf
 
 
 def data_dir_option(command: Decorated) -> Decorated:
-    """--data-dir D."""
+    """--data-dir D, which may be given several times: the argument `data_dir`, a tuple."""
     return click.option(
         "--data-dir",
         "-D",
+        multiple=True,
         type=Folder(file_okay=False, path_type=Path),
-        help=f"Data directory. {DATA_DIR_DEFAULT}",
+        help="Data directory; several may be given, and those that the broker had at its last start"
+        f" are added. {DATA_DIR_DEFAULT}",
     )(command)
+
+
+def directories_option(command: Decorated) -> Decorated:
+    """--data-dir D and --config F, whose `log.dirs` are meant without the former. The second waits
+    in the context for kbroker.cli.directories."""
+    command = click.option(
+        "--config",
+        "config_file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        expose_value=False,
+        callback=_keep_config,
+        help="Settings of the broker: its log.dirs are the data directories.",
+    )(command)
+    return data_dir_option(command)
+
+
+def _keep_config(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
+    del param
+    ctx.meta[CONFIG_META] = value
 
 
 def broker_options(command: Decorated) -> Decorated:

@@ -9,7 +9,8 @@ from typing import Final
 
 from kbroker.log_dirs import metadata_first
 
-__all__ = ["SERVICE_FILE", "data_dirs", "default_data_dir", "service_file", "stop_command"]
+__all__ = ["SERVICE_FILE", "data_dirs", "default_data_dir", "default_data_dirs", "service_file",
+           "stop_command"]  # fmt: skip
 
 #: Settings of the broker that kbroker.service runs.
 SERVICE_FILE: Final = Path("/etc/kbroker/server.properties")
@@ -17,14 +18,20 @@ _SERVICE_DATA: Final = Path("/var/lib/kbroker")
 
 
 def default_data_dir() -> Path:
-    """The service's place for root, else the user's; $KBROKER_DATA_DIR wins."""
-    told = os.environ.get("KBROKER_DATA_DIR")
-    if told:
-        return Path(told)
+    """Return the first of `default_data_dirs`, which has the metadata log."""
+    return default_data_dirs()[0]
+
+
+def default_data_dirs() -> list[Path]:
+    """Return the service's directories for root, else the user's; $KBROKER_DATA_DIR wins, which may
+    name several with commas as log.dirs does."""
+    named = [Path(one) for one in os.environ.get("KBROKER_DATA_DIR", "").split(",") if one.strip()]
+    if named:
+        return named
     if os.geteuid() == 0:
         return _service_data()
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "kbroker" / "data"
+    return [Path(home) / "kbroker" / "data"]
 
 
 def service_file() -> Path | None:
@@ -34,18 +41,18 @@ def service_file() -> Path | None:
     return None
 
 
-def _service_data() -> Path:
+def _service_data() -> list[Path]:
     """What log.dirs of the service's settings says, be they right otherwise or not."""
     if not SERVICE_FILE.is_file():
-        return _SERVICE_DATA
+        return [_SERVICE_DATA]
     from kbroker.config.properties import property_values
     from kbroker.config.types import ConfigError
 
     try:
         told = property_values(SERVICE_FILE)
     except ConfigError:
-        return _SERVICE_DATA
-    return next(iter(data_dirs(told)), _SERVICE_DATA)
+        return [_SERVICE_DATA]
+    return data_dirs(told) or [_SERVICE_DATA]
 
 
 def data_dirs(told: Mapping[str, str]) -> list[Path]:

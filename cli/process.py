@@ -12,8 +12,8 @@ import click
 
 from kbroker import __version__, runfile
 from kbroker.cli import space
-from kbroker.cli.options import SECONDS, asked, data_dir_option, output_option
-from kbroker.cli.places import default_data_dir
+from kbroker.cli.directories import log_directories, main_directory
+from kbroker.cli.options import SECONDS, asked, directories_option, output_option
 from kbroker.cli.render import human_bytes, human_time, print_json
 from kbroker.cli.scrape import beyond_looking, lives, state_troubles
 
@@ -23,7 +23,7 @@ _UNTOLD = "? (it asks who one is: `kbroker cluster health` with -X or --profile)
 
 
 @click.command()
-@data_dir_option
+@directories_option
 @click.option(
     "--timeout",
     type=SECONDS,
@@ -32,9 +32,9 @@ _UNTOLD = "? (it asks who one is: `kbroker cluster health` with -X or --profile)
     metavar="SECONDS",
     help="How long to wait for it to flush and exit.",
 )
-def stop(data_dir: Path | None, timeout: float) -> int:
+def stop(data_dir: tuple[Path, ...], timeout: float) -> int:
     """Stop the broker of a data directory: finish what is in flight, flush, exit."""
-    place = data_dir or default_data_dir()
+    place = main_directory(data_dir)
     pid = _pid_of(place)
     if pid is None:
         click.echo(f"no broker runs on {place}")
@@ -62,14 +62,13 @@ def stop(data_dir: Path | None, timeout: float) -> int:
 
 
 @click.command()
-@data_dir_option
+@directories_option
 @output_option
-def status(data_dir: Path | None, output: str) -> int:
+def status(data_dir: tuple[Path, ...], output: str) -> int:
     """Show the broker of a data directory. Exit status 0: it runs and answers, or at least takes
     connections where nobody is told more."""
-    from kbroker.metadata.directories import further
-
-    place = data_dir or default_data_dir()
+    places = log_directories(data_dir)
+    place = places[0]
     info = runfile.running(place)
     if info is None:
         return _not_serving(place, output)
@@ -80,12 +79,12 @@ def status(data_dir: Path | None, output: str) -> int:
         "listeners": info.listeners,
         "http": info.http,
         "data_dir": str(place.resolve()),
-        "further_dirs": list(map(str, further(place))),
+        "further_dirs": list(map(str, places[1:])),
         "durability": info.durability,
         "topics": topics,
         "offline_partitions": offline,
         "rss_bytes": _rss_bytes(info.pid),
-        "disk": space.told(space.measure(place), space.limits_of(place) if not trouble else None),
+        "disk": space.told(space.measure(places), space.limits_of(place) if not trouble else None),
         "produce_refused": info.produce_refused,
         **state_troubles(info),
         "version": info.version,
@@ -142,10 +141,15 @@ def _print_status(told: dict[str, Any]) -> None:
 
 
 def _not_serving(place: Path, output: str) -> int:
+    from kbroker.metadata.directories import is_further
+
     pid = _pid_of(place)
     if output == "json":
         print_json({"pid": pid, "data_dir": str(place), "answers": False})
-    if pid is not None:
+    if pid is not None and is_further(place):
+        text = f"process {pid} holds {place}, which has no metadata log; name its first directory"
+        click.echo(f"kbroker: {text} with --data-dir", err=True)
+    elif pid is not None:
         click.echo(f"kbroker: process {pid} holds {place} but does not serve yet", err=True)
     else:
         click.echo(f"kbroker: no broker runs on {place}; `kbroker start` runs one", err=True)

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from kbroker.cli import space
-from kbroker.cli.options import data_dir_option, output_option
-from kbroker.cli.places import default_data_dir
+from kbroker.cli.directories import log_directories
+from kbroker.cli.options import directories_option, output_option
 from kbroker.cli.render import Column, human_bytes, print_json, print_rows
 
 _TOPIC = [Column("topic", "TOPIC"), Column("partitions", "PARTITIONS", number=True)]
@@ -32,23 +32,28 @@ _COLUMNS = [
 
 
 @click.command()
-@data_dir_option
+@directories_option
 @click.option("--partitions", "-p", is_flag=True, help="A line for each partition.")
 @output_option
-def sizes(data_dir: Path | None, partitions: bool, output: str) -> None:
+def sizes(data_dir: tuple[Path, ...], partitions: bool, output: str) -> None:
     """Show where the space of a data directory is, the broker running or not.
 
     SIZE is that of the files. ON DISK (-o wide) counts blocks too that are prepared ahead, and
     not those that a file leaves out. Topics that take most come first.
     """
-    place = data_dir or default_data_dir()
+    places = log_directories(data_dir)
+    place = places[0]
     if not place.is_dir():
         raise click.ClickException(f"{place}: no data directory; name another with --data-dir")
-    found = space.measure(place)
+    for one in places:
+        if not one.is_dir():
+            click.echo(f"kbroker: {one} is not there and not counted", err=True)
+    found = space.measure(places)
     disk = space.told(found, space.limits_of(place))
     if output == "json":
         parts = [asdict(one) | {"bytes": one.bytes} for one in found.partitions]
-        print_json({"data_dir": str(place.resolve()), **disk, "partitions": parts})
+        directories = {"data_dir": str(place.resolve()), "further_dirs": list(map(str, places[1:]))}
+        print_json({**directories, **disk, "partitions": parts})
         return
     rows = _by_partition(found) if partitions else _by_topic(found)
     shown = [{**row, **{key: human_bytes(row[key]) for key in ("bytes", *_BYTES)}} for row in rows]

@@ -1,11 +1,13 @@
-"""Where the space of a data directory is: a walk over its files, the broker running or not."""
+"""Where the space of a data directory is: a walk over its files, the broker running or not.
+
+Symbolic links of partitions and files, which a start refuses, count as what they lead to."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,14 +70,11 @@ class Space:
         return partitions + self.journal_bytes + self.metadata_bytes + rest
 
 
-def measure(place: Path) -> Space:
-    """Walk a data directory, and the further log directories of its broker that are there. Files
-    that go meanwhile are passed over."""
-    from kbroker.metadata.directories import further
-
+def measure(places: Iterable[Path]) -> Space:
+    """Walk the log directories of a broker that are there. Files that go meanwhile are skipped."""
     space = Space()
     disks = set()
-    for one in (place, *filter(Path.is_dir, further(place))):
+    for one in filter(Path.is_dir, places):
         _add(space, one)
         disk = os.statvfs(one)
         if one.stat().st_dev not in disks:
@@ -88,7 +87,7 @@ def measure(place: Path) -> Space:
 
 def _add(space: Space, place: Path) -> None:
     for entry in os.scandir(place):
-        if not entry.is_dir(follow_symlinks=False):
+        if not entry.is_dir(follow_symlinks=bool(_PARTITION.match(entry.name))):
             size = _size(entry)
             if entry.name.startswith(_JOURNAL):
                 space.journal_bytes += size
@@ -115,7 +114,7 @@ def _partition(folder: str, topic: str, number: int) -> PartitionSpace:
     one = PartitionSpace(topic, number)
     for entry in _files(folder):
         try:
-            status = entry.stat(follow_symlinks=False)
+            status = entry.stat()
         except FileNotFoundError:
             continue
         one.disk_bytes += status.st_blocks * 512
@@ -140,7 +139,7 @@ def _files(folder: str) -> Iterator[os.DirEntry[str]]:
 
 def _size(entry: os.DirEntry[str]) -> int:
     try:
-        return entry.stat(follow_symlinks=False).st_size
+        return entry.stat().st_size
     except FileNotFoundError:
         return 0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from kbroker.cli.options import data_dir_option, output_option
-from kbroker.cli.places import default_data_dir
+from kbroker.cli.directories import log_directories
+from kbroker.cli.options import directories_option, output_option
 from kbroker.cli.render import Column, human_bytes, print_rows, say
 
 __all__ = ["stray_delete", "strays"]
@@ -30,9 +30,9 @@ _JSON_COLUMNS = [
 
 
 @click.command()
-@data_dir_option
+@directories_option
 @output_option
-def strays(data_dir: Path | None, output: str) -> None:
+def strays(data_dir: tuple[Path, ...], output: str) -> None:
     """List the folders of a data directory that belong to no partition.
 
     A start found them without a topic in the metadata and keeps their records. That happens after a
@@ -61,12 +61,12 @@ def strays(data_dir: Path | None, output: str) -> None:
 
 @click.command()
 @click.argument("names", metavar="[FOLDER...]", nargs=-1)
-@data_dir_option
+@directories_option
 @click.option("--all", "-a", "every", is_flag=True, help="All stray folders.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("--yes", "-y", is_flag=True, help="Delete without asking.")
 def stray_delete(
-    names: tuple[str, ...], data_dir: Path | None, every: bool, dry_run: bool, yes: bool
+    names: tuple[str, ...], data_dir: tuple[Path, ...], every: bool, dry_run: bool, yes: bool
 ) -> None:
     """Delete folders that belong to no partition, with all their records.
 
@@ -90,13 +90,13 @@ def stray_delete(
         say("no stray folders")
 
 
-def _found(data_dir: Path | None) -> list[Path]:
+def _found(data_dir: tuple[Path, ...]) -> list[Path]:
     from kbroker.care.strays import find_strays
 
-    place = data_dir or default_data_dir()
-    if not place.is_dir():
-        raise click.ClickException(f"{place}: no data directory; name another with --data-dir")
-    return find_strays(place)
+    places = log_directories(data_dir)
+    if not places[0].is_dir():
+        raise click.ClickException(f"{places[0]}: no data directory; name another with --data-dir")
+    return find_strays(places)
 
 
 def _named(names: Iterable[str], found: Iterable[Path]) -> list[Path]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbroker.cli.options import SECONDS_MAX, Real, data_dir_option
+from kbroker.cli.directories import main_directory
+from kbroker.cli.options import SECONDS_MAX, Real, directories_option
 from kbroker.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _ROWS = 10
 
 
 @click.command()
-@data_dir_option
+@directories_option
 @click.option("--url", metavar="http://HOST:PORT",
               help="Where its metrics are. Default: the broker of the data directory.")
 @click.option("--interval", "-i", type=Real(0.2, SECONDS_MAX), default=2.0, show_default=True,
@@ -32,7 +33,7 @@ _ROWS = 10
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table",
               show_default=True, help="json: an object for each look, a line each.")  # fmt: skip
 def top(
-    data_dir: Path | None, url: str | None, interval: float, count: int | None, output: str
+    data_dir: tuple[Path, ...], url: str | None, interval: float, count: int | None, output: str
 ) -> int:
     """Watch a broker: rates, disk, latencies, the busiest topics, the groups that lag most.
 
@@ -43,7 +44,7 @@ def top(
     from kbroker.cli.top_figures import figures
 
     def look() -> Scrape:
-        return scrape(url or metrics_url(data_dir))
+        return scrape(url or metrics_url(main_directory(data_dir)))
 
     screen = _Screen(output)
     before = look()

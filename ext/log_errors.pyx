@@ -1,6 +1,8 @@
 """LogErrors as exceptions (see log_errors.pxd)."""
 import os
 
+from libc.errno cimport ELOOP
+
 from kbroker.errors import ClientError, CorruptFileError, DiskError, ErrorCode
 
 from kbroker.ext.log_state cimport (
@@ -41,6 +43,9 @@ cdef object failure(int code, str directory, int error):
         return DiskError(directory, "the log is closed")
     if code == LOG_CORRUPT:
         return CorruptFileError(directory, "the log does not hold what was written")
+    if error == ELOOP:
+        return DiskError(directory, "a file in it is a symbolic link, which the broker refuses: "
+                                    "replace it by the file that it leads to")
     if error:
         return DiskError(directory, OSError(error, os.strerror(error)))
     return DiskError(directory, OSError(ENOSPC, "no room, or no file descriptor, left"))

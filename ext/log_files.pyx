@@ -1,5 +1,5 @@
 """The files of a partition's folder (see log_files.pxd)."""
-from libc.errno cimport errno
+from libc.errno cimport ELOOP, errno
 from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libc.stdlib cimport free, qsort, realloc, strtoll
 from libc.string cimport memset, strcmp, strlen
@@ -24,6 +24,12 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.snapshots cimport Snapshots, snapshots_add, snapshots_free
 from kbroker.ext.walk cimport WALK_BATCH, Walk, walk_free, walk_init, walk_next
+
+cdef extern from "<dirent.h>" nogil:
+    ctypedef struct typed_dirent "struct dirent":
+        unsigned char d_type
+    enum:
+        DT_LNK
 
 cdef enum:
     PATH_BYTES = 4096
@@ -59,6 +65,8 @@ cdef bint parse(const char* name, int64_t* offset, const char** suffix) noexcept
 
 
 cdef int each_file(const char* dir, Visit visit, void* context) noexcept nogil:
+    """Call `visit` for each file whose name is an offset. Return 0 or an errno: ELOOP for a
+    symbolic link, which no broker makes."""
     cdef dirent_t* entry
     cdef int64_t offset
     cdef const char* suffix
@@ -71,6 +79,9 @@ cdef int each_file(const char* dir, Visit visit, void* context) noexcept nogil:
         if entry == NULL:
             break
         if parse(entry.d_name, &offset, &suffix):
+            if (<typed_dirent*> entry).d_type == DT_LNK:
+                error = ELOOP
+                break
             error = visit(dir, entry.d_name, offset, suffix, context)
     closedir(folder)
     return error

@@ -14,7 +14,15 @@ from typing import Final, TypeVar
 
 from kbroker.care.backup_txn import OFFSETS, STATE, Decided, Place, beyond, later, tail
 from kbroker.care.faults import sound_snapshot
-from kbroker.care.folders import ChangedError, Key, Listing, end_of, list_folder, partitions_of
+from kbroker.care.folders import (
+    ChangedError,
+    Key,
+    Listing,
+    end_of,
+    list_folder,
+    partitions_of,
+    refuse_other_kinds,
+)
 from kbroker.care.manifest import Extent
 from kbroker.care.stage import Stage
 from kbroker.errors import CorruptFileError, OperatorError
@@ -231,7 +239,11 @@ class LiveDirectory:
         """The metadata log as it stands, and the image of it. CorruptFileError where a snapshot
         came in between."""
         path = self.source / METADATA_FOLDER
-        there = sorted(os.listdir(path))
+        with os.scandir(path) as entries:
+            listed = list(entries)
+        for entry in listed:
+            refuse_other_kinds(entry)
+        there = sorted(entry.name for entry in listed)
         logs = [name for name in there if _METADATA_LOG.match(name)]
         names = [name for name in there if _METADATA_SNAPSHOT.match(name)] + logs
         names += [QUORUM_STATE, LEADER_EPOCHS, PARTITION_METADATA]

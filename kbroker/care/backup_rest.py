@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from kbroker.care.folders import end_of, partitions_of
+from kbroker.care.folders import end_of, partitions_of, refuse_other_kinds
 from kbroker.care.manifest import Extent
 from kbroker.care.segments import base_offset_of, segment_files
 from kbroker.care.stage import Stage
@@ -72,7 +72,8 @@ class DirectoryAtRest:
 
     def _folder(self, folder: str, active: str) -> None:
         for entry in sorted(os.scandir(self.source / folder), key=lambda entry: entry.name):
-            if entry.is_file(follow_symlinks=False) and not entry.name.endswith(_LEFT_OUT):
+            refuse_other_kinds(entry)
+            if not entry.name.endswith(_LEFT_OUT):
                 name = entry.name
                 sealed = bool(self._clean and active and name.endswith(".log") and name != active)
                 self.stage.take(self.source / folder / name, f"{folder}/{name}", sealed=sealed)

@@ -6,6 +6,7 @@
              is wrong)
     ORDER    an offset at or below the one before it
     INDEX    an .index or .timeindex that leads elsewhere
+    LINK     a symbolic link, which a start refuses
     DERIVED  a transaction index, producer snapshot or list of leader epochs that cannot be read
     WAL      a write-ahead log of the last run that cannot be read to its end
 
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kbroker import runfile
+from kbroker.care.folders import links_of
 from kbroker.care.segments import (
     Damage,
     IndexEntry,
@@ -39,6 +41,7 @@ from kbroker.ext import journal_reader
 from kbroker.ext.crc32c import checksum
 from kbroker.ext.records import Batch, BatchError, records
 from kbroker.files import read_file, read_offset_checkpoint
+from kbroker.metadata.directories import is_further
 from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
 from kbroker.storage.checkpoints import (
@@ -68,6 +71,7 @@ class Kind(Enum):
     ORDER = "order"
     INDEX = "index"
     DERIVED = "derived"
+    LINK = "symbolic link"
     WAL = "write-ahead log"
 
 
@@ -108,7 +112,13 @@ class Checked:
 
 
 def check_directory(place: Path) -> Iterator[Fault]:
-    """Checkpoints, meta.properties, the metadata log and the WAL of a data directory."""
+    """Checkpoints, meta.properties, the metadata log and the WAL of a data directory; symbolic
+    links. A further log directory of a broker has no metadata log."""
+    if not place.is_dir():
+        yield Fault(Kind.DAMAGE, place, "is not there")
+        return
+    for path in links_of(place):
+        yield Fault(Kind.LINK, path, "is a symbolic link", lost="no broker starts with it")
     readers: list[tuple[str, Callable[[Path], object]]] = [
         (name, read_offset_checkpoint)
         for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
@@ -123,7 +133,8 @@ def check_directory(place: Path) -> Iterator[Fault]:
         return
     try:
         read_meta_properties(place)
-        load_image(place)
+        if not is_further(place):
+            load_image(place)
     except DiskError as error:
         lost = "no broker starts without it: restore a backup"
         yield Fault(Kind.DAMAGE, Path(error.path), _reason(error), lost=lost)

@@ -8,13 +8,12 @@ directory's lock.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kbroker.errors import DiskError
 from kbroker.files import remove_folder
-from kbroker.metadata.directories import further
 from kbroker.storage.checkpoints import read_topic_id
 from kbroker.storage.folders import DELETE_SUFFIX, SET_ASIDE, aside_name, is_stray
 
@@ -34,12 +33,12 @@ class Stray:
     changed_s: float
 
 
-def find_strays(data_dir: Path) -> list[Path]:
-    """List the stray folders in all log directories of a broker that are there, by name. Raises
+def find_strays(directories: Iterable[Path]) -> list[Path]:
+    """List the stray folders in the log directories of a broker that are there, by name. Raise
     OSError."""
     return sorted(
         place / name
-        for place in (data_dir, *filter(Path.is_dir, further(data_dir)))
+        for place in filter(Path.is_dir, directories)
         for name in os.listdir(place)
         if is_stray(name) and (place / name).is_dir()
     )

@@ -59,6 +59,13 @@ def is_formatted(path: Path) -> bool:
     return holds(path, META_PROPERTIES)
 
 
+def is_further(path: Path) -> bool:
+    """Whether it belongs to a cluster whose metadata log is in another directory: it has none, nor
+    what a directory with one is given at its first start."""
+    kept = (METADATA_FOLDER, BOOTSTRAP, LIST)
+    return is_formatted(path) and not any(holds(path, name) for name in kept)
+
+
 def _check_begun(first: Path, *, alone: bool) -> None:
     """Formatted, and without a metadata log: that has not begun where Apache Kafka's format tool
     was the last, or a first start got no farther. Else this is a further directory, and its

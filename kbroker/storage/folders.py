@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kbroker.errors import CorruptFileError
+from kbroker.errors import CorruptFileError, OperatorError
 from kbroker.limits import FILE_NAME_LENGTH_MAX_BYTES
 from kbroker.storage.checkpoints import PARTITION_METADATA, read_topic_id
 from kbroker.uuids import random_uuid, uuid_text
@@ -28,6 +28,21 @@ def is_stray(name: str) -> bool:
     """Return whether a folder's name says that it is kept as stray."""
     aside = SET_ASIDE.match(name) if name.endswith(STRAY_SUFFIX) else None
     return aside is not None and aside["suffix"] == STRAY_SUFFIX
+
+
+def refuse_link(entry: os.DirEntry[str]) -> None:
+    """Raise OperatorError for a symbolic link that has the name of a partition's folder or of the
+    metadata log's.
+
+    A renamed or removed link leaves the folder behind it, and a sync, a limit or the free space of
+    the log directory is not that of the disk behind it.
+    """
+    if entry.is_symlink() and (PARTITION_FOLDER.match(entry.name) or SET_ASIDE.match(entry.name)):
+        raise OperatorError(
+            f"{entry.path} is a symbolic link to {os.path.realpath(entry.path)}, and folders of "
+            "partitions must not be links: move the folder back in its place, or name a directory "
+            "of the other disk in log.dirs and move the folder there"
+        )
 
 
 def holds(folder: Path, name: str) -> bool:

@@ -38,6 +38,7 @@ from kbroker.storage.folders import (
     belongs,
     holds,
     log_end,
+    refuse_link,
 )
 from kbroker.storage.leftovers import Leftovers, first_of
 from kbroker.storage.log_directory import LogDirectory
@@ -73,12 +74,13 @@ class Folders:
     """The folders of partitions in one directory; `leftovers` are those that are set aside."""
 
     def __init__(self, directory: LogDirectory, deleted_topics: Mapping[bytes, str]) -> None:
-        """List the directory. Raises OSError."""
+        """List the directory. Raise OSError, or OperatorError for symbolic links."""
         self.directory = directory
         self.leftovers = Leftovers(directory, deleted_topics)
         self.partitions: dict[str, Path] = {}
         self.futures: dict[str, Path] = {}
         for entry in os.scandir(directory.path):
+            refuse_link(entry)
             if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_FOLDER:
                 continue
             path = directory.path / entry.name

@@ -55,7 +55,7 @@ def test_mechanisms_without_users_give_way_to_the_static_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("jaas", "told"), [(None, f"{USERS} is not set"), ("none", f"{USERS}: write MODULE")]
+    ("jaas", "told"), [(None, f"{USERS} is not set"), ("none", f"{USERS}: required, or another")]
 )
 def test_where_the_static_ones_are_bad_too_there_is_no_start(
     caplog: pytest.LogCaptureFixture, jaas: str | None, told: str

@@ -93,5 +93,5 @@ def test_what_may_not_be_looked_into_is_passed_over() -> None:
     with mounted_disk() as disk:
         (disk / "t-0").mkdir()
         (disk / "t-0" / "00000000000000000000.log").write_bytes(b"x" * 10)
-        found = measure(disk)
+        found = measure([disk])
     assert [one.log_bytes for one in found.partitions] == [10] and found.other_bytes == 0

@@ -88,7 +88,7 @@ def test_users_that_cannot_be_read(tmp_path: Path) -> None:
         broker.stop()
         broker.settings["sasl.enabled.mechanisms"] = "PLAIN"
         broker.start()
-        told = f"{JAAS}, set at run time, cannot be used and is passed over: {JAAS}: write MODULE"
+        told = f"{JAAS}, set at run time, cannot be used and is passed over: {JAAS}: there is no ;"
         assert told in broker.log_text()
         assert lets_in(broker)
         assert alter(broker, "log.retention.ms", "100000", node="")["error_code"] == 0
