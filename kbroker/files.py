@@ -226,6 +226,20 @@ class DirectoryLock:
         self.release()
 
 
+def is_locked(directory: Path) -> bool:
+    """Return whether a process has the lock of a log directory, without taking it."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        found = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))
+    finally:
+        os.close(descriptor)
+    return bool(found[0] != fcntl.F_UNLCK)
+
+
 def _holder(descriptor: int, wanted: bytes) -> int:
     """The pid that holds the lock: the kernel knows Kafka's, the file tells kbroker's."""
     lock = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))

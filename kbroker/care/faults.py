@@ -25,7 +25,6 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeVar
 
-from kbroker import runfile
 from kbroker.care.folders import links_of
 from kbroker.care.segments import (
     Damage,
@@ -40,7 +39,7 @@ from kbroker.errors import CorruptFileError, DiskError
 from kbroker.ext import journal_reader
 from kbroker.ext.crc32c import checksum
 from kbroker.ext.records import Batch, BatchError, records
-from kbroker.files import read_file, read_offset_checkpoint
+from kbroker.files import is_locked, read_file, read_offset_checkpoint
 from kbroker.metadata.directories import is_further
 from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
@@ -144,7 +143,7 @@ def check_directory(place: Path) -> Iterator[Fault]:
 
 def _wal_faults(place: Path) -> Iterator[Fault]:
     """A broker that runs writes its WAL at this moment; a clean stop has made an older one void."""
-    if runfile.running(place) is not None or read_file(place / CLEAN_SHUTDOWN) is not None:
+    if is_locked(place) or read_file(place / CLEAN_SHUTDOWN) is not None:
         return
     try:
         journal_reader.keys(str(place))

@@ -12,6 +12,7 @@ import pytest
 from kbroker import runfile
 from kbroker.cli import root
 from kbroker.cli.directories import log_directories, main_directory
+from kbroker.client import Producer
 from tests.support import wire
 from tests.support.processes import BrokerProcess
 
@@ -94,3 +95,25 @@ def test_default_directories_may_be_several(
     monkeypatch.setenv("KBROKER_DATA_DIR", f"{one},{two}")
     assert log_directories([]) == [two, one] and main_directory([]) == two
     assert log_directories([one]) == [one]
+
+
+def test_wal_of_every_directory_is_checked_and_skipped(
+    start_kbroker: Callable[..., BrokerProcess], tmp_path: Path, run: Run
+) -> None:
+    settings = {"kbroker.journal.bytes.max": "16777216"}
+    broker = start_kbroker(settings, more_dirs=(tmp_path / "second",))
+    wire.create_topic(broker.port, "t", 4)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in range(40):
+            producer.send("t", b"%d" % number, partition=number % 4).result(30)
+    first, second = broker.data_dir, tmp_path / "second"
+    assert "all good" in run("log", "verify", "-D", first)[1]  # in use: the WAL is being written
+    broker.kill()
+    (wal,) = second.glob(".kbroker-journal.*")
+    wal.write_bytes(b"\1" + wal.read_bytes()[1:])
+    status, output = run("log", "verify", "-D", first)
+    assert status == 1 and f"{wal}: " in output and "1 faults" in output, output
+    status, output = run("log", "repair", "--skip-wal-damage", "-D", first)
+    assert status == 0 and f"{wal}: " in output and f"{second}: the next start skips" in output
+    broker.start()
+    assert list(second.glob(f"{wal.name}.damaged"))
