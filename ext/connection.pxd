@@ -150,6 +150,8 @@ cdef struct Reply:
     NetThread* thread               # NULL while a job (I/O pool, control thread) has it
     Out* out
     uint8_t* frame                  # the length field, between reply_begin and reply_end
+    Region* regions                 # between the two as well: they are nobody else's yet
+    Region* regions_tail
     Request* request                # of the handler that writes it; NULL: of an Op
     int64_t region_bytes
     int64_t bytes                   # of the whole answer but its length field, after reply_end

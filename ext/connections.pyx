@@ -24,11 +24,10 @@ from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING, net_log_tex
 from kbroker.ext.marks cimport marks_drop
 from kbroker.ext.memory cimport buffer_free, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
+from kbroker.ext.out_stream cimport out_clear
 from kbroker.ext.posix cimport close, snprintf
 from kbroker.ext.quotas cimport Hold, quota_leave
-from kbroker.ext.response cimport (
-    connection_cancel_ops, connection_unblock, flush_later, out_clear,
-)
+from kbroker.ext.response cimport connection_cancel_ops, connection_unblock, flush_later
 from kbroker.ext.sockets cimport (
     AF_INET, AF_INET6, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, epoll_ctl,
     epoll_event_t, inet_ntop, ntohs, sockaddr_in6_t, sockaddr_in_t, sockaddr_t, write,

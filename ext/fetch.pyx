@@ -38,7 +38,7 @@ from kbroker.ext.purgatory cimport WATCH_DATA, WATCH_STABLE, unwatch, watch
 from kbroker.ext.quotas cimport Hold, QUOTA_FETCH, quota_answer, quota_correct, quota_window_max
 from kbroker.ext.queue cimport request_submit
 from kbroker.ext.response cimport op_close, op_deadline, op_park, op_ready
-from kbroker.ext.response cimport reply_begin, reply_end, reply_region
+from kbroker.ext.response cimport reply_abandon, reply_begin, reply_end, reply_region
 from kbroker.ext.rights cimport Rights, rights_of, rights_unref
 from kbroker.ext.segment cimport Segment, segment_unref
 from kbroker.ext.sessions cimport SESSIONLESS_ID
@@ -192,6 +192,7 @@ cdef bint write_response(Fetch* fetch, Reply* reply) noexcept nogil:
     fetch_put_head(&w, fetch.version, fetch.error, session_id, topics, 0)
     count_error(fetch.broker, COUNTED_FETCH, fetch.error)
     if not write_partitions(fetch, &w, reply, body):
+        reply_abandon(reply)
         return False
     fetch_put_end(&w, fetch.version)
     reply_end(reply, <uint32_t>(w.p - body))

@@ -45,7 +45,7 @@ from kbroker.ext.named_places cimport (
 from kbroker.ext.network cimport turn_begin, turn_end
 from kbroker.ext.quotas cimport Hold, QUOTA_REQUEST, quota_answer
 from kbroker.ext.registry cimport Topic, registry_by_name, topic_log
-from kbroker.ext.response cimport reply_begin, reply_end
+from kbroker.ext.response cimport reply_abandon, reply_begin, reply_end
 from kbroker.ext.rights cimport (
     RIGHT_TOPIC_DESCRIBE, RULING_ALLOWED, RULING_UNKNOWN, Rights, rights_find, rights_more,
     rights_of, rights_put, rights_unref,
@@ -380,6 +380,7 @@ cdef int answer(ListOffsets* asked) noexcept nogil:
         return H_CLOSE
     writer_init(&w, body, asked.bytes_max)
     if not write_topics(asked, &w):
+        reply_abandon(&request.reply)
         request.reason = b"the broker stops"
         return H_CLOSE
     # Known only now: what it took to find the offsets counts.

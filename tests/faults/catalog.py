@@ -94,9 +94,11 @@ FAULTS = (
                                             "test_bad_disk.py::test_control_who_does_not_sync"),
     ),
     Fault(
-        "F9", "reads that fail", "EIO of pread and sendfile of a live broker, by strace", ("P7",),
-        "a sendfile that lies", 5, 50, _here("test_bad_disk.py::test_reads_that_fail",
-                                             "test_bad_disk.py::test_control_a_read_that_lies"),
+        "F9", "reads that fail",
+        "EIO of pread and sendfile of a live broker, by strace; a log cut short, behind answers",
+        ("P7",), "a sendfile that lies", 25, 70,
+        _here("test_bad_disk.py::test_reads_that_fail", "test_answers_given_up.py",
+              "test_bad_disk.py::test_control_a_read_that_lies"),
     ),
     Fault(
         "F10", "a disk that hangs", "fsfreeze under load, of the only disk and of one of two",

@@ -115,6 +115,7 @@ LAYERS = (
     "kbroker.ext.log_ring",
     "kbroker.ext.network",
     "kbroker.ext.runners",
+    "kbroker.ext.out_stream",
     "kbroker.ext.response",
     "kbroker.ext.sessions",
     "kbroker.ext.error_codes",

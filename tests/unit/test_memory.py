@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbroker.ext.testing_network import RequestMemory
+from kbroker.ext.testing import RequestMemory
 
 
 def test_reserves_while_anything_is_left():
