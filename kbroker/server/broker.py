@@ -215,7 +215,8 @@ class Broker:
         slow = SlowRequests(data_plane.engine, self.config)
         slow.tick()
         self._control = ControlThread(
-            data_plane, dispatcher, self._clock, mailbox, (services.groups, services.transactions),
+            data_plane, dispatcher, self._clock, mailbox,
+            (services.groups, services.transactions, services.durable),
             (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
              services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
              Denials(services).tick, FlushesPutOff(logs, self._clock).tick,

@@ -157,6 +157,7 @@ LAYERS = (
     "kbroker.ext.fetch",
     "kbroker.ext.heartbeat",
     "kbroker.ext.list_offsets_wire",
+    "kbroker.ext.list_offsets_wait",
     "kbroker.ext.list_offsets",
     "kbroker.ext.control_wait",
     "kbroker.ext.control",
