@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kbroker import runfile
+from kbroker.cli.scrape import scrape
 from tests.reference.crafted_batches import batch, values_of
 from tests.support import guarded as g
 from tests.support import wire
@@ -177,6 +179,30 @@ def test_a_topic_that_may_not_be_read_holds_nobody_from_waiting(
             assert errors(connection.receive(FETCH, BY_NAME, asked)) == [NONE, DENIED]
         denied = fetch(BY_NAME, ("closed", 0, 0), max_wait=LONG_MS)
         assert errors(connection.call(FETCH, BY_NAME, denied)) == [DENIED]
+
+
+def test_a_long_poll_is_no_slow_request_where_rights_are_asked_first(
+    start_kbroker: BrokerFactory,
+) -> None:
+    """The first Fetch of a connection goes to the control thread for the rights. Its wait is remote
+    time all the same."""
+    broker = start_kbroker(g.SETTINGS | {"kbroker.slow.request.ms": "500"})
+    g.guard(broker)
+    wire.create_topic(broker.port, "open")
+    info = runfile.running(broker.data_dir)
+    assert info is not None
+    page = info.http[0].removeprefix("http://")
+    with granted(broker.port, acl(g.TOPIC, "open", g.READ)):
+        for _ in range(3):
+            with g.other(broker.port) as connection:
+                asked = fetch(BY_NAME, ("open", 0, 0), max_wait=1000)
+                assert errors(connection.call(FETCH, BY_NAME, asked)) == [NONE]
+    now = scrape(page)
+    name = "kbroker_request_phase_seconds_sum"
+    local, remote = (now.value(name, request="Fetch", phase=one) for one in ("local", "remote"))
+    assert remote is not None and remote > 2.5
+    assert local is not None and local < 0.5
+    assert '"Fetch"' not in broker.log_text()
 
 
 def test_min_bytes_is_no_more_than_may_be_answered(target: BrokerProcess, topic: str) -> None:
