@@ -244,6 +244,7 @@ cdef struct Job:
     Net* net
     uint8_t* frame
     uint64_t capacity
+    int64_t strange                 # of what strangers may hold, for the frame
     uint32_t length
     uint32_t body                   # offset of the body in the frame
     int32_t client_id               # offset in the frame, -1 = null
@@ -315,6 +316,7 @@ cdef struct Connection:
     uint64_t in_begin
     uint64_t in_end
     int64_t reserved                # of the pool, for in_buffer
+    int64_t strange                 # ... of what strangers may hold
     int64_t wanted                  # reservation it waits for (BLOCK_MEMORY)
     # answers
     Out out

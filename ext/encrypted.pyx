@@ -215,7 +215,7 @@ cdef void ask_identity(Connection* connection) noexcept nogil:
     job = job_new(&request)
     if job == NULL:
         queue_unreserve(&net.control)
-        connection_close(connection, LOG_ERROR, "out of memory")
+        connection_close(connection, LOG_ERROR, request.reason)
         return
     queue_push(&net.control, job)
 

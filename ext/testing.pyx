@@ -32,7 +32,8 @@ from kbroker.ext.endian cimport (
     store_le64,
 )
 from kbroker.ext.memory cimport (
-    Pool, buffer_alloc, buffer_free, pool_destroy, pool_init, pool_release, pool_reserve,
+    Pool, buffer_alloc, buffer_free, pool_destroy, pool_give_strange, pool_init, pool_release,
+    pool_reserve, pool_take_strange,
 )
 from kbroker.ext.posix cimport (
     pthread_mutex_destroy,
@@ -178,3 +179,11 @@ cdef class RequestMemory:
     def cached_bytes(self) -> int:
         """Bytes on the free lists."""
         return self.pool.cached_bytes
+
+    def take_strange(self, size: int) -> int:
+        """What was counted of what strangers may hold; -1: they hold too much."""
+        return pool_take_strange(&self.pool, size)
+
+    def give_strange(self, counted: int) -> None:
+        """Give it back."""
+        pool_give_strange(&self.pool, counted)
