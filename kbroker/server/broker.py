@@ -258,6 +258,8 @@ class Broker:
         for worker in (self._store.worker, *(each.worker for each in self.directories)):
             worker.open(mailbox.post)
         services.offload.open(mailbox.post)
+        if any(listener.protocol.startswith("SASL") for listener in self.config.listeners):
+            services.authentication.verify_beside(mailbox.post)
 
     def _open_pages(
         self, services: Services, data_plane: DataPlane, disk: DiskGuards, cleaner: LogCleaner
