@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_JOB, Connection, H_CLOSE, H_CONTROL, H_DONE, H_NONE, H_PENDING, H_STALL,
@@ -10,7 +11,7 @@ from kbroker.ext.connection cimport (
 )
 from kbroker.ext.connections cimport connection_fail, connection_mute, peer_text
 from kbroker.ext.debug cimport OBJECT_REQUEST, object_born, object_died
-from kbroker.ext.log_ring cimport LOG_WARNING
+from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_WARNING
 from kbroker.ext.memory cimport (
     buffer_alloc, buffer_free, pool_force, pool_give_strange, pool_release, pool_take_strange,
 )
@@ -276,6 +277,9 @@ cdef void job_finish(Job* job, int32_t outcome) noexcept nogil:
 cdef void settle(NetThread* thread, Job* job) noexcept nogil:
     """The connection still lives: answer, close, or leave the Op parked."""
     cdef Op* op = job.op
+    cdef int32_t level = LOG_WARNING
+    if atomic_load_i32(&thread.net.stopping):
+        level = LOG_DEBUG               # what nobody will answer any more is dropped then
     if job.sets != 0:
         stage_settle(op.connection, job)
     if job.sets & SETS_REFUSED and op.failed == NULL:
@@ -285,11 +289,11 @@ cdef void settle(NetThread* thread, Job* job) noexcept nogil:
         connection_mute(op.connection, job.throttle_ms)
     connection_unblock(op.connection, BLOCK_JOB)
     if op.failed != NULL:
-        connection_fail(op.connection, LOG_WARNING, op.failed)
+        connection_fail(op.connection, level, op.failed)
     elif job.outcome == H_DONE or job.outcome == H_NONE:
         op_ready(op)
     elif job.outcome != H_PENDING:
-        connection_fail(op.connection, LOG_WARNING, job.reason)
+        connection_fail(op.connection, level, job.reason)
     else:
         if op.timer.deadline_ms > 0:
             timer_arm(&thread.wheel, &op.timer, thread.now_ms + op.timer.deadline_ms)
