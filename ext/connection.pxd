@@ -150,6 +150,8 @@ cdef struct Reply:
     NetThread* thread               # NULL while a job (I/O pool, control thread) has it
     Out* out
     uint8_t* frame                  # the length field, between reply_begin and reply_end
+    Region* regions                 # between the two as well: they are nobody else's yet
+    Region* regions_tail
     Request* request                # of the handler that writes it; NULL: of an Op
     int64_t region_bytes
     int64_t bytes                   # of the whole answer but its length field, after reply_end
@@ -242,6 +244,7 @@ cdef struct Job:
     Net* net
     uint8_t* frame
     uint64_t capacity
+    int64_t strange                 # of what strangers may hold, for the frame
     uint32_t length
     uint32_t body                   # offset of the body in the frame
     int32_t client_id               # offset in the frame, -1 = null
@@ -313,6 +316,7 @@ cdef struct Connection:
     uint64_t in_begin
     uint64_t in_end
     int64_t reserved                # of the pool, for in_buffer
+    int64_t strange                 # ... of what strangers may hold
     int64_t wanted                  # reservation it waits for (BLOCK_MEMORY)
     # answers
     Out out

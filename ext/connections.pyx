@@ -22,13 +22,12 @@ from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
 from kbroker.ext.handshakes cimport handshake_leaves
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING, net_log_text
 from kbroker.ext.marks cimport marks_drop
-from kbroker.ext.memory cimport buffer_free, pool_release
+from kbroker.ext.memory cimport buffer_free, pool_give_strange, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
+from kbroker.ext.out_stream cimport out_clear
 from kbroker.ext.posix cimport close, snprintf
 from kbroker.ext.quotas cimport Hold, quota_leave
-from kbroker.ext.response cimport (
-    connection_cancel_ops, connection_unblock, flush_later, out_clear,
-)
+from kbroker.ext.response cimport connection_cancel_ops, connection_unblock, flush_later
 from kbroker.ext.sockets cimport (
     AF_INET, AF_INET6, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, epoll_ctl,
     epoll_event_t, inet_ntop, ntohs, sockaddr_in6_t, sockaddr_in_t, sockaddr_t, write,
@@ -267,6 +266,8 @@ cdef void input_free(Connection* connection) noexcept nogil:
         atomic_add_i64(&net.pool.waiting_bytes, -reserved)
         connection.wanted = 0
     buffer_free(&net.pool, connection.in_buffer, connection.in_capacity)
+    pool_give_strange(&net.pool, connection.strange)
+    connection.strange = 0
     connection.in_buffer = NULL
     connection.in_capacity = 0
     connection.in_begin = 0

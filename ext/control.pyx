@@ -247,10 +247,13 @@ cdef class Request:
         """Have the data plane go on with what it has left: a Fetch where it waits, others in the
         I/O pool."""
         cdef Job* job = self.sets_of()
-        self.job = NULL
         if not goes_to_the_pool(job):
+            self.handled()                  # what follows is the wait of a long poll
+            self.job = NULL
             job_finish(job, H_PENDING)
-        elif not queue_pass_on(&job.net.io, job):
+            return
+        self.job = NULL
+        if not queue_pass_on(&job.net.io, job):
             job.reason = "the broker stops"
             job_finish(job, H_CLOSE)
 

@@ -17,9 +17,10 @@ from kbroker.ext.handshakes cimport (
 )
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_INFO
 from kbroker.ext.marks cimport marks_sent
+from kbroker.ext.out_stream cimport out_region_done, out_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, pread, snprintf
 from kbroker.ext.queue cimport job_new, queue_push, queue_reserve, queue_unreserve
-from kbroker.ext.response cimport flush_later, out_region_done, out_sent, ready_later
+from kbroker.ext.response cimport flush_later, ready_later
 from kbroker.ext.sockets cimport MSG_DONTWAIT, MSG_PEEK, recv
 from kbroker.ext.tls cimport (
     TLS_CLOSED, TLS_FAILED, TLS_WANTS_READ, TLS_WANTS_WRITE, TLS_WHY_BYTES, Tls, tls_handshake,
@@ -214,7 +215,7 @@ cdef void ask_identity(Connection* connection) noexcept nogil:
     job = job_new(&request)
     if job == NULL:
         queue_unreserve(&net.control)
-        connection_close(connection, LOG_ERROR, "out of memory")
+        connection_close(connection, LOG_ERROR, request.reason)
         return
     queue_push(&net.control, job)
 

@@ -8,6 +8,9 @@ with the list of aborted transactions. With fewer than fetch.min.bytes the reque
 purgatory until a watermark moves or max.wait.ms is over. A response to an incremental fetch
 leaves out partitions that have nothing new.
 
+An empty response waits in any case until what had been acknowledged when the request came is
+durable: a client reads what it has written with acks=1, though it asks not to wait.
+
 Quotas: a client that is over one gets an empty answer, for which it is not charged, and is not read
 for as long as that tells; no request reads more than a client may have of all windows at once.
 
@@ -33,12 +36,13 @@ from kbroker.ext.fetch_wire cimport (
     fetch_put_partition_tags, fetch_put_topic,
 )
 from kbroker.ext.journal cimport journal_demand
+from kbroker.ext.log_wait cimport DURABLE_WAIT_MS
 from kbroker.ext.posix cimport pread
 from kbroker.ext.purgatory cimport WATCH_DATA, WATCH_STABLE, unwatch, watch
 from kbroker.ext.quotas cimport Hold, QUOTA_FETCH, quota_answer, quota_correct, quota_window_max
 from kbroker.ext.queue cimport request_submit
 from kbroker.ext.response cimport op_close, op_deadline, op_park, op_ready
-from kbroker.ext.response cimport reply_begin, reply_end, reply_region
+from kbroker.ext.response cimport reply_abandon, reply_begin, reply_end, reply_region
 from kbroker.ext.rights cimport Rights, rights_of, rights_unref
 from kbroker.ext.segment cimport Segment, segment_unref
 from kbroker.ext.sessions cimport SESSIONLESS_ID
@@ -50,14 +54,17 @@ cdef enum:
     ANSWER_BYTES_MAX = 0x7FFFFFFF
     EVALUATIONS_MAX = 16            # in a row, while appends keep coming between read and watch
     HELD_LOOK_MS = 50
+    RECORDS_BYTES_MAX = 1 << 30     # of an answer, whose length is an int32
 
 cdef const char* UNANSWERED = b"no memory, a read error or too much to say while answering a fetch"
 
 
 cdef inline bint complete(Fetch* fetch) noexcept nogil:
-    return (fetch.answer_now or fetch.error != NONE or fetch.count == 0
-            or fetch.head.max_wait_ms <= 0
-            or fetch.bytes >= min(fetch.head.min_bytes, fetch.broker.fetch_bytes_max))
+    if fetch.answer_now or fetch.error != NONE or fetch.count == 0:
+        return True
+    if fetch.head.max_wait_ms > 0 and fetch.bytes < fetch.head.min_bytes:
+        return False
+    return fetch.bytes > 0 or not fetch.awaits
 
 
 # -- the response ---------------------------------------------------------------------------
@@ -192,6 +199,7 @@ cdef bint write_response(Fetch* fetch, Reply* reply) noexcept nogil:
     fetch_put_head(&w, fetch.version, fetch.error, session_id, topics, 0)
     count_error(fetch.broker, COUNTED_FETCH, fetch.error)
     if not write_partitions(fetch, &w, reply, body):
+        reply_abandon(reply)
         return False
     fetch_put_end(&w, fetch.version)
     reply_end(reply, <uint32_t>(w.p - body))
@@ -223,7 +231,7 @@ cdef void stop_watching(Fetch* fetch) noexcept nogil:
 
 
 cdef bint watch_partition(Fetch* fetch, FetchPartition* partition, Op* op) noexcept nogil:
-    if fetch.head.isolation == 1:
+    if fetch.head.isolation == 1 and partition.acknowledged <= partition.high_watermark:
         return watch(&partition.watch, WATCH_STABLE, partition.log, op,
                      partition.last_stable_offset)
     return watch(&partition.watch, WATCH_DATA, partition.log, op, partition.high_watermark)
@@ -236,6 +244,8 @@ cdef bint watch_all(Fetch* fetch, Op* op) noexcept nogil:
     for i in range(fetch.count):
         partition = &fetch.partitions[i]
         partition_drop_read(partition)
+        if partition.log == NULL:
+            continue                # left out
         if not watch_partition(fetch, partition, op):
             stop_watching(fetch)
             return False
@@ -243,7 +253,7 @@ cdef bint watch_all(Fetch* fetch, Op* op) noexcept nogil:
     if fetch.undurable:
         for i in range(fetch.count):
             partition = &fetch.partitions[i]
-            if partition.log.journal != NULL:
+            if partition.log != NULL and partition.log.journal != NULL:
                 journal_demand(partition.log.journal)
                 if fetch.broker.directories_count == 1:
                     break
@@ -271,7 +281,8 @@ cdef void finish(Op* op) noexcept nogil:
 
 cdef void set_deadline(Op* op, Fetch* fetch) noexcept nogil:
     """Nobody tells when a log that is held is free again: it is looked at."""
-    cdef int64_t left_ms = max(fetch.ends_ms - op.thread.now_ms, <int64_t>0)
+    cdef int64_t until_ms = fetch.ends_ms if fetch.head.max_wait_ms > 0 else fetch.durable_by_ms
+    cdef int64_t left_ms = max(until_ms - op.thread.now_ms, <int64_t>0)
     op_deadline(op, min(left_ms, <int64_t>HELD_LOOK_MS) if fetch.held else left_ms)
 
 
@@ -286,7 +297,7 @@ cdef void on_moved(Op* op) noexcept nogil:
         if complete(fetch):
             break
         if watch_all(fetch, op):
-            if fetch.held or was_held:
+            if fetch.held or was_held or fetch.head.max_wait_ms <= 0:
                 set_deadline(op, fetch)
             return
     else:
@@ -302,6 +313,10 @@ cdef void on_timeout(Op* op) noexcept nogil:
         on_moved(op)
         return
     stop_watching(fetch)
+    fetch.head.max_wait_ms = 0      # over
+    if op.thread.now_ms < fetch.durable_by_ms and not op.thread.draining:
+        on_moved(op)
+        return
     fetch_evaluate(fetch)
     finish(op)
 
@@ -331,11 +346,16 @@ cdef int wait(Request* request, Fetch* fetch) noexcept nogil:
 
 
 cdef void bound(Fetch* fetch, Request* request) noexcept nogil:
-    """No more than the quota lets through after a long rest: it would never leave."""
-    cdef double most = quota_window_max(request.net, <Hold*>request.quota, QUOTA_FETCH)
-    if 0 <= most < <double>fetch.head.bytes_max:
-        fetch.head.bytes_max = <int32_t>most
-        fetch.head.min_bytes = min(fetch.head.min_bytes, fetch.head.bytes_max)
+    """No more than may leave. Of a quota that is what it lets through after a long rest: more
+    would never leave. It waits for no more than that either, as with Apache Kafka."""
+    cdef int64_t most = min(fetch.broker.fetch_bytes_max, <int64_t>RECORDS_BYTES_MAX)
+    cdef double window = -1
+    if request.quota != NULL:
+        window = quota_window_max(request.net, <Hold*>request.quota, QUOTA_FETCH)
+    if 0 <= window < <double>most:
+        most = <int64_t>window
+    fetch.head.bytes_max = <int32_t>min(<int64_t>max(fetch.head.bytes_max, 0), most)
+    fetch.head.min_bytes = min(fetch.head.min_bytes, fetch.head.bytes_max)
 
 
 cdef void on_settled(Op* op) noexcept nogil:
@@ -363,7 +383,6 @@ cdef int ask(Request* request, Fetch* fetch, int64_t version) noexcept nogil:
     op.resumes = True
     op.missed = True                # as soon as it is home
     op_deadline(op, fetch.head.max_wait_ms)
-    fetch.ends_ms = request.thread.now_ms + fetch.head.max_wait_ms
     return H_PENDING
 
 
@@ -373,12 +392,12 @@ cdef int handle_fetch(Request* request) noexcept nogil:
     cdef bint written
     if fetch == NULL:
         return H_CLOSE
-    if request.quota != NULL:
-        bound(fetch, request)
+    bound(fetch, request)
+    fetch.ends_ms = request.thread.now_ms + max(fetch.head.max_wait_ms, 0)
+    fetch.durable_by_ms = request.thread.now_ms + DURABLE_WAIT_MS
     version = atomic_load_i64(&fetch.broker.rights_version)
     if version != 0 and not fetch_settle(fetch, rights_of(request, version)):
         return ask(request, fetch, version)
-    fetch.ends_ms = request.thread.now_ms + fetch.head.max_wait_ms
     fetch_evaluate(fetch)
     if not complete(fetch):
         return wait(request, fetch)

@@ -10,7 +10,7 @@ from kbroker.ext.fetch_state cimport partition_drop_read
 from kbroker.ext.fetch_wire cimport FetchPartition
 from kbroker.ext.log_read cimport log_aborted, log_end_offset_for_epoch, log_read_soon
 from kbroker.ext.log_state cimport (
-    LOG_HELD, LOG_OK, READ_TO_HW, READ_TO_LSO, log_ref, log_watermarks,
+    LOG_HELD, LOG_OK, READ_TO_HW, READ_TO_LSO, log_acknowledged, log_ref, log_watermarks,
 )
 from kbroker.ext.registry cimport Topic, registry_by_id, registry_by_name, topic_log
 
@@ -114,7 +114,7 @@ cdef void read_partition(Fetch* fetch, FetchPartition* partition, int32_t bytes_
     partition.high_watermark = partition.slice.at.hw
     partition.last_stable_offset = partition.slice.at.lso
     partition.log_start = partition.slice.at.log_start
-    fetch.undurable |= partition.slice.at.leo > partition.slice.at.hw
+    note_end(fetch, partition)
     if isolation == READ_TO_LSO and partition.diverging_epoch < 0:
         code = log_aborted(partition.log, partition.target.offset, &partition.slice,
                            &partition.aborted, <int*>&partition.aborted_count)
@@ -125,13 +125,30 @@ cdef void read_partition(Fetch* fetch, FetchPartition* partition, int32_t bytes_
             partition.error = error_of_log(code)
 
 
+cdef inline bint is_left_out(const FetchPartition* partition) noexcept nogil:
+    """It is not there, or not for this client. As by Apache Kafka (KafkaApis.handleFetchRequest)
+    such a partition takes no part in the wait of those that can be read."""
+    return partition.log == NULL and (
+        partition.error == UNKNOWN_TOPIC_OR_PARTITION or partition.error == UNKNOWN_TOPIC_ID
+        or partition.error == TOPIC_AUTHORIZATION_FAILED)
+
+
+cdef void note_end(Fetch* fetch, FetchPartition* partition) noexcept nogil:
+    """What had been acknowledged when the request came, and whether all of that is durable."""
+    if not fetch.evaluated:
+        partition.acknowledged = log_acknowledged(partition.log)
+    fetch.undurable |= partition.slice.at.leo > partition.slice.at.hw
+    fetch.awaits |= partition.acknowledged > partition.slice.at.hw
+
+
 cdef void fetch_evaluate(Fetch* fetch) noexcept nogil:
-    cdef int64_t left = min(max(fetch.head.bytes_max, 0), fetch.broker.fetch_bytes_max)
+    cdef int64_t left = fetch.head.bytes_max
     cdef bint min_one = True
     cdef FetchPartition* partition
+    cdef uint32_t left_out = 0
     cdef uint32_t i
     fetch.bytes = 0
-    fetch.answer_now = fetch.undurable = fetch.held = False
+    fetch.answer_now = fetch.undurable = fetch.awaits = fetch.held = False
     for i in range(fetch.count):
         partition = &fetch.partitions[i]
         read_partition(fetch, partition,
@@ -141,5 +158,9 @@ cdef void fetch_evaluate(Fetch* fetch) noexcept nogil:
             fetch.bytes += partition.slice.length
             left = max(left - partition.slice.length, <int64_t>0)
         fetch.held |= partition.held
-        if partition.error != NONE or partition.diverging_epoch >= 0:
+        if is_left_out(partition):
+            left_out += 1
+        elif partition.error != NONE or partition.diverging_epoch >= 0:
             fetch.answer_now = True
+    fetch.answer_now |= left_out == fetch.count
+    fetch.evaluated = True

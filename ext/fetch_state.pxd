@@ -24,10 +24,13 @@ ctypedef struct Fetch:
     FetchPartition* partitions      # in the same block as this struct, then their names
     int64_t bytes                   # readable, after evaluation
     bint answer_now                 # an error or a diverging epoch: do not wait
+    bint evaluated                  # at least once
     int64_t throttle_ms             # above 0: the answer is empty
     bint undurable                  # a partition has appended what is not yet on disk
+    bint awaits                     # ... before the request came
     bint held                       # a partition's log is locked for long
     int64_t ends_ms                 # monotonic: answered then with what there is
+    int64_t durable_by_ms           # ... then, where there is nothing, and something is awaited
 
 # The request as a Fetch; NULL: malformed, or no memory (request.reason says which).
 cdef Fetch* fetch_from_request(Request* request) noexcept nogil

@@ -37,6 +37,7 @@ ctypedef struct FetchPartition:
     int64_t high_watermark
     int64_t last_stable_offset
     int64_t log_start
+    int64_t acknowledged            # the end of what was when the request came
     ReadSlice slice                 # holds a segment while length > 0
     AbortedTxn* aborted             # malloc'ed
     int32_t aborted_count           # -1: null

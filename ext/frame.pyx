@@ -12,6 +12,7 @@ from kbroker.ext.connection cimport (
 from kbroker.ext.connections cimport (
     connection_close, connection_fail, connection_mute, connection_stall,
 )
+from kbroker.ext.debug cimport debug_assert
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_WARNING
 from kbroker.ext.marks cimport request_begins, request_ends
 from kbroker.ext.posix cimport snprintf
@@ -123,6 +124,7 @@ cdef void fill(Connection* connection, Request* request) noexcept nogil:
     request.reply.thread = thread
     request.reply.request = request
     request.reply.frame = NULL
+    request.reply.regions = NULL
     # Behind an unanswered request the answer goes into an Op, see reply_begin.
     request.reply.out = &connection.out if connection.ops == NULL else NULL
 
@@ -174,6 +176,7 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
                 connection_stall(connection, BLOCK_STALL)
                 return FRAME_STALLED
             outcome = H_NONE            # nobody is there any more
+    debug_assert(request.reply.regions == NULL, "an answer neither ended nor abandoned")
     connection.stalled_ns = 0
     request_ends(&request, length, outcome == H_NONE)
     thread.counters.requests += 1

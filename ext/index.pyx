@@ -1,5 +1,5 @@
 """Sparse indexes of a segment (see index.pxd)."""
-from libc.errno cimport EOPNOTSUPP, errno
+from libc.errno cimport ENOSPC, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset, strlen
 
@@ -24,6 +24,7 @@ from kbroker.ext.posix cimport (
     open,
     pwrite,
     snprintf,
+    ssize_t,
     stat_t,
 )
 from kbroker.ext.syncs cimport data_sync
@@ -161,7 +162,7 @@ cdef int grow(Index* x, int64_t bytes) noexcept nogil:
     """Blocks first, then the mapping: a full disk must be an error here and not a SIGBUS later."""
     cdef uint8_t zeros[INDEX_STEP_BYTES_MIN]
     cdef int64_t at
-    cdef int64_t step
+    cdef ssize_t wrote
     cdef int error = 0
     cdef int fd = open_file(x, O_RDWR | O_CREAT)
     if fd < 0:
@@ -173,10 +174,11 @@ cdef int grow(Index* x, int64_t bytes) noexcept nogil:
             memset(zeros, 0, INDEX_STEP_BYTES_MIN)
             at = <int64_t> x.entries * x.entry_bytes
             while at < bytes and error == 0:
-                step = min(<int64_t> INDEX_STEP_BYTES_MIN, bytes - at)
-                if pwrite(fd, zeros, step, at) != step:
-                    error = errno
-                at += step
+                wrote = pwrite(fd, zeros, min(<int64_t> INDEX_STEP_BYTES_MIN, bytes - at), at)
+                if wrote > 0:
+                    at += wrote         # a write that stops short says why when it is tried again
+                else:
+                    error = errno if wrote < 0 else ENOSPC
     if error == 0:
         index_release(x)
         error = map_file(x, fd, bytes, PROT_READ | PROT_WRITE)

@@ -26,7 +26,8 @@ from kbroker.ext.endian cimport load_be32
 from kbroker.ext.frame cimport FRAME_STALLED, frame_handle
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
 from kbroker.ext.memory cimport (
-    buffer_alloc, pool_force, pool_has_room, pool_release, pool_reserve,
+    buffer_alloc, pool_force, pool_give_strange, pool_has_room, pool_release, pool_reserve,
+    pool_take_strange,
 )
 from kbroker.ext.output cimport connection_flush
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, snprintf, ssize_t
@@ -37,6 +38,8 @@ from kbroker.ext.sockets cimport iovec_t, readv
 cdef enum:
     LENGTH_BYTES = 4
     WANTS_ROOM = -1                 # Connection.wanted: any room, before reading at all
+
+cdef const char* STRANGERS = b"clients that have not logged in hold too much memory; try again"
 
 
 # ---- frames ------------------------------------------------------------------------------------
@@ -96,10 +99,19 @@ cdef bint replace_buffer(Connection* connection, const uint8_t* p, uint64_t n,
                          uint64_t size, int64_t reserved) noexcept nogil:
     """A buffer of `size` bytes, reserved already, that begins with p..p+n; the old one goes."""
     cdef uint64_t capacity = 0
-    cdef uint8_t* buffer = buffer_alloc(&connection.net.pool, size, &capacity)
+    cdef int64_t strange = 0
+    cdef uint8_t* buffer = NULL
+    if connection.stage != STAGE_OPEN:
+        strange = pool_take_strange(&connection.net.pool, <int64_t> size)
+    if strange >= 0:
+        buffer = buffer_alloc(&connection.net.pool, size, &capacity)
     if buffer == NULL:
+        pool_give_strange(&connection.net.pool, strange)
         pool_release(&connection.net.pool, reserved)
-        connection_close(connection, LOG_ERROR, "out of memory for a request")
+        if strange < 0:
+            connection_close(connection, LOG_WARNING, STRANGERS)
+        else:
+            connection_close(connection, LOG_ERROR, "out of memory for a request")
         return False
     memcpy(buffer, p, n)
     input_free(connection)
@@ -108,6 +120,7 @@ cdef bint replace_buffer(Connection* connection, const uint8_t* p, uint64_t n,
     connection.in_begin = 0
     connection.in_end = n
     connection.reserved = reserved
+    connection.strange = strange
     return True
 
 

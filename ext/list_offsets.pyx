@@ -7,8 +7,9 @@ what is in tiered storage and -6 the start of what is not yet there, both of whi
 A time gets the first record at or after it; none gets offset -1. A timestamp that the version does
 not have gets UNSUPPORTED_VERSION. A partition that is asked for more than once is refused, once.
 
-Ends and starts are answered by the network thread at once. What looks for a record reads segments,
-which may be cold, and goes to the I/O pool, where the same code runs.
+Ends and starts are answered by the network thread at once, but for an end of records that were
+acknowledged and are not durable yet (list_offsets_wait.pxd). What looks for a record reads
+segments, which may be cold, and goes to the I/O pool, where the same code runs.
 
 Rights: a request that wants one that is not known goes to the control thread first, and from there
 to the pool (rights.pxd).
@@ -25,6 +26,7 @@ from kbroker.ext.error_codes cimport (
     FENCED_LEADER_EPOCH, INVALID_REQUEST, KAFKA_STORAGE_ERROR, NONE, TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION, error_of_log,
 )
+from kbroker.ext.list_offsets_wait cimport LateOffsets, late_add, late_answer, late_free
 from kbroker.ext.list_offsets_wire cimport (
     ListOffsetsHead, ListOffsetsTarget, ListOffsetsTopic, list_offsets_end_topic,
     list_offsets_head_bytes_max, list_offsets_put_end, list_offsets_put_head,
@@ -37,7 +39,7 @@ from kbroker.ext.log_find cimport (
 )
 from kbroker.ext.log_read cimport log_epoch_at
 from kbroker.ext.log_state cimport (
-    LOG_OK, Log, Watermarks, log_ref, log_unref, log_usable, log_watermarks,
+    LOG_OK, Log, Watermarks, log_acknowledged, log_ref, log_unref, log_usable, log_watermarks,
 )
 from kbroker.ext.named_places cimport (
     NamedPlaces, named_free, named_init, named_partition, named_topic,
@@ -45,7 +47,7 @@ from kbroker.ext.named_places cimport (
 from kbroker.ext.network cimport turn_begin, turn_end
 from kbroker.ext.quotas cimport Hold, QUOTA_REQUEST, quota_answer
 from kbroker.ext.registry cimport Topic, registry_by_name, topic_log
-from kbroker.ext.response cimport reply_begin, reply_end
+from kbroker.ext.response cimport reply_abandon, reply_begin, reply_end
 from kbroker.ext.rights cimport (
     RIGHT_TOPIC_DESCRIBE, RULING_ALLOWED, RULING_UNKNOWN, Rights, rights_find, rights_more,
     rights_of, rights_put, rights_unref,
@@ -81,6 +83,9 @@ ctypedef struct ListOffsets:
     bint unsettled                  # a right is not known
     const Rights* rights
     uint8_t* namings                # Naming, by partition; NULL: each is named once
+    Log* awaited                    # a reference; of the partition at hand, NULL: nothing is
+    int64_t awaited_mark
+    LateOffsets late
 
 
 # -- reading --------------------------------------------------------------------------------
@@ -246,36 +251,51 @@ cdef void set_nothing(TimestampOffset* out) noexcept nogil:
     out.leader_epoch = -1
 
 
-cdef int search(Request* request, Log* log, int64_t timestamp, TimestampOffset* out) noexcept nogil:
+cdef void await_durable(ListOffsets* asked, Log* log, int64_t mark) noexcept nogil:
+    log_ref(log)
+    asked.awaited = log
+    asked.awaited_mark = mark
+
+
+cdef int16_t search(ListOffsets* asked, Log* log, int64_t timestamp,
+                    TimestampOffset* out) noexcept nogil:
     """In the pool. Outside of the turn: who changes the table of topics waits for turns, and is not
     to wait for the disk."""
+    cdef Watermarks at
     cdef int code
     log_ref(log)
-    turn_end(request.turns)
+    turn_end(asked.request.turns)
     if timestamp == MAX_TIMESTAMP:
         code = log_offset_of_max_timestamp(log, out)
     else:
         code = log_offset_for_timestamp(log, timestamp, out)
-    turn_begin(request.turns)
+    turn_begin(asked.request.turns)
+    log_watermarks(log, &at)
+    if code != LOG_OK:
+        set_nothing(out)
+    elif out.offset >= end_of_sight(asked, &at):
+        if out.offset >= at.hw:
+            await_durable(asked, log, out.offset + 1)
+        else:
+            set_nothing(out)
     log_unref(log)
-    return code
+    return error_of_log(code)
 
 
 cdef int16_t look_up(ListOffsets* asked, Log* log, int64_t timestamp,
                      TimestampOffset* out) noexcept nogil:
     """An error, or NONE and what was found."""
     cdef Watermarks at
-    cdef int64_t end
-    cdef int code
-    log_watermarks(log, &at)
-    end = end_of_sight(asked, &at)
+    cdef int64_t acknowledged
     if is_search(timestamp):
-        code = search(asked.request, log, timestamp, out)
-        if code != LOG_OK or out.offset >= end:
-            set_nothing(out)
-        return error_of_log(code)
+        return search(asked, log, timestamp, out)
+    log_watermarks(log, &at)
     if timestamp == LATEST:
-        out.offset = end
+        acknowledged = log_acknowledged(log)
+        out.offset = end_of_sight(asked, &at)
+        if asked.head.replica_id == -1 and at.hw < acknowledged:
+            out.offset = acknowledged
+            await_durable(asked, log, acknowledged)
         out.leader_epoch = atomic_load_i32(&log.leader_epoch)
     elif timestamp == EARLIEST or timestamp == EARLIEST_LOCAL:
         out.offset = at.log_start
@@ -310,22 +330,33 @@ cdef int32_t count_results(const ListOffsets* asked, const ListOffsetsTopic* top
     return count
 
 
-cdef void answer_partition(ListOffsets* asked, Writer* w, const ListOffsetsTopic* topic,
+cdef bint note_late(ListOffsets* asked, uint8_t* error_at) noexcept nogil:
+    """False: no memory."""
+    cdef bint noted = late_add(&asked.late, asked.awaited, asked.awaited_mark, error_at)
+    log_unref(asked.awaited)
+    asked.awaited = NULL
+    return noted
+
+
+cdef bint answer_partition(ListOffsets* asked, Writer* w, const ListOffsetsTopic* topic,
                            const ListOffsetsTarget* target, bint denied,
                            int naming) noexcept nogil:
+    """False: no memory."""
+    cdef uint8_t* error_at = w.p + 4    # behind the partition's number
     cdef TimestampOffset found
     cdef int16_t error
     set_nothing(&found)
     if denied:
         error = TOPIC_AUTHORIZATION_FAILED
     elif naming == NAMED_BEFORE:
-        return
+        return True
     elif naming == NAMED_TWICE:
         error = INVALID_REQUEST
     else:
         error = find(asked, topic, target, &found)
     list_offsets_put_partition(w, asked.request.api_version, target.partition, error, &found)
     count_answer(asked.broker, COUNTED_LIST_OFFSETS, error)
+    return asked.awaited == NULL or note_late(asked, error_at)
 
 
 cdef inline bint is_stopping(const Request* request) noexcept nogil:
@@ -333,7 +364,7 @@ cdef inline bint is_stopping(const Request* request) noexcept nogil:
 
 
 cdef bint write_topics(ListOffsets* asked, Writer* w) noexcept nogil:
-    """False: the broker stops."""
+    """False: request.reason says why."""
     cdef int16_t version = asked.request.api_version
     cdef Cursor c
     cdef ListOffsetsHead head
@@ -350,9 +381,12 @@ cdef bint write_topics(ListOffsets* asked, Writer* w) noexcept nogil:
         list_offsets_put_topic(w, version, &topic.name, count_results(asked, &topic, denied, at))
         for _j in range(topic.partitions_count):
             if asked.searches and is_stopping(asked.request):
+                asked.request.reason = b"the broker stops"
                 return False
             list_offsets_read_partition(&c, version, &target)
-            answer_partition(asked, w, &topic, &target, denied, naming_of(asked, at))
+            if not answer_partition(asked, w, &topic, &target, denied, naming_of(asked, at)):
+                asked.request.reason = b"out of memory"
+                return False
             at += 1
         list_offsets_end_topic(&c, version)
         list_offsets_put_end(w, version)
@@ -380,11 +414,14 @@ cdef int answer(ListOffsets* asked) noexcept nogil:
         return H_CLOSE
     writer_init(&w, body, asked.bytes_max)
     if not write_topics(asked, &w):
-        request.reason = b"the broker stops"
+        late_free(&asked.late)
+        reply_abandon(&request.reply)
         return H_CLOSE
     # Known only now: what it took to find the offsets counts.
     writer_init(&head, body, asked.bytes_max)
     list_offsets_put_throttle(&head, request.api_version, <int32_t>throttle(request))
+    if asked.late.count > 0:
+        return late_answer(request, &asked.late, body, <uint32_t>(w.p - body), asked.head.isolation)
     reply_end(&request.reply, <uint32_t>(w.p - body))
     return H_DONE
 

@@ -8,6 +8,12 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t
 from kbroker.ext.log_find cimport TimestampOffset
 from kbroker.ext.wire cimport Cursor, Slice, Writer
 
+cdef enum:
+    LEADER_EPOCHS = 4
+    # Of a partition in the response, from its error code on; a leader epoch follows the offset.
+    TIMESTAMP_AT = 2
+    OFFSET_AT = 10
+
 ctypedef struct ListOffsetsHead:
     int32_t replica_id              # -1: a consumer
     int32_t topics_count

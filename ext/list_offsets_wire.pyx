@@ -19,7 +19,6 @@ from kbroker.ext.wire cimport (
 cdef enum:
     ISOLATION_LEVEL = 2             # the first version with it, as those that follow
     THROTTLE_TIME = 2
-    LEADER_EPOCHS = 4
     FLEXIBLE = 6
     TIMEOUT = 10
     TOPIC_BYTES_MIN = 3

@@ -38,10 +38,6 @@ cdef enum:
     DESCRIPTORS_KEPT = 64       # for files, or an eighth of a lower limit
     DELAYED_MAX = 256
 
-cdef enum Accepted:
-    ACCEPTED_ALL                # that may come now
-    ACCEPTED_EXHAUSTED          # descriptors or memory
-
 # Refused for the quota of their addresses, and not closed yet; oldest first.
 cdef struct Delayed:
     int32_t first
@@ -142,6 +138,7 @@ cdef void take(Net* net, int32_t listener, int fd, sockaddr_storage_t* address,
 
 
 cdef int accept_some(Net* net, int32_t listener, Delayed* delayed) noexcept nogil:
+    """All that may come now; else the errno of what is short, descriptors or memory."""
     cdef sockaddr_storage_t address
     cdef uint32_t length
     cdef int fd
@@ -149,20 +146,20 @@ cdef int accept_some(Net* net, int32_t listener, Delayed* delayed) noexcept nogi
     for _count in range(ACCEPTS_PER_ROUND):
         if net.listeners[listener].resumes_ms > monotonic_ns() // 1000000 \
                 or listener_is_full(net, listener):
-            return ACCEPTED_ALL
+            return 0
         length = sizeof(address)
         fd = accept4(net.listeners[listener].fd, <sockaddr_t*> &address, &length,
                      SOCK_NONBLOCK | SOCK_CLOEXEC)
         if fd >= 0:
             take(net, listener, fd, &address, delayed)
             if is_kept(fd):
-                return ACCEPTED_EXHAUSTED
+                return EMFILE
         elif errno in (EMFILE, ENFILE, ENOBUFS, ENOMEM):
-            return ACCEPTED_EXHAUSTED
+            return errno
         elif errno == EAGAIN:
-            return ACCEPTED_ALL
+            return 0
         # Any other error is of that one connection, which is gone.
-    return ACCEPTED_ALL
+    return 0
 
 
 cdef void drain_event(Net* net) noexcept nogil:
@@ -180,15 +177,16 @@ cdef void run_errand(Net* net) noexcept nogil:
 
 
 cdef int accept_round(Net* net, pollfd_t* polled, Delayed* delayed) noexcept nogil:
-    """Of all listeners that have somebody; polled is NULL where that is not known."""
+    """Of all listeners that have somebody, as accept_some; polled is NULL where that is not
+    known."""
     cdef int32_t index
     cdef int result
     for index in range(net.listeners_count):
         if polled == NULL or polled[1 + index].revents:
             result = accept_some(net, index, delayed)
-            if result != ACCEPTED_ALL:
+            if result != 0:
                 return result
-    return ACCEPTED_ALL
+    return 0
 
 
 cdef int64_t look_at(Net* net, pollfd_t* polled, const Delayed* delayed) noexcept nogil:
@@ -215,7 +213,7 @@ cdef void* acceptor_main(void* argument) noexcept nogil:
     cdef pollfd_t polled[1 + LISTENERS_MAX]
     cdef Delayed delayed
     cdef int32_t index
-    cdef int result = ACCEPTED_ALL
+    cdef int short_of = 0       # an errno
     cdef int64_t refusals = 0
     thread_name("kbroker-accept")
     memset(polled, 0, sizeof(polled))
@@ -225,17 +223,17 @@ cdef void* acceptor_main(void* argument) noexcept nogil:
     for index in range(net.listeners_count):
         polled[1 + index].events = POLLIN
     while atomic_load_i32(&net.acceptor_running):
-        if result == ACCEPTED_EXHAUSTED:
+        if short_of:
             if refusals % 100 == 0:
                 net_log(net, LOG_ERROR, "cannot accept connections: descriptors or memory are "
-                        "short (errno %ld)", errno, 0)
+                        "short (errno %ld)", short_of, 0)
             refusals += 1
             poll(polled, 1, PAUSE_MS)
             if has_descriptors(net):
-                result = accept_round(net, NULL, &delayed)
+                short_of = accept_round(net, NULL, &delayed)
         elif poll(polled, 1 + <unsigned long> net.listeners_count,
                   <int> look_at(net, polled, &delayed)) > 0:
-            result = accept_round(net, polled, &delayed)
+            short_of = accept_round(net, polled, &delayed)
         close_delayed(&delayed, monotonic_ns() // 1000000)
         if polled[0].revents:
             drain_event(net)

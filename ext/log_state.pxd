@@ -108,6 +108,7 @@ ctypedef struct Log:
     int64_t leo
     int64_t hw
     int64_t lso
+    int64_t acknowledged                # end of what was, before it was durable; atomic
     Position hw_at                      # hw_at.offset == hw
     Position lso_at                     # valid when lso_at.offset == lso
     pthread_mutex_t flush_lock          # one flush at a time; taken before `lock`
@@ -156,6 +157,10 @@ ctypedef struct Watermarks:
 # ---- any thread, no lock
 
 cdef void log_watermarks(const Log* log, Watermarks* out) noexcept nogil
+# A producer is about to have its answer for what lies below end_offset, which may not be durable.
+cdef void log_acknowledge(Log* log, int64_t end_offset) noexcept nogil
+# Where the greatest of those ends; at or below hw when all of it is durable.
+cdef int64_t log_acknowledged(const Log* log) noexcept nogil
 cdef void log_ref(Log* log) noexcept nogil
 cdef void log_unref(Log* log) noexcept nogil
 cdef void log_set_leader_epoch(Log* log, int32_t epoch) noexcept nogil

@@ -6,6 +6,7 @@ from libc.string cimport memcpy, strcpy, strlen
 from kbroker.ext.atomics cimport (
     atomic_add_i32,
     atomic_cas_i32,
+    atomic_cas_i64,
     atomic_load_i32,
     atomic_load_i64,
     atomic_store_i32,
@@ -142,6 +143,16 @@ cdef void log_watermarks(const Log* log, Watermarks* out) noexcept nogil:
     out.lso = atomic_load_i64(&log.lso)
     out.hw = atomic_load_i64(&log.hw)
     out.leo = atomic_load_i64(&log.leo)
+
+
+cdef void log_acknowledge(Log* log, int64_t end_offset) noexcept nogil:
+    cdef int64_t known = atomic_load_i64(&log.acknowledged)
+    while known < end_offset and not atomic_cas_i64(&log.acknowledged, &known, end_offset):
+        pass
+
+
+cdef int64_t log_acknowledged(const Log* log) noexcept nogil:
+    return min(atomic_load_i64(&log.acknowledged), atomic_load_i64(&log.leo))
 
 
 cdef bint log_lock_soon(Log* log) noexcept nogil:

@@ -23,6 +23,11 @@ from kbroker.ext.connection cimport Op
 from kbroker.ext.log_state cimport Log, log_ref
 from kbroker.ext.purgatory cimport WATCH_DURABLE, Watch, watch
 
+cdef enum:
+    # What reads the end of a log waits no longer than this for what was acknowledged before it was
+    # durable; a disk that hangs is not to hold up its readers.
+    DURABLE_WAIT_MS = 5000
+
 ctypedef struct LogWait:
     Watch watch                     # watch.log is referenced until log_waits_end
     uint8_t* error_at               # of the caller: the partition's error code in its response

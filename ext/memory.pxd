@@ -13,6 +13,10 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from kbroker.ext.posix cimport pthread_mutex_t
 
 cdef enum:
+    # Frames of clients that have not said who they are: one of so many bytes is always taken, the
+    # larger ones of all connections have so many together.
+    STRANGER_FRAME_BYTES = 16384
+    STRANGERS_BYTES_MAX = 33554432
     BUFFER_CLASS_FIRST = 12         # 4 KiB; smaller ones are malloc's
     BUFFER_CLASSES = 17             # up to 256 MiB
 
@@ -20,6 +24,7 @@ cdef struct Pool:
     int64_t bytes_max               # <= 0: no bound
     int64_t available               # atomic; may go below zero, see above
     int64_t waiting_bytes           # atomic: held by connections that wait for a reservation
+    int64_t strangers_bytes         # atomic: of large frames of clients that nobody knows yet
     pthread_mutex_t lock            # of the free lists
     void* free[BUFFER_CLASSES]
     int64_t cached_bytes
@@ -36,6 +41,10 @@ cdef void pool_force(Pool* pool, int64_t size) noexcept nogil
 # True when somebody may wait for what came free: call net_unstall_all then.
 cdef bint pool_release(Pool* pool, int64_t size) noexcept nogil
 cdef bint pool_has_room(Pool* pool) noexcept nogil
+# For a buffer of `size` bytes with what a stranger has sent: what has been counted for it, to be
+# given back with it; -1: they hold too much.
+cdef int64_t pool_take_strange(Pool* pool, int64_t size) noexcept nogil
+cdef void pool_give_strange(Pool* pool, int64_t counted) noexcept nogil
 
 # At least `size` bytes; *capacity is what was given and is handed back to buffer_free.
 cdef uint8_t* buffer_alloc(Pool* pool, uint64_t size, uint64_t* capacity) noexcept nogil

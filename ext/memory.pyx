@@ -42,6 +42,20 @@ cdef void pool_destroy(Pool* pool) noexcept nogil:
     pthread_mutex_destroy(&pool.lock)
 
 
+cdef int64_t pool_take_strange(Pool* pool, int64_t size) noexcept nogil:
+    if size <= STRANGER_FRAME_BYTES:
+        return 0
+    if atomic_add_i64(&pool.strangers_bytes, size) > STRANGERS_BYTES_MAX:
+        atomic_add_i64(&pool.strangers_bytes, -size)
+        return -1
+    return size
+
+
+cdef void pool_give_strange(Pool* pool, int64_t counted) noexcept nogil:
+    if counted > 0:
+        atomic_add_i64(&pool.strangers_bytes, -counted)
+
+
 cdef bint pool_has_room(Pool* pool) noexcept nogil:
     """False when nothing should be read that would have to be kept."""
     return pool.bytes_max <= 0 or atomic_load_relaxed_i64(&pool.available) > 0

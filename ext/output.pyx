@@ -10,9 +10,10 @@ from kbroker.ext.connections cimport connection_close
 from kbroker.ext.encrypted cimport encrypted_is_sent, encrypted_send
 from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_ERROR, LOG_WARNING
 from kbroker.ext.marks cimport marks_flush, marks_sent
+from kbroker.ext.out_stream cimport out_region_done, out_sent
 from kbroker.ext.posix cimport EAGAIN, EINTR, errno, off_t, ssize_t
 from kbroker.ext.quotas cimport quota_pause, quota_resume
-from kbroker.ext.response cimport connection_unblock, out_region_done, out_sent
+from kbroker.ext.response cimport connection_unblock
 from kbroker.ext.sockets cimport (
     MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, iovec_t, msghdr_t, send, sendfile, sendmsg,
 )

@@ -43,7 +43,9 @@ from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.journal cimport JOURNAL_FAILED, JOURNAL_OK
 from kbroker.ext.journal_room cimport journal_wait_room_until
 from kbroker.ext.log_append cimport AppendResult, log_append_on
-from kbroker.ext.log_state cimport LOG_DUPLICATE, LOG_OK, LOG_STALL, LOG_STORAGE_ERROR, Log
+from kbroker.ext.log_state cimport (
+    LOG_DUPLICATE, LOG_OK, LOG_STALL, LOG_STORAGE_ERROR, Log, log_acknowledge,
+)
 from kbroker.ext.produce_codec cimport Rewritten, must_decompress, rewrite_batch, rewritten_free
 from kbroker.ext.produce_refuse cimport Produce, produce_refuse
 from kbroker.ext.produce_room cimport (
@@ -170,8 +172,9 @@ cdef void append_batch(Produce* produce, PartitionResult* result, uint8_t* batch
         if produce.head.acks == -1:
             result.end_offset = appended.end_offset
             produce.waiting += 1
-        elif log_has_readers(result.log):
-            produce.demand = True
+        else:
+            log_acknowledge(result.log, appended.end_offset)
+            produce.demand |= log_has_readers(result.log)
 
 
 cdef void produce_partition(Produce* produce, PartitionResult* result) noexcept nogil:

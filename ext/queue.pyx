@@ -3,15 +3,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_JOB, Connection, H_CLOSE, H_CONTROL, H_DONE, H_NONE, H_PENDING, H_STALL,
-    NetThread, Post, SETS_REFUSED,
+    NetThread, Post, SETS_REFUSED, STAGE_OPEN,
 )
 from kbroker.ext.connections cimport connection_fail, connection_mute, peer_text
 from kbroker.ext.debug cimport OBJECT_REQUEST, object_born, object_died
-from kbroker.ext.log_ring cimport LOG_WARNING
-from kbroker.ext.memory cimport buffer_alloc, buffer_free, pool_force, pool_release
+from kbroker.ext.log_ring cimport LOG_DEBUG, LOG_WARNING
+from kbroker.ext.memory cimport (
+    buffer_alloc, buffer_free, pool_force, pool_give_strange, pool_release, pool_take_strange,
+)
 from kbroker.ext.network cimport net_unstall_all, thread_post
 from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait,
@@ -169,22 +172,38 @@ cdef bint copy_software(Job* job, const Connection* connection) noexcept nogil:
     return job.software != NULL
 
 
+cdef bint copy_frame(Job* job, Request* request, uint64_t length) noexcept nogil:
+    """False: request.reason says why."""
+    cdef Net* net = request.net
+    request.reason = "out of memory"
+    if request.connection.stage != STAGE_OPEN:
+        job.strange = pool_take_strange(&net.pool, <int64_t> length)
+        if job.strange < 0:
+            request.reason = "clients that have not logged in hold too much memory; try again"
+            return False
+    job.frame = buffer_alloc(&net.pool, length, &job.capacity)
+    return job.frame != NULL
+
+
 cdef Job* job_new(Request* request) noexcept nogil:
-    """Called on the network thread; the connection waits until the job comes back."""
+    """Called on the network thread; the connection waits until the job comes back. NULL:
+    request.reason says why."""
     cdef Net* net = request.net
     cdef Job* job = <Job*> calloc(1, sizeof(Job))
     cdef uint64_t length = <uint64_t> (request.end - request.frame)
     if job == NULL:
+        request.reason = "out of memory"
         return NULL
-    job.frame = buffer_alloc(&net.pool, length, &job.capacity)
     job.api_key = request.api_key
-    if job.frame == NULL or not copy_state(job, request.connection) \
+    if not copy_frame(job, request, length) or not copy_state(job, request.connection) \
             or not copy_software(job, request.connection) or op_park(request) == NULL:
+        pool_give_strange(&net.pool, job.strange)
         buffer_free(&net.pool, job.frame, job.capacity)
         free(job.state)
         free(job.software)
         free(job)
         return NULL
+    request.reason = NULL
     pool_force(&net.pool, <int64_t> job.capacity)
     memcpy(job.frame, request.frame, length)
     job.post.run = job_finished
@@ -230,7 +249,6 @@ cdef int request_submit(Request* request, JobQueue* queue, bint forced) noexcept
     if job == NULL:
         if not forced:
             queue_unreserve(queue)
-        request.reason = "out of memory"
         return H_CLOSE
     if not forced:
         queue_push(queue, job)
@@ -244,6 +262,7 @@ cdef void job_free_frame(Job* job) noexcept nogil:
     if job.frame == NULL:
         return
     buffer_free(&job.net.pool, job.frame, job.capacity)
+    pool_give_strange(&job.net.pool, job.strange)
     job.frame = NULL
     if pool_release(&job.net.pool, <int64_t> job.capacity):
         net_unstall_all(job.net)
@@ -258,6 +277,9 @@ cdef void job_finish(Job* job, int32_t outcome) noexcept nogil:
 cdef void settle(NetThread* thread, Job* job) noexcept nogil:
     """The connection still lives: answer, close, or leave the Op parked."""
     cdef Op* op = job.op
+    cdef int32_t level = LOG_WARNING
+    if atomic_load_i32(&thread.net.stopping):
+        level = LOG_DEBUG               # what nobody will answer any more is dropped then
     if job.sets != 0:
         stage_settle(op.connection, job)
     if job.sets & SETS_REFUSED and op.failed == NULL:
@@ -267,11 +289,11 @@ cdef void settle(NetThread* thread, Job* job) noexcept nogil:
         connection_mute(op.connection, job.throttle_ms)
     connection_unblock(op.connection, BLOCK_JOB)
     if op.failed != NULL:
-        connection_fail(op.connection, LOG_WARNING, op.failed)
+        connection_fail(op.connection, level, op.failed)
     elif job.outcome == H_DONE or job.outcome == H_NONE:
         op_ready(op)
     elif job.outcome != H_PENDING:
-        connection_fail(op.connection, LOG_WARNING, job.reason)
+        connection_fail(op.connection, level, job.reason)
     else:
         if op.timer.deadline_ms > 0:
             timer_arm(&thread.wheel, &op.timer, thread.now_ms + op.timer.deadline_ms)

@@ -4,7 +4,7 @@ In a handler, when the answer is known:
 
     cdef uint8_t* body = reply_begin(&request.reply, bytes_max)   # after the response header
     ... write, perhaps reply_region(&request.reply, n, ...) after n bytes of body ...
-    reply_end(&request.reply, n)
+    reply_end(&request.reply, n)        # or reply_abandon, and return H_CLOSE
     return H_DONE
 
 `request.reply` writes into the connection's output when no earlier request of the connection is
@@ -24,17 +24,11 @@ After op_ready or on_cancel the Op gets no more callbacks. `on_event` may be cal
 happened; it looks at its own condition. Nothing here may be called while holding a log lock, except
 op_post, op_hold and op_release.
 """
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from kbroker.ext.connection cimport (
-    Chunk, Connection, Net, NetThread, Op, Out, Post, RegionRelease, Reply, Request,
-)
+from kbroker.ext.connection cimport Connection, NetThread, Op, RegionRelease, Reply, Request
 
 cdef enum:
-    CHUNK_POOLED = 0        # CHUNK_BYTES, from the thread's free list
-    CHUNK_LARGE             # malloc of its own size
-    CHUNK_INLINE            # in an Op
-    CHUNK_BYTES = 16384
     REPLY_HEADER_BYTES = 9  # length, correlation id, tagged fields
 
 # ---- writing an answer; NULL when memory is out (then return H_CLOSE) --------------------------
@@ -44,6 +38,9 @@ cdef uint8_t* reply_begin(Reply* reply, uint32_t bytes_max) noexcept nogil
 cdef int reply_region(Reply* reply, uint32_t written, int32_t fd, int64_t position,
                       int64_t length, void* ref, RegionRelease release) noexcept nogil
 cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil
+# Instead of reply_end, where the answer cannot be completed: nothing of it is sent. Then H_CLOSE,
+# or op_close of an Op.
+cdef void reply_abandon(Reply* reply) noexcept nogil
 # An answer without a header, of an Op, in one step: where its bytes go.
 cdef uint8_t* reply_bare(Reply* reply, uint32_t length) noexcept nogil
 
@@ -62,11 +59,6 @@ cdef void op_release(Op* op) noexcept nogil
 # ---- between response, the loop and the queues -------------------------------------------------
 cdef Op* op_new(NetThread* thread) noexcept nogil
 cdef void op_drop(Op* op) noexcept nogil                # op_release on its own thread
-cdef void out_append(Connection* connection, Op* op) noexcept nogil
-# `size` bytes were sent, regions not counted: free what they were in.
-cdef void out_sent(NetThread* thread, Out* out, uint64_t size) noexcept nogil
-cdef void out_region_done(Out* out) noexcept nogil
-cdef void out_clear(NetThread* thread, Out* out) noexcept nogil
 cdef void flush_later(Connection* connection) noexcept nogil
 cdef void ready_later(Connection* connection) noexcept nogil
 cdef void connection_unblock(Connection* connection, uint32_t block) noexcept nogil

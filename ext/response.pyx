@@ -7,168 +7,29 @@ op_release, which anybody may call.
 An Op is freed by its own thread when the last reference goes; another thread that drops the last
 one sends it home through the inbox.
 """
-from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_add_relaxed_i32, atomic_exchange_i32, atomic_load_i32, atomic_store_i32,
 )
 from kbroker.ext.connection cimport (
-    BLOCK_FAILED, BLOCK_INFLIGHT, BLOCK_OUTPUT, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD,
-    OP_INLINE_BYTES, OP_PARKED, OP_READY, Region,
+    BLOCK_FAILED, BLOCK_INFLIGHT, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD,
+    OP_INLINE_BYTES, OP_PARKED, OP_READY, Out, Post, Region,
 )
 from kbroker.ext.debug cimport OBJECT_DELAYED_OPERATION, debug_assert, object_born, object_died
 from kbroker.ext.endian cimport store_be32
 from kbroker.ext.marks cimport mark_op, mark_request, marks_free_caches, times_of
 from kbroker.ext.network cimport thread_post
+from kbroker.ext.out_stream cimport (
+    CHUNK_INLINE, out_clear, out_join, out_reserve, region_free, regions_join,
+)
 from kbroker.ext.timer cimport Timer, timer_arm, timer_disarm
 from kbroker.ext.times cimport ApiTimes
 
 cdef enum:
     FREE_OPS_MAX = 1024
-    FREE_CHUNKS_MAX = 64
-    COPY_BYTES_MAX = 4096       # an answer up to this size is copied behind the one before it
-
-
-# ---- chunks ------------------------------------------------------------------------------------
-
-cdef Chunk* chunk_new(NetThread* thread, uint32_t size) noexcept nogil:
-    cdef Chunk* chunk
-    cdef uint32_t capacity = CHUNK_BYTES if size <= CHUNK_BYTES else size
-    if size <= CHUNK_BYTES and thread != NULL and thread.free_chunks != NULL:
-        chunk = thread.free_chunks
-        thread.free_chunks = chunk.next
-        thread.free_chunks_count -= 1
-    else:
-        chunk = <Chunk*> malloc(sizeof(Chunk) + <size_t> capacity)
-        if chunk == NULL:
-            return NULL
-    chunk.next = NULL
-    chunk.data = <uint8_t*> chunk + sizeof(Chunk)
-    chunk.begin = 0
-    chunk.end = 0
-    chunk.capacity = capacity
-    chunk.kind = CHUNK_POOLED if size <= CHUNK_BYTES else CHUNK_LARGE
-    return chunk
-
-
-cdef void chunk_free(NetThread* thread, Chunk* chunk) noexcept nogil:
-    if chunk.kind == CHUNK_INLINE:
-        return
-    if chunk.kind == CHUNK_POOLED and thread != NULL:
-        if thread.free_chunks_count < FREE_CHUNKS_MAX:
-            chunk.next = thread.free_chunks
-            thread.free_chunks = chunk
-            thread.free_chunks_count += 1
-            return
-    free(chunk)
-
-
-cdef uint8_t* out_reserve(NetThread* thread, Out* out, uint32_t size) noexcept nogil:
-    """Room for `size` bytes in one piece behind what is written; NULL when memory is out."""
-    cdef Chunk* chunk = out.tail
-    if chunk == NULL or chunk.capacity - chunk.end < size:
-        chunk = chunk_new(thread, size)
-        if chunk == NULL:
-            return NULL
-        if out.tail == NULL:
-            out.head = chunk
-        else:
-            out.tail.next = chunk
-        out.tail = chunk
-    return chunk.data + chunk.end
-
-
-cdef void out_sent(NetThread* thread, Out* out, uint64_t size) noexcept nogil:
-    cdef Chunk* chunk
-    cdef uint64_t part
-    out.sent += size
-    out.unsent -= <int64_t> size
-    while out.head != NULL:
-        chunk = out.head
-        part = chunk.end - chunk.begin
-        if part > size:
-            chunk.begin += <uint32_t> size
-            return
-        size -= part
-        out.head = chunk.next
-        if out.head == NULL:
-            out.tail = NULL
-        chunk_free(thread, chunk)
-
-
-cdef void out_region_done(Out* out) noexcept nogil:
-    """The first region was sent or is dropped."""
-    cdef Region* region = out.regions
-    out.regions = region.next
-    if out.regions == NULL:
-        out.regions_tail = NULL
-    if region.release != NULL:
-        region.release(region.ref)
-    free(region)
-
-
-cdef void out_clear(NetThread* thread, Out* out) noexcept nogil:
-    cdef Chunk* chunk
-    while out.regions != NULL:
-        out_region_done(out)
-    while out.head != NULL:
-        chunk = out.head
-        out.head = chunk.next
-        chunk_free(thread, chunk)
-    memset(out, 0, sizeof(Out))
-
-
-cdef void append_regions(Out* target, Out* source) noexcept nogil:
-    cdef Region* region = source.regions
-    if region == NULL:
-        return
-    if target.regions_tail == NULL:
-        target.regions = region
-    else:
-        target.regions_tail.next = region
-    target.regions_tail = source.regions_tail
-    while region != NULL:
-        region.at += target.written
-        region = region.next
-    source.regions = NULL
-    source.regions_tail = NULL
-
-
-cdef void out_append(Connection* connection, Op* op) noexcept nogil:
-    """Move the answer of an Op behind the output of its connection."""
-    cdef NetThread* thread = connection.thread
-    cdef Out* target = &connection.out
-    cdef Out* source = &op.out
-    cdef Chunk* chunk
-    cdef uint32_t size
-    cdef uint8_t* at
-    append_regions(target, source)
-    while source.head != NULL:
-        chunk = source.head
-        source.head = chunk.next
-        chunk.next = NULL
-        size = chunk.end - chunk.begin
-        at = NULL
-        if size <= COPY_BYTES_MAX or chunk.kind == CHUNK_INLINE:
-            at = out_reserve(thread, target, size)
-        if at != NULL:
-            memcpy(at, chunk.data + chunk.begin, size)
-            target.tail.end += size
-            chunk_free(thread, chunk)
-        elif target.tail == NULL:
-            target.head = chunk
-            target.tail = chunk
-        else:
-            target.tail.next = chunk
-            target.tail = chunk
-    source.tail = NULL
-    target.written += source.written
-    target.unsent += source.unsent
-    source.written = 0
-    source.unsent = 0
 
 
 # ---- writing an answer -------------------------------------------------------------------------
@@ -181,6 +42,8 @@ cdef uint8_t* reply_begin(Reply* reply, uint32_t bytes_max) noexcept nogil:
     if at == NULL:
         return NULL
     reply.frame = at
+    reply.regions = NULL
+    reply.regions_tail = NULL
     reply.region_bytes = 0
     store_be32(at + 4, <uint32_t> reply.correlation_id)
     if reply.tagged_header:
@@ -191,7 +54,6 @@ cdef uint8_t* reply_begin(Reply* reply, uint32_t bytes_max) noexcept nogil:
 
 cdef int reply_region(Reply* reply, uint32_t written, int32_t fd, int64_t position,
                       int64_t length, void* ref, RegionRelease release) noexcept nogil:
-    cdef Out* out = reply.out
     cdef Region* region = NULL
     if length > 0:
         region = <Region*> malloc(sizeof(Region))
@@ -200,17 +62,17 @@ cdef int reply_region(Reply* reply, uint32_t written, int32_t fd, int64_t positi
             release(ref)
         return 0 if length == 0 else -1
     region.next = NULL
-    region.at = out.written + 8 + reply.tagged_header + written
+    region.at = reply.out.written + 8 + reply.tagged_header + written
     region.position = position
     region.length = length
     region.ref = ref
     region.release = release
     region.fd = fd
-    if out.regions_tail == NULL:
-        out.regions = region
+    if reply.regions_tail == NULL:
+        reply.regions = region
     else:
-        out.regions_tail.next = region
-    out.regions_tail = region
+        reply.regions_tail.next = region
+    reply.regions_tail = region
     reply.region_bytes += length
     return 0
 
@@ -223,6 +85,9 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil:
     out.tail.end += total
     out.written += total
     out.unsent += total + reply.region_bytes
+    regions_join(out, reply.regions, reply.regions_tail)
+    reply.regions = NULL
+    reply.regions_tail = NULL
     reply.bytes = total - 4 + reply.region_bytes
     reply.frame = NULL
     if reply.request == NULL or reply.thread == NULL:
@@ -232,6 +97,18 @@ cdef void reply_end(Reply* reply, uint32_t written) noexcept nogil:
     else:
         mark_request(reply.request.connection, reply.request)
         flush_later(reply.request.connection)
+
+
+cdef void reply_abandon(Reply* reply) noexcept nogil:
+    """The bytes were only reserved; what is left of the answer is its regions."""
+    cdef Region* region
+    while reply.regions != NULL:
+        region = reply.regions
+        reply.regions = region.next
+        region_free(region)
+    reply.regions_tail = NULL
+    reply.region_bytes = 0
+    reply.frame = NULL
 
 
 cdef uint8_t* reply_bare(Reply* reply, uint32_t length) noexcept nogil:
@@ -404,7 +281,7 @@ cdef void op_ready(Op* op) noexcept nogil:
         op.state = OP_DEAD
         op.connection = NULL
         connection.out_of_turn -= op.out.unsent
-        out_append(connection, op)
+        out_join(connection.thread, &connection.out, &op.out)
         mark_op(connection, op)
         op_drop(op)
         connection.last_active_ms = connection.thread.now_ms

@@ -32,6 +32,10 @@ from kbroker.ext.endian cimport (
     store_le32,
     store_le64,
 )
+from kbroker.ext.memory cimport (
+    Pool, buffer_alloc, buffer_free, pool_destroy, pool_give_strange, pool_init, pool_release,
+    pool_reserve, pool_take_strange,
+)
 from kbroker.ext.posix cimport (
     pthread_mutex_destroy,
     pthread_mutex_init,
@@ -141,3 +145,52 @@ cdef class Mutex:
     def unlock(self) -> None:
         """Unlock the mutex."""
         pthread_mutex_unlock(&self.mutex)
+
+
+cdef class RequestMemory:
+    """A pool with numbered buffers."""
+    cdef Pool pool
+    cdef dict buffers
+
+    def __cinit__(self, bytes_max: int, cache_bytes_max: int) -> None:
+        pool_init(&self.pool, bytes_max, cache_bytes_max)
+        self.buffers = {}
+
+    def __dealloc__(self) -> None:
+        for address, capacity in self.buffers.items():
+            buffer_free(&self.pool, <uint8_t*> <size_t> address, capacity)
+        pool_destroy(&self.pool)
+
+    def reserve(self, size: int) -> bool:
+        """Whether the bytes were granted."""
+        return bool(pool_reserve(&self.pool, size))
+
+    def release(self, size: int) -> None:
+        """Give a reservation back."""
+        pool_release(&self.pool, size)
+
+    def alloc(self, size: int) -> tuple[int, int]:
+        """(address, capacity) of a new buffer, whose last byte can be written."""
+        cdef uint64_t capacity = 0
+        cdef uint8_t* buffer = buffer_alloc(&self.pool, size, &capacity)
+        if buffer == NULL:
+            raise MemoryError(f"{size} bytes")
+        buffer[capacity - 1] = 1
+        self.buffers[<size_t> buffer] = capacity
+        return <size_t> buffer, capacity
+
+    def give_back(self, address: int) -> None:
+        """Free a buffer."""
+        buffer_free(&self.pool, <uint8_t*> <size_t> address, self.buffers.pop(address))
+
+    def cached_bytes(self) -> int:
+        """Bytes on the free lists."""
+        return self.pool.cached_bytes
+
+    def take_strange(self, size: int) -> int:
+        """What was counted of what strangers may hold; -1: they hold too much."""
+        return pool_take_strange(&self.pool, size)
+
+    def give_strange(self, counted: int) -> None:
+        """Give it back."""
+        pool_give_strange(&self.pool, counted)

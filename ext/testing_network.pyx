@@ -20,17 +20,14 @@ from kbroker.ext.crc32c cimport crc32c_extend
 from kbroker.ext.endian cimport load_be16, load_be32, store_be16, store_be32, store_be64
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.listener cimport acceptor_post
-from kbroker.ext.memory cimport (
-    Pool, buffer_alloc, buffer_free, pool_destroy, pool_init, pool_release, pool_reserve,
-)
 from kbroker.ext.network cimport net_install, net_synchronize, net_unstall_all
 from kbroker.ext.posix cimport (
     pthread_create, pthread_join, pthread_mutex_init,
     pthread_mutex_lock, pthread_mutex_t, pthread_mutex_unlock, pthread_t, pwrite,
 )
 from kbroker.ext.response cimport (
-    op_deadline, op_hold, op_park, op_post, op_ready, op_release, reply_begin, reply_end,
-    reply_region,
+    op_close, op_deadline, op_hold, op_park, op_post, op_ready, op_release, reply_abandon,
+    reply_begin, reply_end, reply_region,
 )
 from kbroker.ext.sockets cimport poll
 from kbroker.ext.timer cimport (
@@ -271,7 +268,7 @@ cdef void count_release(void* ref) noexcept nogil:
 
 cdef int regions_into(Reply* reply, const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Body: pairs (position i32, length i32); answer: for each its length, then that region, and
-    the word DONE behind the last."""
+    the word DONE behind the last. A length below zero: the answer is given up there."""
     cdef uint32_t count = <uint32_t> ((end - p) // 8)
     cdef uint32_t index
     cdef uint32_t written = 0
@@ -279,6 +276,9 @@ cdef int regions_into(Reply* reply, const uint8_t* p, const uint8_t* end) noexce
     if at == NULL:
         return H_CLOSE
     for index in range(count):
+        if <int32_t> load_be32(p + 8 * index + 4) < 0:
+            reply_abandon(reply)
+            return H_CLOSE
         memcpy(at + written, p + 8 * index + 4, 4)
         written += 4
         reply_region(reply, written, region_fd, load_be32(p + 8 * index),
@@ -293,10 +293,14 @@ cdef int handle_regions(Request* request) noexcept nogil:
 
 
 cdef void answer_regions(Op* op) noexcept nogil:
+    cdef int outcome
     if atomic_load_i64(&op.pending) == 0:
-        regions_into(&op.reply, <uint8_t*> op.ext, <uint8_t*> op.ext + op.u[0])
+        outcome = regions_into(&op.reply, <uint8_t*> op.ext, <uint8_t*> op.ext + op.u[0])
         forget(op)
-        op_ready(op)
+        if outcome == H_DONE:
+            op_ready(op)
+        else:
+            op_close(op, b"given up")
 
 
 cdef int handle_regions_posted(Request* request) noexcept nogil:
@@ -457,44 +461,3 @@ cdef class TimerWheel:
 cdef void note_fired(Timer* timer) noexcept nogil:
     with gil:
         (<TimerWheel> timer.owner).fired.append(timer - (<TimerWheel> timer.owner).timers)
-
-
-cdef class RequestMemory:
-    """A pool with numbered buffers."""
-    cdef Pool pool
-    cdef dict buffers
-
-    def __cinit__(self, bytes_max: int, cache_bytes_max: int) -> None:
-        pool_init(&self.pool, bytes_max, cache_bytes_max)
-        self.buffers = {}
-
-    def __dealloc__(self) -> None:
-        for address, capacity in self.buffers.items():
-            buffer_free(&self.pool, <uint8_t*> <size_t> address, capacity)
-        pool_destroy(&self.pool)
-
-    def reserve(self, size: int) -> bool:
-        """Whether the bytes were granted."""
-        return bool(pool_reserve(&self.pool, size))
-
-    def release(self, size: int) -> None:
-        """Give a reservation back."""
-        pool_release(&self.pool, size)
-
-    def alloc(self, size: int) -> tuple[int, int]:
-        """(address, capacity) of a new buffer, whose last byte can be written."""
-        cdef uint64_t capacity = 0
-        cdef uint8_t* buffer = buffer_alloc(&self.pool, size, &capacity)
-        if buffer == NULL:
-            raise MemoryError(f"{size} bytes")
-        buffer[capacity - 1] = 1
-        self.buffers[<size_t> buffer] = capacity
-        return <size_t> buffer, capacity
-
-    def give_back(self, address: int) -> None:
-        """Free a buffer."""
-        buffer_free(&self.pool, <uint8_t*> <size_t> address, self.buffers.pop(address))
-
-    def cached_bytes(self) -> int:
-        """Bytes on the free lists."""
-        return self.pool.cached_bytes

@@ -1,5 +1,6 @@
 from typing import Self, final
 
+def fits(public: bytes, digest: str, signature: bytes, data: bytes) -> bool: ...
 @final
 class TlsKey:
     @classmethod

@@ -1,13 +1,14 @@
-"""Private keys that certificates are made with: elliptic curves, P-256 when they are new.
+"""Keys by themselves, without a connection: private ones that certificates are made with (elliptic
+curves, P-256 when they are new), and public ones that signatures are checked with.
 
-For `kbroker cert create`; a handshake needs nothing of this. What is wrong is a ValueError of one
-line.
+For `kbroker cert create` and for tokens; a handshake needs nothing of this. What is wrong is a
+ValueError of one line.
 """
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 
 from kbroker.ext.tls cimport (
-    tls_ctrl, tls_do, tls_get, tls_int, tls_int2, tls_library, tls_make, tls_symbol,
+    TlsLibrary, tls_ctrl, tls_do, tls_get, tls_int, tls_int2, tls_library, tls_make, tls_symbol,
 )
 
 cdef enum:
@@ -20,6 +21,9 @@ ctypedef int (*key_der)(void*, uint8_t**) noexcept nogil
 ctypedef int (*key_init)(void*, void**, void*, void*, void*) noexcept nogil
 ctypedef int (*key_sign)(void*, uint8_t*, size_t*, const uint8_t*, size_t) noexcept nogil
 ctypedef int (*key_pem)(void*, void*, void*, void*, int, void*, void*) noexcept nogil
+ctypedef int (*key_check)(void*, const uint8_t*, size_t, const uint8_t*, size_t) noexcept nogil
+ctypedef void* (*key_spki)(void**, const uint8_t**, long) noexcept nogil
+ctypedef void* (*key_digest)(const char*) noexcept nogil
 ctypedef void* (*key_read)(void*, void**, void*, void*) noexcept nogil
 ctypedef void* (*key_bio)(const void*, int) noexcept nogil
 ctypedef void* (*key_context)(int, void*) noexcept nogil
@@ -28,8 +32,47 @@ ctypedef void* (*key_context)(int, void*) noexcept nogil
 cdef void* function(const char* name) except NULL:
     cdef void* found = tls_symbol(name)
     if found == NULL:
-        raise ValueError("certificates need OpenSSL: neither libssl.so.3 nor libssl.so.1.1 is here")
+        raise ValueError("keys need OpenSSL: neither libssl.so.3 nor libssl.so.1.1 is here")
     return found
+
+
+def fits(bytes public not None, str digest not None, bytes signature not None,
+         bytes data not None) -> bool:
+    """Whether the owner of a public key (SubjectPublicKeyInfo, DER) signed the data. The digest is
+    OpenSSL's name of one, the signature as in a certificate. Without the GIL; any thread. Raises
+    ValueError for what is no key."""
+    cdef TlsLibrary* library = tls_library()
+    cdef key_spki read = <key_spki> function("d2i_PUBKEY")
+    cdef key_init begin = <key_init> function("EVP_DigestVerifyInit")
+    cdef key_check check = <key_check> function("EVP_DigestVerify")
+    cdef tls_make make = <tls_make> function("EVP_MD_CTX_new")
+    cdef tls_do unmake = <tls_do> function("EVP_MD_CTX_free")
+    cdef tls_do drop = <tls_do> function("EVP_PKEY_free")
+    cdef key_digest find = <key_digest> function("EVP_get_digestbyname")
+    cdef bytes name = digest.encode()
+    cdef const char* name_at = name
+    cdef const uint8_t* at = <const uint8_t*> <const char*> public
+    cdef const uint8_t* signed = <const uint8_t*> <const char*> data
+    cdef const uint8_t* told = <const uint8_t*> <const char*> signature
+    cdef size_t signed_bytes = len(data)
+    cdef size_t told_bytes = len(signature)
+    cdef long public_bytes = len(public)
+    cdef void* key
+    cdef void* context
+    cdef bint good = False
+    with nogil:
+        key = read(NULL, &at, public_bytes)
+        context = make() if key != NULL else NULL
+        if context != NULL:
+            good = begin(context, NULL, find(name_at), NULL, key) > 0 \
+                and check(context, told, told_bytes, signed, signed_bytes) == 1
+            unmake(context)
+        if key != NULL:
+            drop(key)
+        library.ERR_clear_error()
+    if key == NULL:
+        raise ValueError("no public key that can be read")
+    return good
 
 
 cdef class TlsKey:

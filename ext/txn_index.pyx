@@ -21,6 +21,7 @@ from kbroker.ext.posix cimport (
     ftruncate,
     open,
     pwrite,
+    ssize_t,
     stat_t,
     unlink,
 )
@@ -60,6 +61,7 @@ cdef int txn_index_append(Segment* s, const EndedTxn* ended) noexcept nogil:
     cdef uint8_t entry[TXN_ENTRY_BYTES]
     cdef stat_t status
     cdef int64_t at
+    cdef ssize_t wrote
     cdef int error = 0
     cdef int fd = open_index(s, O_RDWR | O_CREAT)
     if fd < 0:
@@ -73,8 +75,9 @@ cdef int txn_index_append(Segment* s, const EndedTxn* ended) noexcept nogil:
         error = errno
     else:
         at = status.st_size - status.st_size % TXN_ENTRY_BYTES
-        if pwrite(fd, entry, TXN_ENTRY_BYTES, at) != TXN_ENTRY_BYTES:
-            error = errno if errno else ENOSPC
+        wrote = pwrite(fd, entry, TXN_ENTRY_BYTES, at)
+        if wrote != TXN_ENTRY_BYTES:
+            error = errno if wrote < 0 else ENOSPC      # of a short write errno says nothing
             ftruncate(fd, at)
     close(fd)
     s.has_aborted = 1

@@ -430,11 +430,13 @@ class Changes:
 
 
 class Offload:
-    """A thread for pure computations on large requests and answers (decoding, encoding): they share
-    the interpreter with the control thread instead of holding it. Until it is opened, and after it
-    is closed, the caller computes."""
+    """A thread for pure computations that take long (decoding and encoding what is large, checking
+    signatures): they share the interpreter with the control thread instead of holding it. Until it
+    is opened, and after it is closed, the caller computes."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "offload") -> None:
+        """`name` is the thread's."""
+        self._name = name
         self._post: Callable[[Callable[[], None]], None] | None = None
         self._executor: ThreadPoolExecutor | None = None
 
@@ -456,7 +458,7 @@ class Offload:
             settle(done, work)
             return done
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, "offload")
+            self._executor = ThreadPoolExecutor(1, self._name)
         future = self._executor.submit(work)
         future.add_done_callback(
             lambda future: None if future.cancelled()

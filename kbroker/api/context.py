@@ -78,6 +78,7 @@ from kbroker.storage.disk import DiskLimits
 from kbroker.storage.manager import LogManager
 from kbroker.telemetry import Telemetry
 from kbroker.txn.coordinator import TransactionCoordinator
+from kbroker.txn.durable import Durable
 
 if TYPE_CHECKING:
     from kbroker.security.authentication import Authentication, Counts
@@ -187,6 +188,8 @@ class Services:
         self._group_host = GroupHost(self)
         self.groups = GroupCoordinator(self._group_host)
         self.transactions = TransactionCoordinator(TransactionHost(self))
+        self.durable = Durable(data_plane.tell_control)
+        """Of requests (kbroker.api.durability); the coordinators have their own."""
         self.answered = Answered()
         self.principals = Principals()
         self.authorizer = authorizer_of(config, store.image)  # None: everybody may do everything

@@ -13,6 +13,8 @@ Version notes:
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import Any, Final
 
 from kbroker.api.answer import RequestAnswer, RequestPort
@@ -20,9 +22,11 @@ from kbroker.api.context import Context, Services
 from kbroker.api.registry import Response, register, register_inner
 from kbroker.errors import ErrorCode
 from kbroker.group.outcome import DEFERRED
+from kbroker.operations import Completion, Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.mechanism import AuthenticationError, OutOfTurnError, Settled
 
+_LOG: Final = logging.getLogger("kbroker.api")
 _BARE_TOKEN: Final = -1
 _REFUSED: Final = "Authentication failed: the credentials are not valid."
 _TOO_LATE: Final = "SaslAuthenticate after the client has said who it is."
@@ -34,8 +38,22 @@ def sasl_authenticate(request: Any, context: Context) -> Any:
     answer, authentication = context.answer, context.services.authentication
     if answer.open:
         return _response(ErrorCode.ILLEGAL_SASL_STATE, message=_TOO_LATE)
+    step = authentication.step(
+        context.listener, answer.state, bytes(request.auth_bytes), context.peer[0]
+    )
+    return _told(step, context) if step.done else _later(step, context)
+
+
+def _later(step: Completion[Settled], context: Context) -> Steps[Response]:
+    with suppress(AuthenticationError):  # told below
+        yield step
+    return _told(step, context)
+
+
+def _told(step: Completion[Settled], context: Context) -> Response:
+    answer, authentication = context.answer, context.services.authentication
     try:
-        settled = authentication.step(context.listener, answer.state, bytes(request.auth_bytes))
+        settled = step.result()
     except OutOfTurnError:
         answer.close()
         return DEFERRED
@@ -51,15 +69,25 @@ def sasl_authenticate(request: Any, context: Context) -> Any:
 @register_inner(ApiKey.SASL_AUTHENTICATE, _BARE_TOKEN)
 def bare_token(request: RequestPort, services: Services) -> None:
     """Answer a token without a header."""
+    step = services.authentication.step(
+        request.listener, request.state, request.body, request.peer[0]
+    )
+    step.on_done(lambda step: _tell_bare(step, request, services))
+
+
+def _tell_bare(step: Completion[Settled], request: RequestPort, services: Services) -> None:
     authentication = services.authentication
     try:
-        settled = authentication.step(request.listener, request.state, request.body)
+        settled = step.result()
     except AuthenticationError as error:
         authentication.refusals.tell(request.listener, request.peer, error)
         request.refuse(None, authentication.delay_ms)
-        return
-    _take_over(request, settled)
-    request.respond(settled.answer)
+    except Exception:
+        _LOG.exception("a token of SaslHandshake 0 failed")
+        request.close()
+    else:
+        _take_over(request, settled)
+        request.respond(settled.answer)
 
 
 def _take_over(request: RequestPort | RequestAnswer, settled: Settled) -> None:

@@ -27,8 +27,16 @@ from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.config.types import ConfigError
 from kbroker.metadata.image import Image
+from kbroker.operations import Completion, Offload, settle
+from kbroker.security.attempts import FailureLimit
 from kbroker.security.credentials import ImageCredentials
-from kbroker.security.mechanism import AuthenticationError, Mechanism, OutOfTurnError, Settled
+from kbroker.security.mechanism import (
+    AuthenticationError,
+    Mechanism,
+    OutOfTurnError,
+    Settled,
+    Step,
+)
 from kbroker.security.plain import Plain, users_of
 from kbroker.security.principals import Principals
 from kbroker.security.scram import MECHANISMS, Scram
@@ -140,6 +148,8 @@ class Authentication:
         self.refusals = Refusals(clock)
         self.counts: dict[str, Counts] = {}
         self._key_sets: dict[str, KeySet] = {}
+        self._verifier = Offload("tokens")
+        self._failures = FailureLimit(clock)
 
     def mechanisms(self, listener: str) -> list[str]:
         """The mechanisms of a listener; none where what was set at run time cannot be."""
@@ -155,8 +165,14 @@ class Authentication:
         if OAUTHBEARER in self.mechanisms(listener) and _takes_signed(self._config, listener):
             self._key_set(listener)
 
+    def verify_beside(self, post: Callable[[Callable[[], None]], None]) -> None:
+        """From now on check signatures on a thread of their own; `post` runs a callable on the
+        control thread."""
+        self._verifier.open(post)
+
     def close(self) -> None:
         """At the end."""
+        self._verifier.close()
         for one in self._key_sets.values():
             one.close()
 
@@ -179,28 +195,65 @@ class Authentication:
         name = ("" if well else "failed_") + ("renewed" if "was" in _loaded(state) else "begun")
         self.counts[listener] = counts._replace(**{name: getattr(counts, name) + 1})
 
-    def step(self, listener: str, state: bytes, message: bytes) -> Settled:
-        """The client's next message. Raises AuthenticationError, OutOfTurnError."""
-        try:
-            settled = self._step(listener, state, message)
-        except (AuthenticationError, OutOfTurnError):
-            self.count(listener, state, well=False)
-            raise
-        if settled.principal is not None:
-            self.count(listener, state, well=True)
-        return settled
-
-    def _step(self, listener: str, state: bytes, message: bytes) -> Settled:
+    def step(
+        self, listener: str, state: bytes, message: bytes, address: str
+    ) -> Completion[Settled]:
+        """The client's next message; `address` is where it comes from. The completion fails with
+        AuthenticationError or OutOfTurnError; what needs no signature is settled at once."""
         told = _loaded(state)
+        done: Completion[Settled] = Completion()
+
+        def settled(stepped: Completion[Step]) -> Settled:
+            try:
+                found = self._settled(listener, told, stepped.result())
+            except (AuthenticationError, OutOfTurnError):
+                self.count(listener, state, well=False)
+                raise
+            if found.principal is not None:
+                self.count(listener, state, well=True)
+            return found
+
+        stepped = self._stepped(listener, told, message, address)
+        stepped.on_done(lambda stepped: settle(done, lambda: settled(stepped)))
+        return done
+
+    def _stepped(
+        self, listener: str, told: dict[str, Any], message: bytes, address: str
+    ) -> Completion[Step]:
+        """What the mechanism makes of the message."""
+        at_once: Completion[Step] = Completion()
+        try:
+            name, mechanism = self._turn(listener, told)
+            if name != OAUTHBEARER or told["step"] is not None:
+                settle(at_once, lambda: mechanism.step(told["step"], message))
+                return at_once
+            if not self._failures.allows(address):
+                raise AuthenticationError("too many tokens from its address were not valid lately")
+        except (AuthenticationError, OutOfTurnError, ConfigError) as error:
+            at_once.fail(error)
+            return at_once
+        verified = self._verifier.run(lambda: mechanism.step(None, message))
+        verified.on_done(lambda step: self._note(address, step))
+        return verified
+
+    def _note(self, address: str, step: Completion[Step]) -> None:
+        if step.error is not None or step.result().who is None:
+            self._failures.failed(address)
+
+    def _turn(self, listener: str, told: dict[str, Any]) -> tuple[str, Mechanism]:
+        """The mechanism whose turn it is."""
         name = told.get("mechanism")
         if name is None:
             raise OutOfTurnError
         was = told.get("was")
         if was is not None and was[0] != name:
             raise AuthenticationError(f"a session of {was[0]} cannot be renewed with {name}")
-        step = self._mechanism(listener, name).step(told["step"], message)
+        return name, self._mechanism(listener, name)
+
+    def _settled(self, listener: str, told: dict[str, Any], step: Step) -> Settled:
         if step.who is None:
             return Settled(step.answer, _dumped({**told, "step": step.state}))
+        name, was = told["mechanism"], told.get("was")
         before = None if was is None else self._principals.principal(was[1])
         if before not in (None, step.who):
             raise AuthenticationError(

@@ -7,6 +7,7 @@ most every 10 s. Until the first answer no token is valid.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import logging
@@ -41,12 +42,27 @@ def parse_keys(text: bytes) -> list[Key]:
     return keys
 
 
+def _shown(parts: urllib.parse.SplitResult) -> str:
+    """The address without what may be a secret: user and password, query and fragment."""
+    where = parts.netloc.rpartition("@")[2]
+    return urllib.parse.urlunsplit((parts.scheme, where, parts.path, "", ""))
+
+
+def _request(parts: urllib.parse.SplitResult) -> urllib.request.Request:
+    """A request for the address; user and password in it go into a header, to this host alone."""
+    who, at, where = parts.netloc.rpartition("@")
+    request = urllib.request.Request(parts._replace(netloc=where).geturl())
+    if at:
+        told = base64.b64encode(urllib.parse.unquote_to_bytes(who)).decode()
+        request.add_unredirected_header("Authorization", f"Basic {told}")
+    return request
+
+
 class KeySet:
     """Keys by their id. `close` ends its thread."""
 
     def __init__(self, url: str, refresh_ms: int) -> None:
         """Raises ConfigError for a file that holds no keys, and for what is no address."""
-        self._url = url
         self._refresh_s = max(refresh_ms / 1000, 1.0)
         self._keys: list[Key] = []
         self._stamp: tuple[int, int] | None = None
@@ -58,9 +74,12 @@ class KeySet:
             self._file = Path(urllib.parse.unquote(parts.path))
             self._read_file()
         elif parts.scheme in ("http", "https") and parts.hostname:
-            threading.Thread(target=self._run, name="jwks", daemon=True).start()
+            asked = _request(parts)
+            threading.Thread(
+                target=self._run, args=(asked, _shown(parts)), name="jwks", daemon=True
+            ).start()
         else:
-            raise ConfigError(f"{_SETTING}: {url} is no file: or http(s):")
+            raise ConfigError(f"{_SETTING}: {_shown(parts)} is no file: or http(s):")
 
     def keys(self, key_id: str | None) -> list[Key]:
         """Those that a token with this key id, or none, may be signed by."""
@@ -95,14 +114,14 @@ class KeySet:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{_SETTING}: {self._file}: {error}") from None
 
-    def _run(self) -> None:
+    def _run(self, asked: urllib.request.Request, shown: str) -> None:
         while not self._closed.is_set():
             wait_s = self._refresh_s
             try:
-                with urllib.request.urlopen(self._url, timeout=_ANSWER_S) as answer:
+                with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answer:
                     self._keys = parse_keys(answer.read(_ANSWER_MAX_BYTES))
             except (OSError, ValueError, http.client.HTTPException) as error:
-                _LOG.error("no keys from %s: %r", self._url, error)
+                _LOG.error("no keys from %s: %r", shown, error)
                 wait_s = min(_AGAIN_S, self._refresh_s)
             self._wanted.clear()
             if self._closed.wait(min(_UNKNOWN_S, wait_s)):

@@ -215,7 +215,8 @@ class Broker:
         slow = SlowRequests(data_plane.engine, self.config)
         slow.tick()
         self._control = ControlThread(
-            data_plane, dispatcher, self._clock, mailbox, (services.groups, services.transactions),
+            data_plane, dispatcher, self._clock, mailbox,
+            (services.groups, services.transactions, services.durable),
             (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
              services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
              Denials(services).tick, FlushesPutOff(logs, self._clock).tick,
@@ -257,6 +258,8 @@ class Broker:
         for worker in (self._store.worker, *(each.worker for each in self.directories)):
             worker.open(mailbox.post)
         services.offload.open(mailbox.post)
+        if any(listener.protocol.startswith("SASL") for listener in self.config.listeners):
+            services.authentication.verify_beside(mailbox.post)
 
     def _open_pages(
         self, services: Services, data_plane: DataPlane, disk: DiskGuards, cleaner: LogCleaner

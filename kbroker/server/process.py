@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -49,6 +50,50 @@ class ThreadTime(NamedTuple):
     idle: float
 
 
+class _Task(NamedTuple):
+    """A thread as it was seen last: its time, and how much of that it had spent by another name."""
+
+    name: str
+    busy_ns: int
+    before_ns: int
+
+
+class BusyTimes:
+    """Time of all threads that have ever had a name, so that no sum falls when one ends. What a
+    thread spent between the last look and its end is left out. Not thread-safe."""
+
+    def __init__(self, own: Path = _SELF) -> None:
+        self._own = own
+        self._tasks: dict[str, _Task] = {}
+        self._ended: dict[str, int] = {}
+
+    def look(self) -> dict[str, int]:
+        """The time by name (ns); threads of one name are added up."""
+        found = dict(_tasks(self._own))
+        for number, known in self._tasks.items():
+            now = found.get(number)
+            if now is None or now[0] != known.name or now[1] < known.busy_ns:
+                spent = known.busy_ns - known.before_ns
+                self._ended[known.name] = self._ended.get(known.name, 0) + spent
+        tasks: dict[str, _Task] = {}
+        sums = self._ended.copy()
+        for number, (name, busy_ns) in found.items():
+            before_ns = self._before(number, name, busy_ns)
+            tasks[number] = _Task(name, busy_ns, before_ns)
+            sums[name] = sums.get(name, 0) + busy_ns - before_ns
+        self._tasks = tasks
+        ours = (name for name in sums if name.startswith("kbroker-") and sums[name])
+        return {name: sums[name] for name in sorted(ours)}
+
+    def _before(self, number: str, name: str, busy_ns: int) -> int:
+        """A thread has the name of the one that started it until it gives itself its own. A number
+        whose time has fallen is another thread's."""
+        known = self._tasks.get(number)
+        if known is None or busy_ns < known.busy_ns:
+            return 0
+        return known.before_ns if known.name == name else known.busy_ns
+
+
 class Threads:
     """Times of the broker's own threads, those with a name. Not thread-safe.
 
@@ -57,6 +102,7 @@ class Threads:
     """
 
     def __init__(self) -> None:
+        self._times = BusyTimes()
         self._mark_ns = time.monotonic_ns()
         self._marked: dict[str, int] = {}
         self._idle: dict[str, float] = {}
@@ -64,7 +110,7 @@ class Threads:
     def look(self) -> list[ThreadTime]:
         """All of them by name; empty where the kernel keeps no such times (CONFIG_SCHED_INFO)."""
         now_ns = time.monotonic_ns()
-        busy = dict(sorted(_busy_ns()))
+        busy = self._times.look()
         window_ns = now_ns - self._mark_ns
         if self._marked and window_ns >= _WINDOW_NS:
             self._idle = {
@@ -80,15 +126,12 @@ def _idle(busy_ns: int, window_ns: int) -> float:
     return min(max(1.0 - busy_ns / window_ns, 0.0), 1.0)
 
 
-def _busy_ns() -> list[tuple[str, int]]:
-    """(name, ns on a processor or in its queue); threads of one name are added up."""
-    found: dict[str, int] = {}
-    for task in (_SELF / "task").iterdir():
+def _tasks(own: Path) -> Iterator[tuple[str, tuple[str, int]]]:
+    """(number, (name, ns on a processor or in its queue)) of each thread."""
+    for task in (own / "task").iterdir():
         try:
             name = (task / "comm").read_text().strip()
             ran, waited, _ = (task / "schedstat").read_text().split()
         except (OSError, ValueError):
             continue  # it ended, or the kernel does not count
-        if name.startswith("kbroker-") and int(ran):
-            found[name] = found.get(name, 0) + int(ran) + int(waited)
-    return list(found.items())
+        yield task.name, (name, int(ran) + int(waited))

@@ -66,6 +66,14 @@ class Durable:
         finally:
             self._running = False
 
+    def next_due_ms(self) -> int | None:
+        """The disk has no time of its own: `tell` wakes the control thread."""
+        return None
+
+    def run_due(self, _: int) -> None:
+        """Do what is due, when the control thread has been woken."""
+        self.run()
+
     def _run_one(self, queue: deque[tuple[LogPort, int, Then]]) -> bool:
         """Whether something was done, which may have put more into a queue that was looked at."""
         done = False
@@ -75,7 +83,7 @@ class Durable:
             try:
                 do(log.high_watermark >= offset)
             except Exception:
-                _LOG.exception("a step of a transaction failed")
+                _LOG.exception("a step that waited for the disk failed")
         return done
 
     def _is_settled(self, entry: tuple[LogPort, int, Then]) -> bool:

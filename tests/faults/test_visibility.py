@@ -5,26 +5,35 @@ The syncs are held up by strace, so that the time between append and sync can be
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
 from tests.faults.scenes import injected
-from tests.reference.crafted_batches import batch, values_of
+from tests.reference.crafted_batches import Batch, Record, batch, values_of
 from tests.support import wire
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
-from tests.support.wire import FETCH, LIST_OFFSETS, PRODUCE, WireConnection
+from tests.support.wire import (
+    DELETE_RECORDS,
+    FETCH,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+    WireConnection,
+)
 from tests.wire.test_connections import fetch_body, produce_body
 
 HOLD_S = 3
 REQUEST_TIMED_OUT = 7
 
 
-def slow_syncs(broker: BrokerProcess) -> AbstractContextManager[None]:
-    """Every fdatasync takes HOLD_S seconds longer."""
-    return injected(broker, "fdatasync", f"delay_enter={HOLD_S}s")
+def slow_syncs(broker: BrokerProcess, seconds: int = HOLD_S) -> AbstractContextManager[None]:
+    """Every fdatasync takes so much longer."""
+    return injected(broker, "fdatasync", f"delay_enter={seconds}s")
 
 
 def end_offset(port: int, topic: str) -> int:
@@ -82,3 +91,81 @@ def test_page_cache_does_not_wait(start_kbroker: Callable[..., BrokerProcess], t
         for _ in range(20):
             producer.call(PRODUCE, 9, produce_body(topic, batch(b"quick")))
         assert end_offset(broker.port, topic) == 20
+
+
+TIME = int(time.time() * 1000) + 60_000  # behind all others
+
+
+def questions(topic: str) -> dict[str, tuple[int, int, dict[str, Any]]]:
+    """What reads the end of a log: (API, version, request)."""
+
+    def offsets(timestamp: int) -> tuple[int, int, dict[str, Any]]:
+        part = {"partition_index": 0, "timestamp": timestamp}
+        return LIST_OFFSETS, 7, {
+            "replica_id": -1, "topics": [{"name": topic, "partitions": [part]}]
+        }  # fmt: skip
+
+    epoch = {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}
+    cut = {"partition_index": 0, "offset": -1}
+    return {
+        "latest": offsets(-1),
+        "by time": offsets(TIME),
+        "greatest": offsets(-3),
+        "fetch": (FETCH, 11, fetch_body(topic, 1)),
+        "epoch": (OFFSET_FOR_LEADER_EPOCH, 4, {
+            "replica_id": -1, "topics": [{"topic": topic, "partitions": [epoch]}]}),
+        "delete": (DELETE_RECORDS, 2, {
+            "topics": [{"name": topic, "partitions": [cut]}], "timeout": 30_000}),
+    }  # fmt: skip
+
+
+def told(name: str, answer: dict[str, Any]) -> int:
+    """How far the answer says that the log goes."""
+    if name == "fetch":
+        (part,) = answer["responses"][0]["partitions"]
+        return int(part["high_watermark"])
+    (part,) = answer["topics"][0]["partitions"]
+    assert part["error_code"] == 0
+    if name in ("by time", "greatest"):
+        return int(part["offset"]) + 1
+    return int(part[{"epoch": "end_offset", "delete": "low_watermark"}.get(name, "offset")])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("name", list(questions("")))
+def test_what_was_acknowledged_unsynced_is_told_once_synced(
+    start_kbroker: Callable[..., BrokerProcess], topic: str, name: str
+) -> None:
+    """acks=1: nobody is shown what a power cut could take back, and nobody misses what he wrote."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic)
+    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, batch(b"before")))
+    data = Batch(records=[Record(b"mine")], base_timestamp=TIME).encode()
+    api, version, asked = questions(topic)[name]
+    with slow_syncs(broker), WireConnection(broker.port) as connection:
+        connection.call(PRODUCE, 9, produce_body(topic, data, acks=1))
+        number = connection.send(api, version, asked)
+        assert connection.is_silent(HOLD_S / 2)
+        assert told(name, connection.receive(api, version, number)) == 2
+
+
+@pytest.mark.timeout(120)
+def test_a_disk_that_hangs_holds_up_readers_for_some_seconds(
+    start_kbroker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """Then they are told of what is synced."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic)
+    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, batch(b"before")))
+    data = Batch(records=[Record(b"mine")], base_timestamp=TIME).encode()
+    with slow_syncs(broker, 20), WireConnection(broker.port) as connection:
+        connection.call(PRODUCE, 9, produce_body(topic, data, acks=1))
+        asked = {
+            name: (one, one.send(*questions(topic)[name]))
+            for name in ("latest", "by time", "fetch")
+            for one in [WireConnection(broker.port, timeout_s=15)]
+        }
+        for name, (one, number) in asked.items():
+            api, version, _ = questions(topic)[name]
+            with one:
+                assert told(name, one.receive(api, version, number)) == (name != "by time")

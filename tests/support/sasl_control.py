@@ -31,11 +31,14 @@ class Stand:
     def __init__(self, directory: Path, **settings: str) -> None:
         more = {name.replace("__", "-").replace("_", "."): one for name, one in settings.items()}
         self.control = ControlPlane(directory, SETTINGS | more)
+        self.peer = ("127.0.0.1", 1)
 
     def ask(self, key: ApiKey, version: int, state: bytes = b"", **fields: Any) -> FakeRequest:
         """A request of a connection in the SASL stage that remembers `state`."""
         body = encode(load_request_schema(key, version), fields)
-        request = FakeRequest(key, version, body, listener="SASL", open=False, state=state)
+        request = FakeRequest(
+            key, version, body, listener="SASL", open=False, state=state, peer=self.peer
+        )
         return self.control.serve(request)
 
     def call(self, *request: Any, **fields: Any) -> dict[str, Any]:

@@ -322,6 +322,12 @@ def test_growth_that_is_none_or_goes_elsewhere_is_refused(control, count, assign
     assert codes(control.call(GROW, 3, topics=[asked, asked]), "results") == {"a": 42}
 
 
+def reach(log, offset):
+    """The disk has it at once."""
+    log.high_watermark = offset
+    return True
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_records_are_deleted_up_to_an_offset(control, version):
     control.create("a", 5)
@@ -330,7 +336,8 @@ def test_records_are_deleted_up_to_an_offset(control, version):
     for index in range(5):
         control.log("a", index).hold(3, 9, 10, 12)
     del control.logs._logs["a", 4]
-    wanted = {0: 7, 1: -1, 2: 11, 3: 1, 4: 5, 9: 1}
+    control.data_plane.tell_control = reach
+    wanted = {0: 7, 1: -1, 2: 13, 3: 1, 4: 5, 9: 1}
     answer = control.call(
         TRIM, version, topics=[
             {"name": "a", "partitions": [
@@ -346,7 +353,7 @@ def test_records_are_deleted_up_to_an_offset(control, version):
     }
     assert found == {
         ("a", 0): (0, 7),
-        ("a", 1): (0, 10),
+        ("a", 1): (0, 12),
         ("a", 2): (1, -1),
         ("a", 3): (0, 3),
         ("a", 4): (56, -1),
@@ -354,6 +361,53 @@ def test_records_are_deleted_up_to_an_offset(control, version):
         ("packed", 0): (44, -1),
         ("__consumer_offsets", 0): (17, -1),
     }
+
+
+def trim(offset):
+    return [{"name": "a", "partitions": [{"partition_index": 0, "offset": offset}]}]
+
+
+@pytest.mark.parametrize("offset", [-1, 11, 12])
+def test_records_that_are_not_durable_yet_are_waited_for(control, offset):
+    control.create("a")
+    log = control.log("a", 0)
+    log.hold(3, 9, 10, 12)
+    wanted = 12 if offset == -1 else offset
+    asked = []
+    control.data_plane.tell_control = lambda log, offset: asked.append(offset)
+    request = control.send(TRIM, 2, topics=trim(offset))
+    assert request.answer is None and log.log_start_offset == 3 and asked == [wanted]
+    control.services.durable.run_due(0)
+    assert request.answer is None and asked == [wanted] * 2, "it is asked for again"
+    log.high_watermark = wanted
+    control.services.durable.run_due(0)
+    control.run_operations()
+    (part,) = control.decoded(request)["topics"][0]["partitions"]
+    assert (part["error_code"], part["low_watermark"]) == (0, wanted) == (0, log.log_start_offset)
+
+
+def test_records_that_never_get_durable_are_not_deleted(control):
+    control.create("a")
+    log = control.log("a", 0)
+    log.hold(3, 9, 10, 12)
+    control.data_plane.tell_control = lambda log, offset: True
+    (part,) = control.call(TRIM, 2, topics=trim(-1))["topics"][0]["partitions"]
+    assert (part["error_code"], part["low_watermark"]) == (56, -1) and log.log_start_offset == 3
+
+
+def test_who_waits_for_the_disk_is_answered_at_the_deadline(control):
+    control.create("a")
+    control.log("a", 0).hold(3, 9, 10, 12)
+    control.data_plane.tell_control = lambda log, offset: False
+    request = control.send(TRIM, 2, topics=trim(-1), timeout=1)
+    control.clock.advance(4_999)
+    control.services.operations.run_due()
+    assert request.answer is None
+    control.clock.advance(1)
+    control.services.operations.run_due()
+    control.run_operations()
+    (part,) = control.decoded(request)["topics"][0]["partitions"]
+    assert part["error_code"] == 7
 
 
 def pages(control, **fields):

@@ -82,6 +82,22 @@ def test_a_region_that_ends_early_closes(authority: Authority, server: Identity,
         one.said("shorter than announced")
 
 
+def test_an_answer_given_up_leaves_no_region(
+    authority: Authority, server: Identity, regions
+) -> None:
+    begun = pairs((5, 7000), (90, 20_000), (0, -1))
+    with secured(server.pem, regions[0]) as one:
+        for _ in range(10):
+            with TlsClient(one.port, client_context(authority)) as client:
+                client.socket.sendall(
+                    frame(handlers.ECHO, 1, b"ahead") * 3 + frame(handlers.REGIONS, 2, begun)
+                )
+                for _ in range(3):
+                    assert client.receive() == (1, b"ahead")
+                with pytest.raises((EOFError, ssl.SSLEOFError, ConnectionResetError)):
+                    client.receive()
+
+
 def test_many_requests_in_one_write(authority: Authority, server: Identity, regions) -> None:
     """More than the broker reads at once, and records that wait in OpenSSL when the socket is
     empty: they are handled without another event. The answers are fewer than the broker keeps for

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbroker.ext.testing_network import RequestMemory
+from kbroker.ext.testing import RequestMemory
 
 
 def test_reserves_while_anything_is_left():
@@ -43,3 +43,20 @@ def test_too_large_is_an_error():
     memory = RequestMemory(-1, 0)
     with pytest.raises(MemoryError):
         memory.alloc((256 << 20) + 1)
+
+
+SMALL, ALL = 16 << 10, 32 << 20
+
+
+def test_small_frames_of_strangers_are_always_taken_and_large_ones_share_a_bound():
+    memory = RequestMemory(0, 0)
+    size = 512 << 10
+    taken = [memory.take_strange(size) for _ in range(ALL // size)]
+    assert set(taken) == {size}
+    assert memory.take_strange(SMALL + 1) == -1
+    assert [memory.take_strange(SMALL) for _ in range(10_000)] == [0] * 10_000
+    memory.give_strange(-1)
+    memory.give_strange(0)
+    assert memory.take_strange(SMALL + 1) == -1, "nothing was given back"
+    memory.give_strange(taken.pop())
+    assert memory.take_strange(SMALL + 1) == SMALL + 1

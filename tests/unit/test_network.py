@@ -357,6 +357,33 @@ def test_a_region_beyond_the_file_closes(engine, client):
     assert "shorter than announced" in lines[0][1]
 
 
+GIVEN_UP = (0, -1)
+
+
+@pytest.mark.parametrize("key", [handlers.REGIONS, handlers.REGIONS_POSTED])
+@pytest.mark.parametrize("ahead", [handlers.ECHO, handlers.POSTED, handlers.REGIONS])
+def test_an_answer_given_up_leaves_no_region(engine, region_file, poster, key, ahead):
+    """What was answered before it leaves whole, nothing of it, and its files are let go of."""
+    handlers.counts()
+    body = pairs((0, 20_000))
+    answer = expected(region_file[1], (0, 20_000)) if ahead == handlers.REGIONS else body
+    begun = pairs((5, 7000), (90, 20_000), GIVEN_UP)
+    for _ in range(20):
+        with Client(engine_port(engine)) as client:
+            client.socket.sendall(frame(ahead, 1, body) * 3 + frame(key, 2, begun))
+            answered = 0
+            with pytest.raises(EOFError):
+                while True:
+                    assert client.receive() == (1, answer)
+                    answered += 1
+            assert answered == 3 or ahead == handlers.POSTED, "what waits ends with the connection"
+    wait_for("closed", lambda: engine.connections() == 0, 5)
+    wait_for("all let go", lambda: engine.stats()["ops_live"] == 0, 5)
+    assert handlers.counts()[1] == 20 * (5 if ahead == handlers.REGIONS else 2)
+    with Client(engine_port(engine)) as client:
+        assert client.call(handlers.ECHO, 1, b"well") == b"well"
+
+
 def test_regions_of_a_dead_connection_are_released(engine, region_file):
     handlers.counts()
     with Client(engine_port(engine), receive_buffer=4096) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -271,6 +272,10 @@ def test_keys_of_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
             KeySet(url, 1000)
 
 
+#: What the server below was told last of who asks.
+AUTHORIZATIONS: list[str | None] = []
+
+
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[bytes]]]:
     """An address that answers with the last of a list, or fails where that is empty."""
@@ -278,6 +283,7 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            AUTHORIZATIONS.append(self.headers["Authorization"])
             self.send_response(200 if answers else 500)
             self.end_headers()
             self.wfile.write(answers[-1] if answers else b"")
@@ -293,6 +299,27 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
         finally:
             one.shutdown()
             thread.join()
+
+
+def test_the_password_of_an_address_is_used_and_not_told(
+    server: tuple[str, list[bytes]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As basic authentication: it is no part of a host's name."""
+    url, answers = server
+    with caplog.at_level("ERROR", "kbroker.security"):
+        keys = KeySet(url.replace("//", "//ann%40corp:s%3Acret@") + "?key=s:cret", 1000)
+        try:
+            wait_for("the log tells", lambda: caplog.text, 60)
+            answers.append(key_set("one"))
+            wait_for("the keys", lambda: keys.keys("one"), 60)
+        finally:
+            keys.close()
+        assert f"no keys from {url}: " in caplog.text
+        assert "s:cret" not in caplog.text and "s%3Acret" not in caplog.text
+        with pytest.raises(ConfigError) as refused:
+            KeySet("ftp://ann:s:cret@somewhere/keys", 1000)
+        assert "s:cret" not in str(refused.value)
+    assert AUTHORIZATIONS[-1] == "Basic " + base64.b64encode(b"ann@corp:s:cret").decode()
 
 
 def test_keys_of_an_address(server: tuple[str, list[bytes]]) -> None:

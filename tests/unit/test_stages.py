@@ -6,14 +6,14 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
 from kbroker.ext.control import Request
 from kbroker.ext.engine import SECURITY_PROTOCOLS, Engine
 from tests.support.engine import Client, frame
-from tests.support.waits import passes
+from tests.support.waits import passes, wait_for
 
 HANDSHAKE, VERSIONS, AUTHENTICATE, PING = 17, 18, 36, 100
 KEYS = [(VERSIONS, 0, 4, 3), (HANDSHAKE, 0, 1, -1), (AUTHENTICATE, 0, 2, 2), (PING, 0, 1, -1)]
@@ -174,6 +174,47 @@ def test_frames_are_small_before_it_is_known_who_asks(length):
         one.log_in(client)
         client.send(PING, 3, bytes(1000))
         assert len(one.next(PING).body) == 1000
+
+
+TOKEN, SHARED = 512 << 10, 32 << 20
+HOLD_TOO_MUCH = "clients that have not logged in hold too much memory"
+
+
+def shaken(one: Stand, stack: ExitStack) -> Client:
+    """A client that has named its mechanism."""
+    client = stack.enter_context(Client(one.port))
+    client.send(HANDSHAKE, 1, version=1)
+    one.next(HANDSHAKE, 1).respond(b"")
+    assert client.receive() == (1, b"")
+    return client
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_large_frames_before_a_login_share_a_bound(whole):
+    """Whoever shows a token of an ordinary size is let in all the same, and large ones are taken
+    again when the others are gone. `whole`: they wait for the control thread."""
+    large = frame(AUTHENTICATE, 2, bytes(TOKEN - 100))
+    with stand() as one, ExitStack() as stack:
+        late = shaken(one, stack)
+        held = [shaken(one, stack) for _ in range(SHARED // TOKEN - 1)]
+        for client in held:
+            client.socket.sendall(large if whole else large[:-1])
+        there = len(held) * (len(large) - 1)
+        wait_for("all of it is read", lambda: one.engine.stats()["bytes_in"] > there, 60)
+        with suppress(ConnectionError):
+            late.socket.sendall(large)
+            assert late.is_closed()
+        wait_for("it is told", lambda: HOLD_TOO_MUCH in said(one), 60)
+        for _ in held if whole else ():
+            one.next(AUTHENTICATE).close()
+        with Client(one.port) as small:
+            one.log_in(small)
+        stack.close()
+        wait_for("they are gone", lambda: one.engine.connections() == 0, 60)
+        client = shaken(one, stack)
+        client.socket.sendall(large)
+        one.next(AUTHENTICATE).respond(b"well")
+        assert client.receive() == (2, b"well")
 
 
 def test_whoever_does_not_say_who_it_is_in_time_is_closed_whatever_it_sends():

@@ -1,6 +1,7 @@
 """kbroker.flush.interval.ms.max: how long a record of acks=1 may wait for its sync.
 
-Where the offsets of a partition end is asked for meanwhile, which hurries no flush.
+Where the partition ends on disk is asked for meanwhile by an answer that hurries no flush: it has
+records of another partition, so it waits for nothing.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from tests.reference.crafted_batches import batch, values_of
 from tests.support import wire
 from tests.support.waits import passes, wait_for
-from tests.support.wire import FETCH, LIST_OFFSETS, PRODUCE
+from tests.support.wire import FETCH, PRODUCE
 from tests.wire.test_broker_life import running
 from tests.wire.test_connections import fetch_body, produce_body
 
@@ -18,14 +19,20 @@ READER_WAITS_MS = 30_000
 
 
 def durable_end(port: int) -> int:
-    part = {"partition_index": 0, "timestamp": -1}
-    body = {"replica_id": -1, "topics": [{"name": "a", "partitions": [part]}]}
-    answer = wire.call_once(port, LIST_OFFSETS, 7, body)
-    return int(answer["topics"][0]["partitions"][0]["offset"])
+    parts = [
+        {"partition": number, "fetch_offset": 0, "partition_max_bytes": 1} for number in (1, 0)
+    ]
+    asked = fetch_body("a", 0, topics=[{"topic": "a", "partitions": parts}])
+    told = wire.call_once(port, FETCH, 11, asked)["responses"][0]["partitions"]
+    assert told[0]["records"]
+    return int(told[1]["high_watermark"])
 
 
 def produce_without_waiting(port: int) -> None:
-    wire.create_topic(port, "a")
+    wire.create_topic(port, "a", 2)
+    beside = {"index": 1, "records": batch(b"beside")}
+    topics = [{"name": "a", "partition_data": [beside]}]
+    wire.call_once(port, PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": topics})
     wire.call_once(port, PRODUCE, 9, produce_body("a", batch(b"held"), acks=1))
 
 

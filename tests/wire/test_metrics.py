@@ -6,6 +6,7 @@ import http.client
 import json
 import struct
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -414,3 +415,54 @@ def test_a_broker_that_is_down_is_told_of_beside_one_that_is_not(job: str, tmp_p
     done = subprocess.run([promtool, "test", "rules", str(tmp_path / "test.yml")], text=True,
                           capture_output=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+SCRAPES_S = 6
+
+
+def counters(broker: KbrokerProcess) -> dict[tuple[str, str], float]:
+    """Every counter, bucket, count and sum, by name and labels."""
+    connection = http.client.HTTPConnection(address(broker), timeout=60)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return {
+        (sample.name, str(sorted(sample.labels.items()))): sample.value
+        for family in prometheus(text)
+        if family.type in ("counter", "histogram", "summary")
+        for sample in family.samples
+        if "quantile" not in sample.labels
+    }
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seconds", [SCRAPES_S, pytest.param(180, marks=pytest.mark.long)])
+def test_no_counter_ever_falls(kbroker: KbrokerProcess, busy: str, seconds: int) -> None:
+    """While threads, connections and topics come and go; each topic has a name of its own."""
+    falls: list[str] = []
+    before = counters(kbroker)
+    names = {name for name, _ in before}
+    assert "kbroker_thread_busy_seconds_total" in names and len(names) > 40
+    until = time.monotonic() + seconds
+    round_ = 0
+    while time.monotonic() < until:
+        round_ += 1
+        name = f"{busy}-{round_}"
+        wire.create_topic(kbroker.port, name, configs={"cleanup.policy": "compact"})
+        with Producer({"bootstrap.servers": kbroker.bootstrap}) as producer:
+            producer.send(name, b"x" * 100, key=b"k")
+        asked = {"topics": [{"name": name, "topic_id": None}], "timeout": 30_000}
+        wire.call_once(kbroker.port, wire.DELETE_TOPICS, 6, asked)
+        now = counters(kbroker)
+        falls += [
+            f"{key}: {value} after {before[key]}"
+            for key, value in now.items()
+            if value < before.get(key, 0)
+        ]
+        falls += [
+            f"{key} is gone"
+            for key in before.keys() - now.keys()
+            if "topic" not in key[1]
+        ]
+        before = now
+    assert not falls and round_ > 2
