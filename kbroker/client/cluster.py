@@ -184,6 +184,24 @@ class Cluster:
                 return told
         return self._described([name], create=create)[name]
 
+    def topics_of(
+        self, names: Iterable[str], *, create: bool = False
+    ) -> dict[str, TopicInfo | KafkaError]:
+        """Return each of these as `topic` does, or its error. One request asks for all that are
+        not known."""
+        every = {name: self._metadata.topics.get(name) for name in names}
+        old = [name for name, known in every.items() if known is None or self.is_old(name)]
+        told: Mapping[str, TopicInfo | KafkaError] = {}
+        try:
+            if old:
+                told = self.describe(old, create=create)
+        except KafkaError as error:
+            kept = self._learnt_s if isinstance(error, _BROKEN) else {}
+            told = {name: (every[name] if name in kept else None) or error for name in old}
+        none = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        known = every.items()
+        return {name: told.get(name) or info or BrokerError(none, name) for name, info in known}
+
     def topic_of_id(self, topic_id: uuid.UUID) -> TopicInfo | None:
         """The topic of this id, from what is known or from a broker; None: there is none."""
         if self._metadata.topic_of_id(topic_id) is None:
