@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 
@@ -200,12 +201,14 @@ def add(chunk: Chunk, record: Parsed, raw: bytes) -> None:
 
 def parse_json(line: bytes) -> Parsed:
     """A line of `kbroker consume -J`, kcat -J or rpk. Raises ValueError."""
+    text = line.decode("utf-8", "surrogateescape")
     try:
-        found = json.loads(line.decode("utf-8", "surrogateescape"))
+        found = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg}, at column {error.colno}") from None
     if not isinstance(found, dict):
         raise ValueError("no JSON object")
+    found = _as_written(found, text)
     if "payload" not in found and "value" not in found:
         raise ValueError('no "payload"; a line is what `kbroker consume -J` prints')
     value = found["payload"] if "payload" in found else found["value"]
@@ -224,16 +227,87 @@ def parse_json(line: bytes) -> Parsed:
 
 
 def _bytes(value: Any) -> bytes | None:
-    """Text as it is, null, and other JSON as compact text."""
+    """Text as it is, null, and other JSON as it was written."""
     if value is None:
         return None
-    if not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _encoded(value.text if isinstance(value, _Written) else value)
+
+
+def _encoded(text: str) -> bytes:
     try:
-        return bytes(value.encode("utf-8", "surrogateescape"))
+        return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        bad = value[error.start]
+        bad = text[error.start]
         raise ValueError(f"\\u{ord(bad):04x} is no character and no escaped byte") from None
+
+
+class _Written(NamedTuple):
+    """JSON that is no string, as it was written: numbers keep their digits."""
+
+    text: str
+
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DEPTHS = {"key": 0, "payload": 0, "value": 0, "headers": 2}
+"""Members that are sent, and how many levels of lists and objects in them are not."""
+
+
+def _as_written(found: dict[str, Any], text: str) -> dict[str, Any]:
+    """What is sent of a line that was read: JSON other than strings is taken from the text."""
+    if all(_is_plain(found.get(name)) for name in ("key", "payload", "value")) and all(
+        _is_plain(value) for value in _values_of(found.get("headers"))
+    ):
+        return found
+    at = _skip(text, 0)
+    spans = {name: start for name, start, _ in _members(text, at)}  # the last of a name counts
+    for name, depth in _DEPTHS.items():
+        if name in spans:
+            found[name] = _read(text, spans[name], depth)
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _values_of(headers: Any) -> Iterable[Any]:
+    """Values of headers that are a flat list or an object; others are looked at in the text."""
+    if isinstance(headers, dict):
+        return headers.values()
+    return headers if isinstance(headers, list) else ()
+
+
+def _read(text: str, at: int, depth: int) -> Any:
+    """The value at this place of a text that is JSON."""
+    if depth and text[at] == "{":
+        return {name: _read(text, start, depth - 1) for name, start, _ in _members(text, at)}
+    if depth and text[at] == "[":
+        return [_read(text, start, depth - 1) for _, start, _ in _members(text, at)]
+    value, end = _DECODER.raw_decode(text, at)
+    return value if _is_plain(value) else _Written(text[at:end])
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, int, int]]:
+    """Yield name, start and end of each value in the object or list that begins there."""
+    named = text[at] == "{"
+    name, at = "", _skip(text, at + 1)
+    while text[at] not in "}]":
+        if named:
+            name, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        start = at
+        _, at = _DECODER.raw_decode(text, start)
+        yield name, start, at
+        at = _skip(text, at)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    """Behind the white space that begins there."""
+    found = _SPACE.match(text, at)
+    return found.end() if found is not None else at
 
 
 def _headers(given: Any) -> Headers:
@@ -241,7 +315,7 @@ def _headers(given: Any) -> Headers:
     if given is None:
         return []
     if isinstance(given, dict):
-        return [(name, _bytes(value)) for name, value in given.items()]
+        return [(_name(name), _bytes(value)) for name, value in given.items()]
     if isinstance(given, list) and all(isinstance(entry, dict) for entry in given):
         return [(_name(entry.get("key")), _bytes(entry.get("value"))) for entry in given]
     if not isinstance(given, list) or len(given) % 2:
@@ -251,5 +325,7 @@ def _headers(given: Any) -> Headers:
 
 def _name(name: Any) -> str:
     if not isinstance(name, str):
-        raise ValueError(f"the name of a header is {name!r}, no string")
+        shown = name.text if isinstance(name, _Written) else name
+        raise ValueError(f"the name of a header is {shown!r}, no string")
+    _encoded(name)
     return name

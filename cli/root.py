@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -103,6 +104,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
             importlib.import_module("kbroker.cli.completion")
             root.main([], prog_name="kbroker")
         return 1
+    # What a terminal that is not UTF-8 cannot show is shown as an escape.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = root.main(
             list(sys.argv[1:] if arguments is None else arguments),

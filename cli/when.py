@@ -16,6 +16,7 @@ TIME_FORMS = "ms since 1970, ISO 8601 (local time unless it ends with Z or an of
 _TIME_MAX_MS = 2**63 - 1  # the protocol's int64
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
+_SECONDS = range(10**9, 10**11)  # as seconds the years from 2001 on, as ms those up to 1973
 _DIGITS_MAX = 19  # of 2**63; Python refuses to read some thousands
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _ISO = re.compile(
@@ -42,6 +43,12 @@ def parse_time_ms(text: str, option: str) -> int:
 
 def _time_ms(text: str, option: str) -> int:
     if text.isascii() and text.isdigit():
+        if int(text[:_DIGITS_MAX]) in _SECONDS:
+            raise click.BadParameter(
+                f"{text!r} ms would be a time in the years 1970 to 1973; of seconds since 1970 make"
+                f" ms: {text}000, or write a date such as 1970-01-31",
+                param_hint=option,
+            )
         return int(text) if len(text.lstrip("0")) <= _DIGITS_MAX else _TIME_MAX_MS + 1
     if text == "now":
         return int(time.time() * 1000)

@@ -59,14 +59,15 @@ cdef class HeadersIn:
 
     cdef int take(self, Header* out, object name, object value) except -1:
         if isinstance(name, str):
-            name = (<str> name).encode()
+            # Names that are not UTF-8 are read with escapes, and go back as they came.
+            name = (<str> name).encode("utf-8", "surrogateescape")
         elif not isinstance(name, bytes):
             raise TypeError(f"headers: the name {name!r} is not str")
         if isinstance(value, str):
             value = (<str> value).encode()
         elif value is not None and not isinstance(value, bytes):
             raise TypeError(
-                f"headers: the value of {name.decode()!r} is {type(value).__name__}, not bytes"
+                f"headers: the value of {name.decode('utf-8', 'replace')!r} is {type(value).__name__}, not bytes"
             )
         self.held.append((name, value))
         out.key = bytes_slice(name)

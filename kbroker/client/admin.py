@@ -16,7 +16,7 @@ from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.connection import Connection
 from kbroker.client.errors import BrokerError, KafkaError, UnsupportedApiError
 from kbroker.client.metadata import NO_ID
-from kbroker.client.offsets import leader_of
+from kbroker.client.offsets import leaders_of
 from kbroker.client.operations import AclOperation, told_operations
 from kbroker.client.partitions import checked_partition
 from kbroker.client.results import Results, ask_each, listed
@@ -263,11 +263,11 @@ def ask_leaders(
 
     def attempt(keys: list[Partition]) -> Iterator[tuple[Partition, V | KafkaError]]:
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for topic, index in keys:
-            try:
-                by_leader[leader_of(cluster, topic, index)][topic].append(index)
-            except KafkaError as error:
-                yield (topic, index), error
+        for (topic, index), led_by in leaders_of(cluster, keys).items():
+            if isinstance(led_by, KafkaError):
+                yield (topic, index), led_by
+            else:
+                by_leader[led_by][topic].append(index)
         for leader, topics in by_leader.items():
             try:
                 for (topic, index), told in ask(cluster.connection(leader), topics):

@@ -31,14 +31,13 @@ from kbroker.client.errors import (
     ClosedError,
     ConfigError,
     ConnectError,
-    CorruptDataError,
     ForkError,
     KafkaError,
-    RequestTimeoutError,
     check,
 )
 from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
 from kbroker.client.reach import (
+    BROKEN,
     COUNTS,
     ClusterSettings,
     FinalFailure,
@@ -62,7 +61,6 @@ __all__ = ["Cluster", "Leader", "Metadata", "Node", "PartitionInfo", "TopicInfo"
 T = TypeVar("T")
 
 _UNKNOWN_TOPIC_S = 3.0  # a topic that brokers do not know for so long is not there
-_BROKEN = (ConnectError, RequestTimeoutError, CorruptDataError)
 
 _log = logging.getLogger("kbroker.client.cluster")
 
@@ -178,11 +176,29 @@ class Cluster:
         if known is not None and name in self._learnt_s:  # older than metadata.max.age.ms, no more
             try:
                 told = self._ask([name], create=False).get(name)
-            except _BROKEN:
+            except BROKEN:
                 return known  # nobody answers; it may still be right
             if isinstance(told, TopicInfo):
                 return told
         return self._described([name], create=create)[name]
+
+    def topics_of(
+        self, names: Iterable[str], *, create: bool = False
+    ) -> dict[str, TopicInfo | KafkaError]:
+        """Return each of these as `topic` does, or its error. One request asks for all that are
+        not known."""
+        every = {name: self._metadata.topics.get(name) for name in names}
+        old = [name for name, known in every.items() if known is None or self.is_old(name)]
+        told: Mapping[str, TopicInfo | KafkaError] = {}
+        try:
+            if old:
+                told = self.describe(old, create=create)
+        except KafkaError as error:
+            kept = self._learnt_s if isinstance(error, BROKEN) else {}
+            told = {name: (every[name] if name in kept else None) or error for name in old}
+        none = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        known = every.items()
+        return {name: told.get(name) or info or BrokerError(none, name) for name, info in known}
 
     def topic_of_id(self, topic_id: uuid.UUID) -> TopicInfo | None:
         """The topic of this id, from what is known or from a broker; None: there is none."""
@@ -251,7 +267,7 @@ class Cluster:
         for address in sorted(known, key=self._reach.failures):
             try:
                 return self._link(address)
-            except _BROKEN as error:
+            except BROKEN as error:
                 failure = self._first(failure, error)
         if failure is not None and not self.settings.rebootstraps:
             raise failure
@@ -260,7 +276,7 @@ class Cluster:
         for address in self._bootstrap:
             try:
                 return self._link(address)
-            except _BROKEN as error:
+            except BROKEN as error:
                 failure = self._first(failure, error)
         assert failure is not None
         raise failure
@@ -400,7 +416,7 @@ class Cluster:
                 return call()
             except KafkaError as error:
                 now = monotonic()
-                refused = isinstance(error, _BROKEN) and not self._was_told
+                refused = isinstance(error, BROKEN) and not self._was_told
                 if not error.retriable or (refused and not self.settings.patient):
                     raise
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -14,12 +14,13 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbroker import __version__
 from kbroker.client.address import Address
+from kbroker.client.dialing import Endpoint, dial, resolve, text_of
 from kbroker.client.errors import (
     BrokerError,
     ClosedError,
@@ -72,9 +73,11 @@ class Connection:
 
     tls: what tls_of made of the configuration. timeout_s: limit for connecting, for the handshake,
     for agreeing on versions and for each answer, unless a call or connect_timeout_s (of the first
-    three) says otherwise. born: told of it as soon as it has a socket, so that another thread can
-    interrupt it. on_silence: called when an answer does not come in time. left_s: how long to wait
-    at most for what may take so long, by the call that the thread is in.
+    three) or answer_timeout_s (of the second and third) says otherwise. endpoints: of the address,
+    to be tried in this order; `endpoint` is the one that was connected to. born: told of it as
+    soon as it has a socket, so that another thread can interrupt it. on_silence: called when an
+    answer does not come in time. left_s: how long to wait at most for what may take so long, by the
+    call that the thread is in.
     send_buffer_bytes, receive_buffer_bytes: -1 leaves them to the system. renew_at: the monotonic
     time from which on the connection is to be replaced, because its SASL session ends.
     """
@@ -87,6 +90,8 @@ class Connection:
         client_id: str = "kbroker",
         timeout_s: float = 30.0,
         connect_timeout_s: float | None = None,
+        answer_timeout_s: float = math.inf,
+        endpoints: Sequence[Endpoint] | None = None,
         send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = -1,
         born: Callable[[Connection], None] | None = None,
@@ -105,18 +110,20 @@ class Connection:
         self._correlation_id = 0
         self._channel: TlsChannel | None = None
         connect_timeout_s = timeout_s if connect_timeout_s is None else connect_timeout_s
-        self._socket = _connect(
-            address,
-            connect_timeout_s,
-            {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes},
-        )
+        endpoints = resolve(address) if endpoints is None else endpoints
+        self._socket, self.endpoint = dial(address, endpoints, connect_timeout_s)
         self._closed = False
+        answer_s = min(connect_timeout_s, answer_timeout_s)
         try:
+            _set_up(
+                self._socket,
+                {socket.SO_SNDBUF: send_buffer_bytes, socket.SO_RCVBUF: receive_buffer_bytes},
+            )
             if born is not None:
                 born(self)
             if tls is not None:
-                self._channel = tls.open(self._socket, address, left_s(connect_timeout_s))
-            self._negotiate(connect_timeout_s)
+                self._channel = tls.open(self._socket, address, left_s(answer_s))
+            self._negotiate(answer_s)
         except BaseException:
             self.close()
             raise
@@ -316,7 +323,7 @@ class Connection:
             return _refused(self.address, str(error))
         ended = isinstance(error, (ConnectionResetError, BrokenPipeError))
         advice = self._advice() if ended else ""
-        return ConnectError(f"connection to {self.address} broke: {_why(error)}{advice}")
+        return ConnectError(f"connection to {self.address} broke: {text_of(error)}{advice}")
 
     def _read(self, size: int, deadline: float) -> bytes:
         into = bytearray(size)
@@ -336,23 +343,12 @@ class Connection:
         return bytes(into)
 
 
-def _connect(address: Address, timeout_s: float, buffers: Mapping[int, int]) -> socket.socket:
-    try:
-        made = socket.create_connection((address.host, address.port), timeout_s)
-    except TimeoutError as error:
-        raise ConnectError(f"no answer from {address} within {timeout_s:.3g} s") from error
-    except ConnectionRefusedError as error:
-        raise ConnectError(f"no broker listens on {address}; `kbroker start` runs one") from error
-    except OSError as error:
-        raise ConnectError(f"cannot reach {address}: {_why(error)}") from error
-    except (OverflowError, ValueError) as error:  # no port, or no name, of those that brokers tell
-        raise ConnectError(f"cannot reach {address}: {error}") from error
+def _set_up(made: socket.socket, buffers: Mapping[int, int]) -> None:
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, size in buffers.items():
         if size >= 0:
             made.setsockopt(socket.SOL_SOCKET, option, size)
     _skip_pacing(made)
-    return made
 
 
 def _skip_pacing(made: socket.socket) -> None:
@@ -360,10 +356,6 @@ def _skip_pacing(made: socket.socket) -> None:
     with contextlib.suppress(OSError):
         if made.getsockname()[0] == made.getpeername()[0]:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
-
-
-def _why(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__
 
 
 def _refused(address: Address, why: str) -> TlsError:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.config_consumer import ConsumerConfig
 from kbroker.client.consumer_failures import Failures
+from kbroker.client.consumer_leaders import partition_of
 from kbroker.client.consumer_links import Links
 from kbroker.client.consumer_told import MOVED, Told
 from kbroker.client.errands import Errands
@@ -204,9 +205,17 @@ class Control:
         return _ANY if known is None else known.leader
 
     def _learn(self, found: list[Told]) -> list[Told]:
-        """Asks for leaders; those that have one. Where there is one broker alone, it holds nobody
-        up, and all is settled at once."""
-        known = [told for told in found if self._tried(told, self._partition)]
+        """Asks for leaders, of all topics at once; those that have one. Where there is one broker
+        alone, it holds nobody up, and all is settled at once."""
+        infos = self._cluster.retry(
+            lambda: self._cluster.topics_of({told.topic for told in found}, create=self._creates),
+            _ONCE_S,
+        )
+
+        def partition(told: Told) -> PartitionInfo:
+            return partition_of(self._cluster, infos[told.topic], told.where)
+
+        known = [told for told in found if self._tried(told, partition)]
         if len(self._cluster.nodes) > 1:
             return known
         self._settle_all(known)
@@ -319,22 +328,13 @@ class Control:
     # leaders and links
 
     def _partition(self, told: Told) -> PartitionInfo:
-        # Topics of a group are created, if at all, as it subscribes; what was deleted stays so.
-        create = self._config.allow_auto_create_topics and not self.quiet
-        info = self._cluster.topic(told.topic, create=create)
-        for part in info.partitions:
-            if part.index == told.partition:
-                if part.leader < 0:
-                    self._cluster.forget(told.topic)  # the next try asks again
-                    code = part.error_code or ErrorCode.LEADER_NOT_AVAILABLE
-                    raise BrokerError(code, str(told.where))
-                return part
-        self._cluster.forget(told.topic)
-        raise BrokerError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            str(told.where),
-            f"the topic has {len(info.partitions)} partitions",
-        )
+        info = self._cluster.topic(told.topic, create=self._creates)
+        return partition_of(self._cluster, info, told.where)
+
+    @property
+    def _creates(self) -> bool:
+        """Topics of a group are created, if at all, as it subscribes; what was deleted stays so."""
+        return self._config.allow_auto_create_topics and not self.quiet
 
     def _lead(self, told: Told) -> None:
         part = self._partition(told)

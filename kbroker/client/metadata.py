@@ -54,6 +54,13 @@ class TopicInfo:
     partitions: tuple[PartitionInfo, ...]
     operations: frozenset[AclOperation] | None = None
 
+    def partition(self, index: int) -> PartitionInfo | None:
+        """Return a partition, if there is one of this index."""
+        parts = self.partitions
+        if 0 <= index < len(parts) and parts[index].index == index:
+            return parts[index]
+        return next((part for part in parts if part.index == index), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Leader:
@@ -81,9 +88,7 @@ class Metadata:
     def partition(self, topic: str, index: int) -> PartitionInfo | None:
         """A partition, if it is among those known."""
         found = self.topics.get(topic)
-        if found is None:
-            return None
-        return next((part for part in found.partitions if part.index == index), None)
+        return None if found is None else found.partition(index)
 
     def after_answer(self, body: Any) -> Metadata:
         """With what a Metadata answer tells; topics that it has an error for are dropped."""
@@ -105,8 +110,7 @@ class Metadata:
         topics = dict(self.topics)
         for leader in leaders:
             topic = topics.get(leader.topic)
-            parts = topic.partitions if topic is not None else ()
-            known = next((part for part in parts if part.index == leader.partition), None)
+            known = topic.partition(leader.partition) if topic is not None else None
             if topic is None or known is None or leader.node_id < 0:
                 continue
             if leader.epoch <= known.leader_epoch:

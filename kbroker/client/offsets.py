@@ -5,11 +5,11 @@ from __future__ import annotations
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kbroker.client.cluster import Cluster
+from kbroker.client.cluster import Cluster, TopicInfo
 from kbroker.client.errors import BrokerError, KafkaError, check
 from kbroker.client.partitions import checked_partition
 from kbroker.client.results import Results, ask_each
@@ -57,16 +57,11 @@ def offsets_of_each(
 
     def ask(keys: list[Partition]) -> Iterator[tuple[Partition, FoundOffset | KafkaError]]:
         by_leader: dict[int, list[Partition]] = defaultdict(list)
-        unknown: dict[str, KafkaError] = {}  # topics, each asked for once
-        for key in keys:
-            try:
-                if key[0] in unknown:
-                    raise unknown[key[0]]
-                by_leader[leader_of(cluster, *key)].append(key)
-            except KafkaError as error:
-                if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    unknown[key[0]] = error
-                yield key, error
+        for key, leader in leaders_of(cluster, keys).items():
+            if isinstance(leader, KafkaError):
+                yield key, leader
+            else:
+                by_leader[leader].append(key)
         for leader, led in by_leader.items():
             asked = {key: wanted[key] for key in led}
             try:
@@ -108,17 +103,39 @@ def _ask(
 
 def leader_of(cluster: Cluster, topic: str, partition: int, *, create: bool = False) -> int:
     """The node that leads a partition; asks the cluster where it is not known."""
-    info = cluster.topic(topic, create=create)
-    for part in info.partitions:
-        if part.index == partition:
-            if part.leader < 0:
-                cluster.forget(topic)
-                check(part.error_code or 5, f"{topic}-{partition}")
-            return part.leader
-    raise KafkaError(
-        f"topic {topic!r} has no partition {partition}; it has {len(info.partitions)}"
-        f" (0 to {len(info.partitions) - 1})"
-    )
+    return _leader_in(cluster, cluster.topic(topic, create=create), partition)
+
+
+def leaders_of(
+    cluster: Cluster, partitions: Iterable[Partition]
+) -> dict[Partition, int | KafkaError]:
+    """Return the node that leads each partition, or the error; one request asks for all topics that
+    are not known."""
+    every = list(partitions)
+    infos = cluster.topics_of(dict.fromkeys(topic for topic, _ in every))
+    found: dict[Partition, int | KafkaError] = {}
+    for topic, index in every:
+        info = infos[topic]
+        try:
+            found[topic, index] = (
+                info if isinstance(info, KafkaError) else _leader_in(cluster, info, index)
+            )
+        except KafkaError as error:
+            found[topic, index] = error
+    return found
+
+
+def _leader_in(cluster: Cluster, info: TopicInfo, index: int) -> int:
+    part = info.partition(index)
+    if part is None:
+        raise KafkaError(
+            f"topic {info.name!r} has no partition {index}; it has {len(info.partitions)}"
+            f" (0 to {len(info.partitions) - 1})"
+        )
+    if part.leader < 0:
+        cluster.forget(info.name)
+        check(part.error_code or ErrorCode.LEADER_NOT_AVAILABLE, f"{info.name}-{index}")
+    return part.leader
 
 
 def checked_time(given: Any, of: str = "") -> int:

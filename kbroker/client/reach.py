@@ -14,13 +14,20 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbroker.client.address import Address, parse_address
 from kbroker.client.again import again
 from kbroker.client.connection import Connection
-from kbroker.client.errors import KafkaError
+from kbroker.client.dialing import Endpoint, Endpoints
+from kbroker.client.errors import (
+    ConnectError,
+    CorruptDataError,
+    KafkaError,
+    RequestTimeoutError,
+    TlsError,
+)
 from kbroker.ext.client_clock import monotonic
 
 if TYPE_CHECKING:
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from kbroker.ext.client_loop import ClientLoop
 
 __all__ = [
+    "BROKEN",
     "COUNTS",
     "ClusterSettings",
     "FinalFailure",
@@ -47,6 +55,8 @@ COUNTS = (
     "metadata-request-total", "rebootstrap-total", "request-retry-total",
 )  # fmt: skip
 """Of a cluster's metrics."""
+BROKEN = (ConnectError, RequestTimeoutError, CorruptDataError)
+"""Errors of a connection, after which another broker or address is tried."""
 _JITTER = 0.2
 _LEAST_S = 0.001  # to connect: sockets take 0 for another thing
 _FAIR_S = 0.1  # a broker in want of a CPU may be late by so much: its silence tells nothing
@@ -183,6 +193,7 @@ class Reach:
         self._lock = threading.Lock()
         self._attempts: dict[Address, _Attempts] = {}
         self._warn_at_s: dict[Address, float] = {}
+        self._endpoints = Endpoints()
 
     def pause_s(self, address: Address) -> float:
         """How long to wait before the next attempt."""
@@ -207,26 +218,10 @@ class Reach:
         """An authenticated connection. born: see Connection. All of it within the limit for
         connecting, so that a node which takes connections and says nothing is found out; left_s:
         see Limits, whose call the connection's own answers keep to as well."""
-        settings, limit_s = self._settings, max(left_s(self.setup_timeout_s(address)), _LEAST_S)
+        limit_s = max(left_s(self.setup_timeout_s(address)), _LEAST_S)
         began_s = monotonic()
         try:
-            made = Connection(
-                address,
-                tls=settings.tls,
-                client_id=settings.client_id,
-                timeout_s=min(settings.timeout_s, limit_s),
-                connect_timeout_s=limit_s,
-                send_buffer_bytes=settings.send_buffer_bytes,
-                receive_buffer_bytes=settings.receive_buffer_bytes,
-                born=born,
-                left_s=left_s,
-            )
-            if settings.login is not None:
-                try:
-                    settings.login(made)
-                except BaseException:
-                    made.close()
-                    raise
+            made = self._connect_any(address, born, left_s, began_s + limit_s)
         except KafkaError as error:
             took_s = monotonic() - began_s
             if isinstance(error.__cause__, TimeoutError):  # which is the call's limit, perhaps
@@ -234,8 +229,73 @@ class Reach:
             self.failed(address, error, took_s)
             raise
         self.reached(address)
-        made.timeout_s = settings.timeout_s
+        made.timeout_s = self._settings.timeout_s
         made.on_silence = self.failed
+        return made
+
+    def _connect_any(
+        self,
+        address: Address,
+        born: Callable[[Connection], None],
+        left_s: Callable[[float], float],
+        deadline: float,
+    ) -> Connection:
+        """Connect to one of the endpoints of a name. One that takes connections and does not
+        answer, or closes, gets its share of the time only, and the next one is tried."""
+        endpoints = self._endpoints.of(address)
+        used: list[Endpoint] = []
+
+        def note(connection: Connection) -> None:
+            used.append(connection.endpoint)
+            born(connection)
+
+        while True:
+            limit_s = max(deadline - monotonic(), _LEAST_S)
+            share_s = limit_s / len(endpoints)
+            try:
+                made = self._connect_one(address, endpoints, (limit_s, share_s), note, left_s)
+            except KafkaError as error:
+                if used:
+                    self._endpoints.failed(address, used[-1])
+                endpoints = [each for each in endpoints if each not in used]
+                passes = isinstance(error, BROKEN) and not isinstance(error, TlsError)
+                over = not used or not endpoints or monotonic() >= deadline
+                if over or not passes or left_s(_LEAST_S) <= 0:
+                    raise
+                _log.info("%s: %s; trying its next address", address, error)
+                used.clear()
+            else:
+                self._endpoints.worked(address, made.endpoint)
+                return made
+
+    def _connect_one(
+        self,
+        address: Address,
+        endpoints: Sequence[Endpoint],
+        limits_s: tuple[float, float],
+        born: Callable[[Connection], None],
+        left_s: Callable[[float], float],
+    ) -> Connection:
+        settings, (limit_s, share_s) = self._settings, limits_s
+        made = Connection(
+            address,
+            tls=settings.tls,
+            client_id=settings.client_id,
+            timeout_s=min(settings.timeout_s, share_s),
+            connect_timeout_s=limit_s,
+            answer_timeout_s=share_s,
+            endpoints=endpoints,
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+            born=born,
+            left_s=left_s,
+        )
+        if settings.login is not None:
+            try:
+                settings.login(made)
+            except BaseException:
+                made.close()
+                raise
         return made
 
     def failures(self, address: Address) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbroker.cli.browse import cut, pretty
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, Start
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
 
@@ -65,6 +65,18 @@ def test_it_stops_where_it_is_told(run: Run, filled: str) -> None:
     assert run("topic", "browse", filled, "-n", "2").err == (
         "2 records looked at, 2 fit; -n 2 reached\n"
     )
+
+
+def test_terminal_that_is_not_utf8_shows_escapes(
+    start: Start, run: Run, filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("produce", filled, "-p", "0", stdin="snow ☃ é\n".encode())
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    for form in ("table", "json"):
+        process = start("topic", "browse", filled, "--contains", "snow", "-n", "0", "-o", form)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+        assert b"snow \\u2603 \xe9" in out or b"snow \\u2603 \\u00e9" in out
 
 
 def test_as_a_table(run: Run, filled: str) -> None:

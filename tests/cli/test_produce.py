@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
+from kbroker.client import Consumer, Producer
 from tests.cli.conftest import Run, Start
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
@@ -54,7 +57,7 @@ def test_a_broken_line_of_json_is_told_by_its_number(run: Run, one: str) -> None
         f"2 records acknowledged to {one} partition 0",
         "kbroker: line 4: no JSON: Expecting value, at column 1",
     ]
-    assert shown(run, one, "%s %h;") == 'a ;{"b":1} h=x;'
+    assert shown(run, one, "%s %h;") == 'a ;{"b": 1} h=x;'
     for line, wrong in (
         (b"[]", "no JSON object"),
         (b"{}", 'no "payload"'),
@@ -65,6 +68,52 @@ def test_a_broken_line_of_json_is_told_by_its_number(run: Run, one: str) -> None
         (b"[" * 100_000, "line 1"),
     ):
         assert wrong in run("produce", one, "-J", stdin=line, status=1).err
+
+
+def test_json_is_sent_as_it_was_written(run: Run, one: str) -> None:
+    """Numbers that a float does not hold keep their digits, and text its escapes and spaces."""
+    payload = b'{"price": 19.990, "n": 12345678901234567890.1234567890, "x": 1e400, "u": "\\u00e9"}'
+    lines = b'{"key": 1.0, "payload": %b , "ts": 5}\n' % payload
+    lines += b' { "payload":[1.50],"headers":{"a":1.10,"b":"2"}}\n'
+    lines += b'{"payload":-0.0,"headers":[{"key":"a","value":{"v": 1.0}}],"payload":2.50}\n'
+    lines += b'{"payload":true,"headers":["a",1.0,"b",null]}\n'
+    run("produce", one, "-J", stdin=lines)
+    assert run("consume", one, "-e", "-f", "%k|%s|%h\n").out == (
+        b"1.0|" + payload + b"|\n|[1.50]|a=1.10,b=2\n|2.50|a={\"v\": 1.0}\n|true|a=1.0,b=NULL\n"
+    )
+
+
+def test_header_names_that_are_no_utf8_go_through(
+    run: Run, one: str, kbroker: KbrokerProcess
+) -> None:
+    """From the wire, through JSON and the command line, and back."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": kbroker.bootstrap})
+    producer.produce(one, b"v", headers=[("plain", b"\xff")])
+    assert producer.flush(30) == 0
+    line = b'{"payload":"v","headers":["\\udcff\\udcfe","a"]}\n'
+    run("produce", one, "-J", stdin=line)
+    run("produce", one, "-H", os.fsdecode(b"\xff\xfe=b"), stdin=b"v\n")
+    lines = run("consume", one, "-J", "-e").out
+    assert lines.count(b'"headers":["\\udcff\\udcfe",') == 2
+    run("produce", one, "-J", stdin=lines)
+    assert run("consume", one, "-e", "-o", "3", "-f", "%h;").out == (
+        b"plain=\xff;\xff\xfe=a;\xff\xfe=b;"
+    )
+    with Consumer(bootstrap_servers=kbroker.bootstrap) as consumer, Producer(
+        bootstrap_servers=kbroker.bootstrap
+    ) as back:
+        consumer.assign([(one, 0)])
+        consumer.seek((one, 0), 1)
+        (record,) = consumer.poll(30, 1)
+        sent = back.send(one, b"again", headers=record.headers).result(30)
+        consumer.seek((one, 0), sent.offset)
+        (again,) = consumer.poll(30, 1)
+        assert again.headers == record.headers
+        with pytest.raises(ValueError, match="surrogates not allowed"):
+            back.send(one, b"", headers=[("\ud800", b"")])
+    for headers in (b'["\\ud800",""]', b'{"\\ud800":1}'):
+        line = b'{"payload":"","headers":%b}' % headers
+        assert "is no character" in run("produce", one, "-J", stdin=line, status=1).err
 
 
 def test_records_that_fail_are_counted_and_the_others_sent(

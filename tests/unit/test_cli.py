@@ -389,6 +389,9 @@ def test_sizes_and_times_for_people() -> None:
     assert [human_time(s) for s in (0, 61, 3600, 90000)] == ["0s", "1m 1s", "1h", "1d 1h"]
     assert parse_time_ms("2026-01-31T12:00:00Z", "-o") == 1769860800000
     assert parse_time_ms("17", "-o") == 17
+    assert parse_time_ms("1700000000000", "-o") == 1_700_000_000_000
+    with pytest.raises(click.BadParameter, match="of seconds since 1970 make ms: 1700000000000"):
+        parse_time_ms("1700000000", "-o")
 
 
 @pytest.fixture

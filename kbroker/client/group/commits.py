@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import math
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kbroker.client.errors import (
@@ -332,8 +332,7 @@ class Commits:
             return answer
         refused: list[str] = []
         gone: list[tuple[int, str]] = []
-        for topic in answer.topics:
-            name = _name_of(topic, ids)
+        for name, topic in _named(answer.topics, ids):
             for part in topic.partitions:
                 code = int(part.error_code)
                 if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -420,9 +419,9 @@ class Commits:
                 self.room.wire.forget()
             raise BrokerError(int(group.error_code), f"group {self._group!r}")
         found: Committed = dict.fromkeys(wanted)
-        for topic in group.topics:
+        for name, topic in _named(group.topics, ids):
             for part in topic.partitions:
-                partition = TopicPartition(_name_of(topic, ids), int(part.partition_index))
+                partition = TopicPartition(name, int(part.partition_index))
                 self._forget_id(int(part.error_code), partition.topic)
                 if part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise KafkaError(f"partition {partition} does not exist")
@@ -437,12 +436,11 @@ class Commits:
         return found
 
 
-def _name_of(topic: Any, ids: Ids) -> str:
-    """Of a topic in an answer, which tells its name or its id."""
-    name = getattr(topic, "name", None)
-    if name:
-        return str(name)
-    return next((name for name, known in ids.items() if known == topic.topic_id), "?")
+def _named(topics: Iterable[Any], ids: Ids) -> Iterator[tuple[str, Any]]:
+    """Yield topics of an answer with their names; the answer has names or ids."""
+    names = {topic_id: name for name, topic_id in ids.items()}
+    for topic in topics:
+        yield str(getattr(topic, "name", None) or names.get(topic.topic_id, "?")), topic
 
 
 def _by_topic(offsets: Offsets, ids: Ids) -> list[dict[str, Any]]:
