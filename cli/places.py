@@ -58,7 +58,7 @@ def _service_data() -> list[Path]:
 def data_dirs(told: Mapping[str, str]) -> list[Path]:
     """The directories that settings name, the one with the metadata log first."""
     named = told.get("log.dirs") or told.get("log.dir") or ""
-    found = filter(None, map(str.strip, named.split(",")))
+    found = dict.fromkeys(filter(None, map(str.strip, named.split(","))))
     return [Path(one) for one in metadata_first(found, told.get("metadata.log.dir"))]
 
 

@@ -66,10 +66,12 @@ _LONG_DIGITS_MAX: Final = 19
 
 
 class Check(NamedTuple):
-    """A rule on typed values: its text for the user, and a test that raises ConfigError."""
+    """A rule on typed values: its text for the user, and a test that raises ConfigError. Of a list
+    whose rule is `distinct` each element counts once, as in Apache Kafka since 4.2 (KIP-1161)."""
 
     text: str
     ensure: Callable[[str, Value], None]
+    distinct: bool = False
 
 
 class ConfigKey(NamedTuple):
@@ -152,7 +154,7 @@ def one_of_any_case(*words: str) -> Check:
 
 
 def list_of(*words: str, empty: bool = True) -> Check:
-    """A list without repetition, of the given words where there are any."""
+    """A list, of the given words where there are any, whose elements count once."""
     shown = f"[{', '.join(words)}]" if words else ""
 
     def ensure(name: str, value: Value) -> None:
@@ -162,15 +164,13 @@ def list_of(*words: str, empty: bool = True) -> Check:
             raise ConfigError(
                 f"Configuration '{name}' must not be empty. Valid values include: {valid}"
             )
-        if len(set(entries)) != len(entries):
-            raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
         for entry in entries:
             if not entry:
                 raise ConfigError(f"Configuration '{name}' values must not be empty.")
             if words and entry not in words:
                 raise invalid(name, entry, f"String must be one of: {', '.join(words)}")
 
-    return Check(shown, ensure)
+    return Check(shown, ensure, distinct=True)
 
 
 def non_empty() -> Check:
@@ -216,6 +216,8 @@ def offset_reset() -> Check:
 def parse_value(key: ConfigKey, text: str | None) -> Value:
     """The typed form of `text`, checked. Raises ConfigError."""
     value = parse_type(key.name, key.type, text)
+    if isinstance(value, list) and key.check is not None and key.check.distinct:
+        value = list(dict.fromkeys(value))
     if value is not None and key.check is not None:
         key.check.ensure(key.name, value)
     return value

@@ -231,6 +231,28 @@ def test_change_broker(s: Script, version: int) -> None:
     change(s, version, step(BROKER, "x", ("message.max.bytes", SET, "2000000")))
 
 
+@same((0, 1))
+def test_lists_that_repeat(s: Script, version: int) -> None:
+    """An element of a list that is named twice counts once."""
+    topic = s.topic("new", cleanup_policy="compact,compact")
+    keys = ["cleanup.policy", "leader.replication.throttled.replicas"]
+    describe(s, 4, resource(TOPIC, topic, keys), include_synonyms=True)
+    for op, value in ((SET, "delete, delete,compact"), (APPEND, "delete,delete"),
+                      (SUBTRACT, "delete,delete"), (APPEND, "compact,delete,delete")):  # fmt: skip
+        change(s, version, step(TOPIC, topic, ("cleanup.policy", op, value)))
+        change(s, version, step(TOPIC, topic, (keys[1], op, "0:1,0:1")))
+        describe(s, 4, resource(TOPIC, topic, keys), include_synonyms=True)
+    lists = [("log.cleanup.policy", "delete,delete"), ("ssl.enabled.protocols", "TLSv1.3,TLSv1.3"),
+             ("listener.name.none.sasl.enabled.mechanisms", "PLAIN,PLAIN")]  # fmt: skip
+    for key, value in lists:
+        name = "" if key.startswith("log") else "1"
+        change(s, version, step(BROKER, name, (key, SET, value)))
+        shown = value.split(",")[0] if key.startswith("ssl") else value
+        s.until_config(name, key, shown, BROKER)
+        describe(s, 4, resource(BROKER, name, [key]), include_synonyms=True)
+        change(s, version, step(BROKER, name, (key, DELETE, None)))
+
+
 @same()
 def test_throttles(s: Script, version: int) -> None:
     """Settings that no file holds are shown as what they are, once they are set."""

@@ -38,7 +38,7 @@ def test_every_topic_synonym_is_a_broker_key_of_the_same_type():
         ("num.partitions", "x", "Not a number of type INT"),
         ("num.partitions", str(2**31), "Not a number of type INT"),
         ("log.preallocate", "yes", "Expected value to be either true or false"),
-        ("log.cleanup.policy", "delete,delete", "values must not be duplicated"),
+        ("log.cleanup.policy", "delete,", "values must not be empty"),
         ("log.cleanup.policy", "drop", "String must be one of: compact, delete"),
         ("compression.lz4.level", "18", "Value must be no more than 17"),
         ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
@@ -52,6 +52,21 @@ def test_a_bad_value_is_told_in_one_line_with_its_key(name, text, message):
         BrokerConfig({name: text})
     assert message in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("log.cleanup.policy", "delete, delete,compact", ["delete", "compact"]),
+        ("sasl.enabled.mechanisms", "PLAIN,PLAIN", ["PLAIN"]),
+        ("ssl.enabled.protocols", "TLSv1.3,TLSv1.2,TLSv1.3", ["TLSv1.3", "TLSv1.2"]),
+        ("group.consumer.assignors", "range,uniform,range", ["range", "uniform"]),
+        ("log.dirs", "/a,/b,/a", ["/a", "/b"]),
+        ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:1", ["PLAINTEXT://h:1"]),
+    ],
+)
+def test_an_element_of_a_list_that_is_named_twice_counts_once(name, text, words):
+    assert BrokerConfig({name: text}).words(name) == words
 
 
 def test_all_mistakes_are_told(tmp_path: Path):
