@@ -54,21 +54,6 @@ def test_a_bad_value_is_told_in_one_line_with_its_key(name, text, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("log.cleanup.policy", "delete, delete,compact", ["delete", "compact"]),
-        ("sasl.enabled.mechanisms", "PLAIN,PLAIN", ["PLAIN"]),
-        ("ssl.enabled.protocols", "TLSv1.3,TLSv1.2,TLSv1.3", ["TLSv1.3", "TLSv1.2"]),
-        ("group.consumer.assignors", "range,uniform,range", ["range", "uniform"]),
-        ("log.dirs", "/a,/b,/a", ["/a", "/b"]),
-        ("listeners", "PLAINTEXT://h:1,PLAINTEXT://h:1", ["PLAINTEXT://h:1"]),
-    ],
-)
-def test_an_element_of_a_list_that_is_named_twice_counts_once(name, text, words):
-    assert BrokerConfig({name: text}).words(name) == words
-
-
 def test_all_mistakes_are_told(tmp_path: Path):
     """A line each, those of single settings first; what hangs on one of these is not asked."""
     path = tmp_path / "server.properties"
