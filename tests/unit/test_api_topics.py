@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from kbroker.protocol import ApiKey
+from kbroker.txn.durable import Durable
 
 CREATE, DELETE, METADATA = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.METADATA
 GROW, PAGES, TRIM = (
@@ -336,7 +337,7 @@ def test_records_are_deleted_up_to_an_offset(control, version):
     for index in range(5):
         control.log("a", index).hold(3, 9, 10, 12)
     del control.logs._logs["a", 4]
-    control.data_plane.tell_control = reach
+    control.services.durable = Durable(reach)
     wanted = {0: 7, 1: -1, 2: 13, 3: 1, 4: 5, 9: 1}
     answer = control.call(
         TRIM, version, topics=[
@@ -374,7 +375,7 @@ def test_records_that_are_not_durable_yet_are_waited_for(control, offset):
     log.hold(3, 9, 10, 12)
     wanted = 12 if offset == -1 else offset
     asked = []
-    control.data_plane.tell_control = lambda log, offset: asked.append(offset)
+    control.services.durable = Durable(lambda log, offset: asked.append(offset))
     request = control.send(TRIM, 2, topics=trim(offset))
     assert request.answer is None and log.log_start_offset == 3 and asked == [wanted]
     control.services.durable.run_due(0)
@@ -390,7 +391,7 @@ def test_records_that_never_get_durable_are_not_deleted(control):
     control.create("a")
     log = control.log("a", 0)
     log.hold(3, 9, 10, 12)
-    control.data_plane.tell_control = lambda log, offset: True
+    control.services.durable = Durable(lambda log, offset: True)
     (part,) = control.call(TRIM, 2, topics=trim(-1))["topics"][0]["partitions"]
     assert (part["error_code"], part["low_watermark"]) == (56, -1) and log.log_start_offset == 3
 
@@ -398,7 +399,7 @@ def test_records_that_never_get_durable_are_not_deleted(control):
 def test_who_waits_for_the_disk_is_answered_at_the_deadline(control):
     control.create("a")
     control.log("a", 0).hold(3, 9, 10, 12)
-    control.data_plane.tell_control = lambda log, offset: False
+    control.services.durable = Durable(lambda log, offset: False)
     request = control.send(TRIM, 2, topics=trim(-1), timeout=1)
     control.clock.advance(4_999)
     control.services.operations.run_due()
