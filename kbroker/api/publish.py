@@ -2,8 +2,8 @@
 
 Each function is called after the records it is about were appended to the metadata log, and once
 for every topic at the start. Nothing here fails the request: a log that the disk denies is left
-out, its partition answers KAFKA_STORAGE_ERROR until the next start. What takes long is an operation
-(kbroker.operations).
+out, its partition answers KAFKA_STORAGE_ERROR until it can be made (kbroker.api.recreation) or the
+next start. What takes long is an operation (kbroker.operations).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kbroker.api import registry
 from kbroker.api.context import Services
@@ -39,10 +39,30 @@ _CHUNK_PARTITIONS: Final = 256
 """Of the topics that are offered together."""
 
 
-def specs_of(services: Services, topic: Topic, first: int = 0) -> list[PartitionSpec]:
-    """The partitions of a topic from number `first` on."""
+class NewPartitions(NamedTuple):
+    """Partitions that one change of the metadata created: those of `topic` from number `first` to
+    before `end`."""
+
+    topic: str
+    topic_id: bytes
+    first: int
+    end: int
+
+
+def specs_of(services: Services, topic: Topic) -> list[PartitionSpec]:
+    """The partitions of a topic."""
     config = _log_config(services, topic)
-    return [_spec(services, topic, index, config) for index in topic.partitions if index >= first]
+    return [_spec(services, topic, index, config) for index in topic.partitions]
+
+
+def _specs_of_new(services: Services, new: NewPartitions) -> list[PartitionSpec]:
+    """New partitions as the metadata has them now; none where the topic was deleted meanwhile, or
+    is another one of that name."""
+    topic = services.image.topics.get(new.topic)
+    if topic is None or topic.id != new.topic_id:
+        return []
+    config = _log_config(services, topic)
+    return [_spec(services, topic, index, config) for index in range(new.first, new.end)]
 
 
 def spec_of(services: Services, topic: Topic, index: int) -> PartitionSpec:
@@ -73,41 +93,52 @@ def offer_topic(services: Services, topic: Topic) -> None:
 
 def create_topics(services: Services, names: Iterable[str]) -> Completion[None]:
     """Make the logs of new topics and offer them to clients; the completion is set when all are
-    offered."""
-    listed = list(names)
+    offered. To be called when their records take effect: they may be deleted a moment later."""
     offered: Completion[None] = Completion()
-    for name in listed:
+    new = []
+    for name in names:
+        topic = services.image.topics[name]
+        new.append(NewPartitions(name, topic.id, 0, len(topic)))
         services.note_topic(name)
         services.offering[name] = offered
-    made = services.operations.spawn(_create(services, listed), "making the logs of new topics")
+    made = services.operations.spawn(_create(services, new), "making the logs of new topics")
 
     def on_done(_: Completion[None]) -> None:
-        for name in listed:
-            if services.offering.get(name) is offered:
-                del services.offering[name]
+        for each in new:
+            if services.offering.get(each.topic) is offered:
+                del services.offering[each.topic]
         offered.resolve(None)
 
     made.on_done(on_done)
     return offered
 
 
-def _create(services: Services, names: Iterable[str]) -> Steps[None]:
+def _create(services: Services, new: Iterable[NewPartitions]) -> Steps[None]:
     chunks: list[tuple[list[PartitionSpec], Completion[None]]] = []
-    specs: list[PartitionSpec] = []
-    for name in names:
-        topic = services.image.topics.get(name)
-        specs += [] if topic is None else specs_of(services, topic)
-        if len(specs) >= _CHUNK_PARTITIONS:
-            chunks.append((specs, services.logs.create(specs)))
-            specs = []
+    waiting: list[NewPartitions] = []
+    count = 0
+    for each in new:
+        waiting.append(each)
+        count += each.end - each.first
+        if count >= _CHUNK_PARTITIONS:
+            chunks.append(_begin(services, waiting))
+            waiting, count = [], 0
         yield
-    if specs:
-        chunks.append((specs, services.logs.create(specs)))
+    chunks.append(_begin(services, waiting))
     services.topics_changed()
     for specs, created in chunks:
         yield from _offer_new(services, specs, created)
     services.topics_changed()
     adapt_segments(services)
+
+
+def _begin(
+    services: Services, new: Iterable[NewPartitions]
+) -> tuple[list[PartitionSpec], Completion[None]]:
+    """Begin to make logs. In one slice with a look at the metadata: topics that are deleted
+    afterwards take the logs with them."""
+    specs = [spec for each in new for spec in _specs_of_new(services, each)]
+    return specs, services.logs.create(specs)
 
 
 def _offer_new(
@@ -130,25 +161,23 @@ def _offer_new(
 
 
 def add_partitions(services: Services, grown: Iterable[tuple[str, int]]) -> Completion[None]:
-    """Make the logs of new partitions, (topic, first of them), and offer them to clients."""
-    return services.operations.spawn(
-        _add_partitions(services, list(grown)), "making the logs of new partitions"
-    )
-
-
-def _add_partitions(services: Services, grown: Iterable[tuple[str, int]]) -> Steps[None]:
-    chunks = []
+    """Make the logs of new partitions, (topic, first of them), and offer them to clients. To be
+    called when their records take effect."""
+    new = []
     for name, first in grown:
-        topic = services.image.topics.get(name)
-        if topic is not None:
-            specs = specs_of(services, topic, first)
-            chunks.append((specs, services.logs.create(specs)))
-        yield
-    services.topics_changed()
-    for specs, created in chunks:
-        yield from _offer_new(services, specs, created)
-    services.topics_changed()
-    adapt_segments(services)
+        topic = services.image.topics[name]
+        new.append(NewPartitions(name, topic.id, first, len(topic)))
+    return services.operations.spawn(_create(services, new), "making the logs of new partitions")
+
+
+def create_denied(services: Services) -> Completion[None]:
+    """Make the logs that the disk denied when their partitions were created, and offer them."""
+    new = [
+        NewPartitions(spec.topic, spec.topic_id, spec.partition, spec.partition + 1)
+        for key, spec in services.logs.denied.items()
+        if services.logs.homes[key].online
+    ]
+    return services.operations.spawn(_create(services, new), "making logs that the disk denied")
 
 
 def delete_topics(services: Services, deleted: Iterable[tuple[Topic, int]]) -> Steps[None]:

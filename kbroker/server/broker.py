@@ -26,6 +26,7 @@ from kbroker.api.data_rights import Denials
 from kbroker.api.delegation import TokenSweep
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.quotas import publish_quotas
+from kbroker.api.recreation import Recreations
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
@@ -220,7 +221,7 @@ class Broker:
             (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
              services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
              Denials(services).tick, FlushesPutOff(logs, self._clock).tick,
-             FullCollection(services.operations, self._clock).tick),
+             FullCollection(services.operations, self._clock).tick, Recreations(services).tick),
             DiskWatch(store, logs, data_plane, self.config.node_id, services.changes),
             services.operations,
         )  # fmt: skip

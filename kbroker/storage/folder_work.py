@@ -43,16 +43,16 @@ class Gone(NamedTuple):
 
 def open_one(opening: Opening, open_log: LogOpener, *, fresh: bool) -> Made:
     """Open a log, creating its folder where that is missing. `fresh`: the partition is new, and a
-    folder that has its name belongs to something else."""
+    folder that has its name is of an earlier try, or belongs to something else."""
     try:
-        if fresh:
-            create_folder(opening.directory)
-            write_new_topic_id(opening.directory, opening.spec.topic_id)
+        topic_id = opening.spec.topic_id
+        if fresh and create_folder(opening.directory, topic_id):
+            write_new_topic_id(opening.directory, topic_id)
             return open_log(opening._replace(fresh=True))
         path = Path(opening.directory)
         path.mkdir(exist_ok=True)
-        ensure_topic_id(path, opening.spec.topic_id)
-        return open_log(opening)
+        ensure_topic_id(path, topic_id)
+        return open_log(opening._replace(clean=False) if fresh else opening)
     except (OSError, DiskError) as error:
         return error
 

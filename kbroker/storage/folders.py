@@ -57,14 +57,28 @@ def aside_name(folder: str, suffix: str) -> str:
     return folder[: FILE_NAME_LENGTH_MAX_BYTES - len(tail)] + tail
 
 
-def create_folder(path: str) -> None:
-    """Create the folder of a new partition. What has its name is renamed to a stray. Raises
-    OSError."""
+def create_folder(path: str, topic_id: bytes) -> bool:
+    """Create the folder of a new partition; False where an earlier try has created it. What else
+    has its name is renamed to a stray. Raises OSError."""
     try:
         os.mkdir(path)
     except FileExistsError:
+        if _is_of_earlier_try(Path(path), topic_id):
+            return False
         put_aside(Path(path))
         os.mkdir(path)
+    return True
+
+
+def _is_of_earlier_try(path: Path, topic_id: bytes) -> bool:
+    """Whether a folder has the id of the topic already, or is empty."""
+    if not path.is_dir() or path.is_symlink():
+        return False
+    try:
+        found = read_topic_id(path)
+    except CorruptFileError:
+        return False
+    return found == topic_id if found is not None else not any(path.iterdir())
 
 
 def put_aside(folder: Path) -> bool:

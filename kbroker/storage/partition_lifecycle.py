@@ -81,6 +81,9 @@ class PartitionLifecycle:
         self.moves: MovesPort | None = None
         self.hangs: Callable[[LogDirectory], bool] = lambda directory: directory.worker.hung
         """Whether a directory's disk does not answer at the moment."""
+        self.denied: dict[Key, PartitionSpec] = {}
+        """Of the offline partitions the new ones whose log the disk denied for a reason that may
+        pass (it was full, descriptors had run out): `create` may be asked for them again."""
         self._open_log = open_log
         self._logs: dict[Key, LogPort] = {}
         self._creating: dict[Key, Opening] = {}  # new partitions whose log is not made yet
@@ -129,14 +132,18 @@ class PartitionLifecycle:
 
     def create(self, specs: Iterable[PartitionSpec]) -> Completion[None]:
         """Make the logs of new partitions. The completion is set when each is ready or offline and
-        the names of their folders are durable; its error is that of the names' sync."""
+        the names of their folders are durable; its error is that of the names' sync. Partitions
+        that have a log, or whose log is being made, are passed over: their folder is theirs."""
         homes = {each.id: each for each in self.directories}
         openings: dict[LogDirectory, list[Opening]] = {}
         for spec in specs:
+            key = (spec.topic, spec.partition)
+            if key in self._logs or key in self._creating:
+                continue
             home = homes.get(spec.home, self.main)
             opening = Opening(str(home.path / spec.folder), spec, 0, 0, True)
             openings.setdefault(home, []).append(opening)
-            key = (spec.topic, spec.partition)
+            self.denied.pop(key, None)
             self.homes[key] = home
             self._creating[key] = opening
         jobs = [
@@ -233,6 +240,7 @@ class PartitionLifecycle:
                     self.moves.cancel(key)
                 self._creating.pop(key, None)
                 self.offline.pop(key, None)
+                self.denied.pop(key, None)
                 log, home = self._logs.pop(key, None), self.homes.pop(key, None)
                 if home is None:
                     away.append(Completion())
@@ -333,18 +341,30 @@ class PartitionLifecycle:
         spec = opening.spec
         key = (spec.topic, spec.partition)
         if isinstance(made, OSError | DiskError):
-            _LOG.error("partition %s is offline: %s", spec.folder, made)
-            self.offline[key] = str(made)
-            if self._started:  # a start asks the disk for each of them anew
-                path = opening.directory
-                failed = made if isinstance(made, DiskError) else DiskError(path, made)
-                self.homes[key].note(failed)
+            self._deny(opening, made)
             return
+        if self._started and key in self.offline:
+            _LOG.info("partition %s could be created now", spec.folder)
         self._logs[key] = made
         if self.homes[key].online:
             self.offline.pop(key, None)
         else:  # the disk has failed meanwhile
             made.take_offline(errno.EIO)
+
+
+    def _deny(self, opening: Opening, error: OSError | DiskError) -> None:
+        """Take a partition offline whose log the disk denied."""
+        spec = opening.spec
+        key = (spec.topic, spec.partition)
+        known = self.offline.get(key)
+        self.offline[key] = str(error)
+        if known != self.offline[key]:
+            _LOG.error("partition %s is offline: %s", spec.folder, error)
+        if self._started:  # a start asks the disk for each of them anew
+            failed = error if isinstance(error, DiskError) else DiskError(opening.directory, error)
+            self.homes[key].note(failed)
+            if not failed.final:
+                self.denied[key] = spec
 
 
 class _Removal(NamedTuple):

@@ -85,8 +85,9 @@ FAULTS = (
     ),
     Fault(
         "F7", "a full disk", "a small ext4, filled, under records, markers, commits, compaction",
-        ("P9",), "the last batches cut off", 5, 70,
-        _here("test_disk.py::test_full_disk", "test_full_disk_inside.py", "test_disk_limits.py"),
+        ("P9",), "the last batches cut off", 7, 72,
+        _here("test_disk.py::test_full_disk", "test_full_disk_inside.py", "test_disk_limits.py",
+              "test_denied_creation.py"),
     ),
     Fault(
         "F8", "a sync that fails once", "a sparse image on a full file system", ("P8",),
