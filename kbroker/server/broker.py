@@ -23,7 +23,7 @@ from kbroker.api import moving, publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.data_rights import Denials
-from kbroker.api.delegation import TokenSweep
+from kbroker.api.delegation import PrincipalSweep, TokenSweep
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.quotas import publish_quotas
 from kbroker.api.topic_names import INTERNAL_TOPICS
@@ -219,8 +219,8 @@ class Broker:
             (services.groups, services.transactions, services.durable),
             (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
              services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
-             Denials(services).tick, FlushesPutOff(logs, self._clock).tick,
-             FullCollection(services.operations, self._clock).tick),
+             PrincipalSweep(services).tick, Denials(services).tick, FlushesPutOff(logs,
+             self._clock).tick, FullCollection(services.operations, self._clock).tick),
             DiskWatch(store, logs, data_plane, self.config.node_id, services.changes),
             services.operations,
         )  # fmt: skip
