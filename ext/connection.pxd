@@ -47,6 +47,7 @@ cdef enum:
     LOG_LINES = 256
     LOG_LINE_BYTES = 240
     CONGESTION_BYTES = 16           # TCP_CA_NAME_MAX
+    PRINCIPAL_CHUNKS = 4096
 
 # What a handler returns.
 cdef enum Outcome:
@@ -188,8 +189,7 @@ cdef struct Op:
     OpEvent on_event                # network thread, after op_post; may be called once too often
     OpEvent on_timeout              # network thread, from op_deadline
     OpEvent on_cancel               # network thread, connection died: let go of everything
-    # Of the handler, which sets them after op_park; zeroed before.
-    uint64_t u[OP_WORDS]
+    uint64_t u[OP_WORDS]            # of the handler, as `ext`; zeroed before
     void* ext
     int64_t pending                 # atomic, by convention: what is still awaited
     Times times                     # whoever has the Op: its job, else the network thread
@@ -197,8 +197,7 @@ cdef struct Op:
 
 # ---- requests ----------------------------------------------------------------------------------
 
-# On a partition of a Produce that opens a transaction: what the coordinator said, and the guard
-# that was drawn before it was asked (producers.pxd).
+# Of a Produce that opens a transaction: what the coordinator said, and the guard (producers.pxd).
 cdef struct Verdict:
     int64_t guard
     int16_t error
@@ -461,6 +460,7 @@ cdef struct Net:
     JobQueue control
     JobQueue io
     Job* io_stalled                 # refused by the journal in the pool; io.lock
+    void* principal_uses[PRINCIPAL_CHUNKS]  # atomic int64_t*, see principal_uses.pxd
     int64_t stalled                 # atomic: somebody got H_STALL since the last net_unstall_all
     int64_t unstalls                # atomic: how often there was room again
     pthread_t io_threads[NET_THREADS_MAX]

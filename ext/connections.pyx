@@ -26,6 +26,7 @@ from kbroker.ext.memory cimport buffer_free, pool_give_strange, pool_release
 from kbroker.ext.network cimport net_unstall_all, thread_post
 from kbroker.ext.out_stream cimport out_clear
 from kbroker.ext.posix cimport close, snprintf
+from kbroker.ext.principal_uses cimport principal_drop
 from kbroker.ext.quotas cimport Hold, quota_leave
 from kbroker.ext.response cimport connection_cancel_ops, connection_unblock, flush_later
 from kbroker.ext.sockets cimport (
@@ -318,6 +319,8 @@ cdef void connection_close(Connection* connection, int32_t level,
     connection.quota = NULL
     if connection.auth != NULL and net.auth_free != NULL:
         net.auth_free(connection.auth)
+    principal_drop(net, connection.principal)
+    connection.principal = 0
     free(connection.state)
     free(connection.software)
     connection.software = NULL

@@ -17,6 +17,7 @@ from kbroker.ext.connection cimport (
 from kbroker.ext.control_wait cimport Place, job_finish_when
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_state cimport DIRECTORIES_MAX
+from kbroker.ext.principal_uses cimport principal_drop, principal_hold
 from kbroker.ext.produce_verify cimport verification_begin
 from kbroker.ext.quotas cimport Hold, quota_take_ns
 from kbroker.ext.queue cimport job_finish, job_free_frame, queue_pass_on
@@ -124,6 +125,8 @@ cdef class Request:
         """Before the answer: whose connection this is from the next frame on, and for how long;
         0: for as long as it lasts."""
         cdef Job* job = self.sets_of()
+        principal_hold(job.net, principal)
+        principal_drop(job.net, job.principal)
         job.principal = principal
         job.session_ms = session_ms
         job.sets |= SETS_PRINCIPAL

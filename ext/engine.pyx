@@ -18,6 +18,7 @@ from kbroker.ext.listener cimport acceptor_limit, acceptor_stop
 from kbroker.ext.log_ring cimport log_ring_peek, log_ring_pop
 from kbroker.ext.net_settings cimport NetSettings
 from kbroker.ext.network cimport net_synchronize
+from kbroker.ext.principal_uses cimport principal_is_idle
 from kbroker.ext.quota_bucket cimport QuotaKey
 from kbroker.ext.quotas cimport (
     CLIENT_ABSENT, CLIENT_DEFAULT, CLIENT_NAMED, QUOTA_CLIENT_KINDS, QUOTA_CONNECT, QUOTA_KINDS,
@@ -386,6 +387,10 @@ cdef class Engine:
             text = <bytes> line.text
             lines.append((line.level, text.decode("utf-8", "replace")))
             log_ring_pop(&self.net.log)
+
+    def principals_idle(self, numbers: list[int]) -> list[int]:
+        """Those of them that no connection and no request of the control thread has."""
+        return [number for number in numbers if principal_is_idle(self.net, number)]
 
     def request_times(
         self,

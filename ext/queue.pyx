@@ -21,6 +21,7 @@ from kbroker.ext.posix cimport (
     pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
     pthread_mutex_unlock, timespec_t,
 )
+from kbroker.ext.principal_uses cimport principal_drop, principal_hold
 from kbroker.ext.quotas cimport Hold, quota_leave, quota_share
 from kbroker.ext.response cimport connection_unblock, op_drop, op_hold, op_park, op_ready
 from kbroker.ext.rights cimport (
@@ -228,6 +229,7 @@ cdef Job* job_new(Request* request) noexcept nogil:
     job.flexible = request.flexible
     job.received_ns = request.received_ns
     job.principal = request.principal
+    principal_hold(net, job.principal)
     job.stage = request.connection.stage
     job.quota = quota_share(net, <const Hold*> request.quota)
     job.auth = rights_ref(<Rights*> request.connection.auth)
@@ -330,6 +332,7 @@ cdef void job_finished(NetThread* thread, Post* post) noexcept nogil:
     elif (job.outcome == H_PENDING or op.resumes) and op.on_cancel != NULL:
         op.on_cancel(op)
     op_drop(op)
+    principal_drop(job.net, job.principal)
     quota_leave(job.net, <Hold*> job.quota)
     rights_unref(<Rights*> job.auth)
     rights_unref(<Rights*> job.asked)

@@ -25,6 +25,7 @@ from kbroker.ext.posix cimport (
     ENOMEM, close, pthread_cond_destroy, pthread_cond_init, pthread_create, pthread_join,
     pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, snprintf,
 )
+from kbroker.ext.principal_uses cimport principals_free
 from kbroker.ext.quotas cimport Quotas, quotas_free, quotas_new
 from kbroker.ext.queue cimport job_finish, queue_close, queue_destroy, queue_init, queue_pop
 from kbroker.ext.sockets cimport (
@@ -202,6 +203,7 @@ cdef void net_destroy(Net* net) noexcept nogil:
     addresses_destroy(net)
     limits_destroy(net)
     quotas_free(<Quotas*> net.quotas)
+    principals_free(net)
     queue_destroy(&net.control)
     queue_destroy(&net.io)
     pool_destroy(&net.pool)

@@ -9,6 +9,7 @@ from kbroker.ext.connection cimport (
 from kbroker.ext.connections cimport connection_enter, connection_fail
 from kbroker.ext.log_ring cimport LOG_WARNING
 from kbroker.ext.posix cimport snprintf
+from kbroker.ext.principal_uses cimport principal_drop, principal_hold
 from kbroker.ext.response cimport op_deadline, op_ready
 
 cdef enum:
@@ -67,7 +68,9 @@ cdef void stage_read_token(Request* request, uint8_t* frame, uint32_t length) no
 
 cdef void become(Connection* connection, const Job* job) noexcept nogil:
     """What was cached for another principal goes."""
+    principal_drop(connection.net, connection.principal)
     connection.principal = job.principal
+    principal_hold(connection.net, connection.principal)
     connection.session_ends_ns = 0
     if job.session_ms > 0:
         connection.session_ends_ns = connection.thread.now_ns + job.session_ms * 1000000

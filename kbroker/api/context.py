@@ -124,6 +124,7 @@ class EnginePort(Protocol):
     def set_api_versions(
         self, bodies: dict[int, bytes], keys: list[tuple[int, int, int, int]]
     ) -> None: ...
+    def principals_idle(self, numbers: list[int]) -> list[int]: ...
 
 
 class DataPlanePort(Protocol):

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("kbroker.api")
 NO_TIME: Final = -1
+PRINCIPALS_KEPT: Final = 1_000
+"""So many are no matter, whether they are there or not."""
+PRINCIPALS_EVERY_MS: Final = 600_000
+"""Longer than any operation goes on for a client that has left."""
 
 
 def tokens_of(context: Context) -> Tokens:
@@ -32,6 +36,24 @@ def check_allowed(context: Context) -> None:
     by_token = context.services.principals.by_token(context.principal_number)
     if by_token or context.principal == NOBODY:
         raise ClientError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+class PrincipalSweep:
+    """Forgets principals that nobody has any more, where there are many."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._next_ms = services.clock.monotonic_ms() + PRINCIPALS_EVERY_MS
+
+    def tick(self) -> None:
+        """On the control thread, now and then."""
+        services = self._services
+        now_ms = services.clock.monotonic_ms()
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + PRINCIPALS_EVERY_MS
+        if len(services.principals) > PRINCIPALS_KEPT:
+            services.principals.forget(services.data_plane.engine.principals_idle)
 
 
 class TokenSweep:

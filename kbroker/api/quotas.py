@@ -76,7 +76,9 @@ def _number_of(services: Services, user: str | None) -> int:
     """As the data plane knows a user."""
     if user is None:
         return _DEFAULT_USER
-    return _NO_USER if user == ABSENT else services.principals.number(Principal(USER, user))
+    if user == ABSENT:
+        return _NO_USER
+    return services.principals.number(Principal(USER, user), keep=True)
 
 
 def limit_addresses(services: Services, found: Found | None = None) -> None:

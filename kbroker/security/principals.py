@@ -1,7 +1,8 @@
 """Principals: `User:name`, their numbers, and the names that certificates give.
 
 The data plane knows a principal by the number that `Principals` gave it: 0 is nobody's, and none is
-used again while the broker runs. All are even; the odd one above is the same principal where a
+used again while the broker runs. One that no connection has for long is forgotten, and has another
+when it comes again. All are even; the odd one above is the same principal where a
 delegation token said who it is, for tokens make no tokens.
 
 `ssl.principal.mapping.rules` is a list of DEFAULT (the distinguished name itself) and
@@ -12,7 +13,7 @@ into the replacement, which L puts in lower case, U in upper. The first rule tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from kbroker.config.types import ConfigError
@@ -45,19 +46,39 @@ class Principals:
     """Numbers of principals. The control thread owns it."""
 
     def __init__(self) -> None:
-        self._known = [NOBODY]
+        self._known = {0: NOBODY}
         self._places = {NOBODY: 0}
+        self._given = 1
+        self._kept = {0}
+        self._idle: set[int] = set()
 
-    def number(self, principal: Principal, *, by_token: bool = False) -> int:
-        """The number of a principal, a new one where it has none."""
-        place = self._places.setdefault(principal, len(self._known))
-        if place == len(self._known):
-            self._known.append(principal)
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def number(self, principal: Principal, *, by_token: bool = False, keep: bool = False) -> int:
+        """The number of a principal, a new one where it has none; `keep`: for ever, since the data
+        plane has settings for it."""
+        place = self._places.setdefault(principal, self._given)
+        if place == self._given:
+            self._known[place] = principal
+            self._given += 1
+        self._idle.discard(place)
+        if keep:
+            self._kept.add(place)
         return 2 * place + by_token
 
     def principal(self, number: int) -> Principal:
         """Who has a number."""
         return self._known[number // 2]
+
+    def forget(self, idle_of: Callable[[list[int]], list[int]]) -> None:
+        """Forget who was idle at the look before, has not been asked for since and is idle now;
+        `idle_of` says which of some numbers nobody has."""
+        places = [2 * place for place in self._known.keys() - self._kept]
+        idle = {number // 2 for number in idle_of(places)}
+        for place in idle & self._idle:
+            del self._places[self._known.pop(place)]
+        self._idle = idle - self._idle
 
     def by_token(self, number: int) -> bool:
         """Whether a delegation token said so."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import queue
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ from kbroker.api import moving, publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
 from kbroker.api.data_rights import Denials
-from kbroker.api.delegation import TokenSweep
+from kbroker.api.delegation import PrincipalSweep, TokenSweep
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.quotas import publish_quotas
 from kbroker.api.recreation import Recreations
@@ -218,10 +218,7 @@ class Broker:
         self._control = ControlThread(
             data_plane, dispatcher, self._clock, mailbox,
             (services.groups, services.transactions, services.durable),
-            (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
-             services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
-             Denials(services).tick, FlushesPutOff(logs, self._clock).tick,
-             FullCollection(services.operations, self._clock).tick, Recreations(services).tick),
+            self._ticks(services, dispatcher, slow),
             DiskWatch(store, logs, data_plane, self.config.node_id, services.changes),
             services.operations,
         )  # fmt: skip
@@ -245,6 +242,24 @@ class Broker:
         self._cleaner.start()
         mailbox.post(partial(moving.resume, services))
         self._open_pages(services, data_plane, disk, self._cleaner)
+
+    def _ticks(
+        self, services: Services, dispatcher: Dispatcher, slow: SlowRequests
+    ) -> tuple[Callable[[], object], ...]:
+        """Return what the control thread does every second."""
+        return (
+            slow.tick,
+            dispatcher.tell_dropped,
+            services.authentication.refusals.tell_dropped,
+            services.audit.tell_dropped,
+            services.store.snapshot_when_due,
+            TokenSweep(services).tick,
+            PrincipalSweep(services).tick,
+            Denials(services).tick,
+            FlushesPutOff(services.logs, self._clock).tick,
+            FullCollection(services.operations, self._clock).tick,
+            Recreations(services).tick,
+        )
 
     def _start_http(self) -> None:
         """Serve health and metrics while the rest starts."""

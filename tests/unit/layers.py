@@ -110,6 +110,7 @@ LAYERS = (
     "kbroker.ext.stays",
     "kbroker.ext.net_settings",
     "kbroker.ext.connection",
+    "kbroker.ext.principal_uses",
     "kbroker.ext.marks",
     "kbroker.ext.quota_bucket",
     "kbroker.ext.quotas",

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from kbroker.api.delegation import PRINCIPALS_EVERY_MS, PRINCIPALS_KEPT, PrincipalSweep
 from kbroker.config.types import ConfigError
-from kbroker.security.principals import mapped, parse_principal, parse_rules, parse_super_users
+from kbroker.security.principals import (
+    NOBODY,
+    Principal,
+    Principals,
+    mapped,
+    parse_principal,
+    parse_rules,
+    parse_super_users,
+)
+from tests.support.control import ControlPlane
 
 DUKE = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
 
@@ -44,3 +56,45 @@ def test_super_users():
     for bad in ("alice", "User:", ":a"):
         with pytest.raises(ConfigError, match="no principal"):
             parse_principal(bad)
+
+
+def test_who_is_idle_at_two_looks_is_forgotten() -> None:
+    principals = Principals()
+    names = [Principal("User", name) for name in "abcd"]
+    a, b, c, d = (principals.number(one, keep=one.name == "d") for one in names)
+    used = {b}
+
+    def idle_of(numbers: list[int]) -> list[int]:
+        assert 0 not in numbers and d not in numbers, "these are kept"
+        return [number for number in numbers if number not in used]
+
+    principals.forget(idle_of)
+    assert len(principals) == 5
+    assert principals.number(names[2]) == c, "it comes again"
+    principals.forget(idle_of)
+    assert len(principals) == 4 and principals.principal(b) == names[1]
+    with pytest.raises(KeyError):
+        principals.principal(a)
+    again = principals.number(names[0])
+    assert again not in (0, a, b, c, d), "no number is used twice"
+    principals.forget(idle_of)
+    principals.forget(idle_of)
+    assert len(principals) == 3
+    assert principals.number(names[1], by_token=True) == b + 1
+    assert principals.principal(d) == names[3] and principals.principal(0) == NOBODY
+
+
+def test_many_principals_are_looked_through_from_time_to_time(tmp_path: Path) -> None:
+    control = ControlPlane(tmp_path)
+    services = control.services
+    services.data_plane.engine.principals_idle = list
+    sweep = PrincipalSweep(services)
+    for number in range(PRINCIPALS_KEPT):
+        services.principals.number(Principal("User", str(number)))
+    for looks in range(3):
+        assert len(services.principals) == (PRINCIPALS_KEPT + 1 if looks < 2 else 1)
+        control.clock.advance(PRINCIPALS_EVERY_MS - 1)
+        sweep.tick()
+        control.clock.advance(1)
+        sweep.tick()
+    control.close()

@@ -286,3 +286,35 @@ def test_nothing_but_the_renewal_passes_while_a_session_is_renewed():
         assert client.receive() == (3, b"")
         client.send(PING, 4)
         assert client.is_closed()
+
+
+def test_the_uses_of_a_principal_are_its_connections_and_requests():
+    with stand() as one, ExitStack() as stack:
+        idle = one.engine.principals_idle
+        assert idle([2, 3, 14, 1 << 20, (1 << 31) - 1]) == [2, 3, 14, 1 << 20, (1 << 31) - 1]
+        first, second = (stack.enter_context(Client(one.port)) for _ in range(2))
+        one.log_in(first, principal=14)
+        one.log_in(second, principal=15)
+        assert idle([2, 14, 15, 16]) == [2, 16], "by a token, it is the same one"
+        first.socket.close()
+        wait_for("one is gone", lambda: one.engine.connections() == 1, 60)
+        assert idle([14]) == []
+        second.send(PING, 3)
+        request = one.next(PING)
+        second.socket.close()
+        assert idle([14]) == []
+        request.respond(b"")
+        wait_for("the last is gone", lambda: idle([14]) == [14], 60)
+        third = stack.enter_context(Client(one.port))
+        third.send(HANDSHAKE, 1, version=1)
+        one.next(HANDSHAKE, 1).respond(b"")
+        third.receive()
+        third.send(AUTHENTICATE, 2, b"token")
+        request = one.next(AUTHENTICATE)
+        request.identify(20)
+        assert idle([20]) == [], "from the moment on that it is said"
+        request.identify(22)
+        assert idle([20, 22]) == [20]
+        request.respond(b"")
+        assert third.receive() == (2, b"")
+        assert idle([20, 22]) == [20]
