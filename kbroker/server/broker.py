@@ -35,6 +35,7 @@ from kbroker.ext.data_plane import DataPlane
 from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
 from kbroker.ext.engine import FRAME_BYTES_MAX, SECURITY_PROTOCOLS
 from kbroker.ext.log import Log
+from kbroker.files import is_there
 from kbroker.metadata import directories, registration
 from kbroker.metadata.builders import Listener
 from kbroker.metadata.records.schema import Record
@@ -335,7 +336,7 @@ class Broker:
         publish.adapt_segments(services, sum(len(topic.partitions) for topic in topics.values()))
         specs = [one for topic in topics.values() for one in publish.specs_of(services, topic)]
         self._phase = "opening"
-        if specs and not all((one.path / CLEAN_SHUTDOWN).exists() for one in logs.online):
+        if specs and not all(is_there(one.path / CLEAN_SHUTDOWN) for one in logs.online):
             self._phase = "recovering"
             extend(self._notifier, self._phase)
         deleted_topics = services.image.deleted_topics
