@@ -26,7 +26,8 @@ from kbroker.ext.journal_walk cimport JournalWalk, walk_next
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_errors cimport check
 from kbroker.ext.log_append cimport log_append_as_is
-from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE
+from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE, log_floor
+from kbroker.ext.segment cimport Segment
 
 
 class Replayed(NamedTuple):
@@ -47,15 +48,15 @@ class Replayed(NamedTuple):
 
 
 cdef bint follows_a_hole(Log log, int64_t offset, int64_t cleaned) noexcept:
-    """Whether a segment ends there, of those that were walked or are empty, and the next one begins
-    later; below `cleaned` it is compaction that took away what was between."""
-    cdef int32_t i
-    for i in range(log.core.count - 1):
-        if log.core.segments[i + 1].base_offset <= cleaned:
-            continue
-        if log.core.segments[i].next_offset == offset < log.core.segments[i + 1].base_offset:
-            return log.core.segments[i].size == 0 or log.core.segments[i].base_offset < offset
-    return False
+    """Return whether a segment that was walked, or is empty, ends at the offset and the next one
+    begins later. Below `cleaned` it is compaction that took away what was between."""
+    cdef int32_t i = log_floor(log.core, offset)
+    cdef Segment* s
+    if i < 0 or i + 1 >= log.core.count:
+        return False
+    s = log.core.segments[i]
+    return s.next_offset == offset and log.core.segments[i + 1].base_offset > cleaned \
+        and (s.size == 0 or s.base_offset < offset)
 
 
 cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:

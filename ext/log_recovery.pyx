@@ -1,6 +1,6 @@
 """Open and close the log of a partition (see log_recovery.pxd)."""
 from libc.errno cimport errno
-from libc.stdint cimport int32_t
+from libc.stdint cimport INT64_MAX, int32_t
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_store_i32
@@ -191,7 +191,8 @@ cdef int recover_from(Opening* o, int32_t first) noexcept nogil:
         s.sealed = 0
         code = rebuild_start(log, s, o.args.recovery_point, &start)
         if code == LOG_OK and i == first:
-            code = rebuild_producers(log, &o.listing.snapshots, start.offset, o.args.now_ms, True)
+            code = rebuild_producers(log, &o.listing.snapshots, start.offset, INT64_MAX,
+                                     o.args.now_ms, True)
         if code == LOG_OK:
             code = rebuild_segment(log, s, &start, &o.rebuilt, &torn)
         if code != LOG_OK:
@@ -232,7 +233,8 @@ cdef int take_as_is(Opening* o) noexcept nogil:
             return code
         if torn:
             return recover_from(o, log.count - 1)
-    return rebuild_producers(log, &o.listing.snapshots, s.next_offset, o.args.now_ms, False)
+    return rebuild_producers(log, &o.listing.snapshots, s.next_offset, INT64_MAX, o.args.now_ms,
+                             False)
 
 
 # ---- what follows from the segments
@@ -292,7 +294,7 @@ cdef void drop_snapshots(Opening* o) noexcept nogil:
 
 
 cdef void forget_empty_producers(Log* log) noexcept nogil:
-    if log.producers != NULL and log.producers.count == 0 and log.producers.txn_count == 0:
+    if log.producers != NULL and log.producers.count == 0:
         producers_free(log.producers)
         log.producers = NULL
 

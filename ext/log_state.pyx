@@ -14,6 +14,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.clock cimport realtime_ms, timespec_of
 from kbroker.ext.debug cimport OBJECT_LOG, object_born, object_died
 from kbroker.ext.epochs cimport epochs_free, epochs_init
+from kbroker.ext.partition_transactions cimport txns_first_unstable, txns_stable_below
 from kbroker.ext.posix cimport (
     CLOCK_MONOTONIC,
     EDQUOT,
@@ -29,11 +30,7 @@ from kbroker.ext.posix cimport (
     pthread_mutex_trylock,
     timespec_t,
 )
-from kbroker.ext.producers cimport (
-    producers_first_unstable,
-    producers_free,
-    producers_stable_below,
-)
+from kbroker.ext.producers cimport producers_free
 from kbroker.ext.segment cimport (
     FIND_BATCH,
     FIND_BROKEN,
@@ -393,14 +390,14 @@ cdef void log_move_hw(Log* log, const Position* at) noexcept nogil:
     log.hw_at = at[0]
     atomic_store_i64(&log.hw, at.offset)
     if log.producers != NULL:
-        producers_stable_below(log.producers, at.offset)
+        txns_stable_below(&log.producers.txns, at.offset)
     log_update_lso(log)
 
 
 cdef void log_update_lso(Log* log) noexcept nogil:
     cdef int64_t unstable = -1
     if log.producers != NULL:
-        unstable = producers_first_unstable(log.producers)
+        unstable = txns_first_unstable(&log.producers.txns)
     if unstable >= 0 and max(unstable, log.log_start) < log.hw:
         atomic_store_i64(&log.lso, max(unstable, log.log_start))
         return

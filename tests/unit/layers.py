@@ -61,6 +61,7 @@ LAYERS = (
     "kbroker.ext.walk",
     "kbroker.ext.index",
     "kbroker.ext.segment",
+    "kbroker.ext.partition_transactions",
     "kbroker.ext.producers",
     "kbroker.ext.snapshots",
     "kbroker.ext.txn_index",
