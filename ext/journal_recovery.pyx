@@ -25,9 +25,14 @@ from kbroker.ext.journal_reader cimport JournalReader
 from kbroker.ext.journal_walk cimport JournalWalk, walk_next
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_errors cimport check
+from kbroker.ext.log_recovery cimport log_close_files
 from kbroker.ext.log_append cimport log_append_as_is
 from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE, log_floor
 from kbroker.ext.segment cimport Segment
+
+
+cdef enum:
+    OPEN_LOGS_MAX = 256
 
 
 class Replayed(NamedTuple):
@@ -45,6 +50,14 @@ class Replayed(NamedTuple):
     gaps: dict
     skipped: list
     damaged: list
+
+
+cdef int close_files(set logs) except -1:
+    """Let go of what the logs have opened: a start may have more logs than descriptors."""
+    for log in logs:
+        log_close_files((<Log>log).core)
+    logs.clear()
+    return 0
 
 
 cdef bint follows_a_hole(Log log, int64_t offset, int64_t cleaned) noexcept:
@@ -89,6 +102,7 @@ def replay(directory, logs, cleaned=None, *, skip_damage=False):
     cdef JournalWalk* walk = &reader.walk
     cdef int done
     batches = applied = applied_bytes = 0
+    open_logs = set()
     gaps = Counter()
     while walk_next(walk):
         batches += 1
@@ -103,8 +117,12 @@ def replay(directory, logs, cleaned=None, *, skip_damage=False):
         if done > 0:
             applied += 1
             applied_bytes += walk.batch_bytes
+            open_logs.add(log)
+            if len(open_logs) == OPEN_LOGS_MAX:
+                close_files(open_logs)
         elif done < 0:
             gaps[key] += 1
+    close_files(open_logs)
     reader.finish()
     return Replayed(walk.used_count, walk.groups, batches, applied, applied_bytes, dict(gaps),
                     reader.skipped(), reader.damaged_files())

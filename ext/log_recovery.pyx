@@ -328,6 +328,18 @@ cdef int open_log(Opening* o) noexcept nogil:
     return mend_epochs(o)
 
 
+cdef void close_files_locked(Log* log) noexcept nogil:
+    cdef int32_t i
+    for i in range(log.count):
+        segment_idle(log.segments[i])
+
+
+cdef void log_close_files(Log* log) noexcept nogil:
+    pthread_mutex_lock(&log.lock)
+    close_files_locked(log)
+    pthread_mutex_unlock(&log.lock)
+
+
 cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
                    int* error_errno) noexcept nogil:
     cdef Opening o
@@ -348,6 +360,8 @@ cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
         error_errno[0] = o.log.error_errno
         log_unref(o.log)
         return NULL
+    # A start may open more logs than there are descriptors. The first use opens the files again.
+    log_close_files(o.log)
     return o.log
 
 
@@ -410,13 +424,11 @@ cdef int close_clean(Log* log, bint sync) noexcept nogil:
 
 
 cdef int log_close(Log* log, bint clean, bint sync) noexcept nogil:
-    cdef int32_t i
     pthread_mutex_lock(&log.lock)
     cdef int code = log_usable(log)
     if clean and code == LOG_OK:
         code = close_clean(log, sync)
     atomic_store_i32(&log.closed, 1)
-    for i in range(log.count):
-        segment_idle(log.segments[i])
+    close_files_locked(log)
     pthread_mutex_unlock(&log.lock)
     return code

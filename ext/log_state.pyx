@@ -14,6 +14,7 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.clock cimport realtime_ms, timespec_of
 from kbroker.ext.debug cimport OBJECT_LOG, object_born, object_died
 from kbroker.ext.epochs cimport epochs_free, epochs_init
+from kbroker.ext.open_files cimport FileOwner, files_forget, files_make_room, files_note
 from kbroker.ext.partition_transactions cimport txns_first_unstable, txns_stable_below
 from kbroker.ext.posix cimport (
     CLOCK_MONOTONIC,
@@ -28,6 +29,7 @@ from kbroker.ext.posix cimport (
     pthread_mutex_init,
     pthread_mutex_timedlock,
     pthread_mutex_trylock,
+    pthread_mutex_unlock,
     timespec_t,
 )
 from kbroker.ext.producers cimport producers_free
@@ -41,6 +43,7 @@ from kbroker.ext.segment cimport (
     Hint,
     segment_find,
     segment_hint,
+    segment_close_unused,
     segment_open,
     segment_rebuild_indexes,
     segment_place,
@@ -76,6 +79,7 @@ cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
     if log == NULL:
         return NULL
     log.refs = 1
+    log.files.let_go = let_go
     log.dir = copy_text(dir)
     log.topic = copy_text(topic)
     log.partition = partition
@@ -96,6 +100,35 @@ cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
     return log
 
 
+# ---- open files
+
+cdef int32_t let_go(FileOwner* owner) noexcept nogil:
+    cdef Log* log = <Log*> owner
+    cdef int32_t i
+    cdef int32_t left = 0
+    if pthread_mutex_trylock(&log.lock) != 0:
+        return 1
+    for i in range(log.count):
+        if atomic_load_i32(&log.segments[i].refs) == 1:     # no reader and no sync
+            segment_close_unused(log.segments[i])
+        left += log.segments[i].fd >= 0
+    pthread_mutex_unlock(&log.lock)
+    return left
+
+
+cdef int log_open_segment(Log* log, Segment* s, bint create) noexcept nogil:
+    cdef int error
+    if s.fd >= 0:
+        return 0
+    files_make_room(False)
+    error = segment_open(s, create)
+    if (error == EMFILE or error == ENFILE) and files_make_room(True):
+        error = segment_open(s, create)
+    if error == 0:
+        files_note(&log.files)
+    return error
+
+
 cdef void log_ref(Log* log) noexcept nogil:
     atomic_add_i32(&log.refs, 1)
 
@@ -114,6 +147,7 @@ cdef void log_unref(Log* log) noexcept nogil:
     cdef int32_t i
     if atomic_add_i32(&log.refs, -1) > 0:
         return
+    files_forget(&log.files)
     for i in range(log.count):
         segment_unref(log.segments[i])
     for i in range(log.retired_count):
@@ -316,7 +350,7 @@ cdef int find_in(Log* log, Segment* s, int64_t offset, Found* found) noexcept no
     cdef Hint hint
     cdef IndexLimits limits
     cdef int code
-    if segment_open(s, False) != 0:
+    if log_open_segment(log, s, False) != 0:
         return FIND_ERROR
     segment_hint(s, offset, &hint)
     code = segment_find(s, &hint, offset, found)

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kbroker import __version__, runfile
+from kbroker import __version__, descriptors, runfile
 from kbroker.api import moving, publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
@@ -347,6 +347,10 @@ class Broker:
         if len(logs):
             took_ms = self._clock.monotonic_ms() - began_ms
             _LOG.info("opened %d partitions in %d ms", len(logs), took_ms)
+        limit = descriptors.limit()
+        short = len(logs) > descriptors.segments_max(limit)
+        _LOG.log(logging.WARNING if short else logging.INFO, "%s",
+                 descriptors.arithmetic(limit, len(logs)))  # fmt: skip
 
     def _lead(self, store: MetadataStore, logs: LogManager) -> None:
         """Register this process and have it lead every partition, in a new epoch after a crash."""
