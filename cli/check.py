@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbroker import runfile
+from kbroker import descriptors, runfile
 from kbroker.cli.directories import log_directories
 from kbroker.cli.finding import FAILED, FILES_LOW, OK, WARNING, Finding, files_text
 from kbroker.cli.options import broker_options, data_dir_option, output_option
@@ -253,10 +253,13 @@ def _strays(places: list[Path]) -> Iterator[Finding]:
 
 
 def _open_files() -> Finding:
+    """A broker raises the soft limit to the hard one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    low = soft != resource.RLIM_INFINITY and soft < FILES_LOW
-    text = f"{_limit(soft)} (hard limit {_limit(hard)})"
-    return Finding("open files", WARNING if low else OK, text + (files_text() if low else ""))
+    low = hard != resource.RLIM_INFINITY and hard < FILES_LOW
+    text = f"{_limit(hard)} (soft limit {_limit(soft)}, which a start raises)"
+    if low:
+        text = f"{descriptors.arithmetic(hard, 0)}{files_text()}"
+    return Finding("open files", WARNING if low else OK, text)
 
 
 def _limit(value: int) -> str:

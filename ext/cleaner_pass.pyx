@@ -32,6 +32,7 @@ from kbroker.ext.log_state cimport (
     log_disk_error,
     log_floor,
     log_lock_soon,
+    log_open_segment,
     log_usable,
 )
 from kbroker.ext.posix cimport (
@@ -51,7 +52,6 @@ from kbroker.ext.segment cimport (
     segment_hint,
     segment_largest,
     segment_load_first,
-    segment_open,
     segment_path,
 )
 from kbroker.ext.walk cimport (
@@ -201,7 +201,7 @@ cdef int open_at(Log* log, Segment* s, int64_t offset, int64_t* position) noexce
     if code == LOG_OK and s.deleted:
         code = PASS_REPLACED
     if code == LOG_OK:
-        error = segment_open(s, False)
+        error = log_open_segment(log, s, False)
         if error:
             code = log_disk_error(log, error)
         elif offset > s.base_offset:

@@ -25,8 +25,14 @@ from kbroker.ext.journal_reader cimport JournalReader
 from kbroker.ext.journal_walk cimport JournalWalk, walk_next
 from kbroker.ext.log cimport Log
 from kbroker.ext.log_errors cimport check
+from kbroker.ext.log_recovery cimport log_close_files
 from kbroker.ext.log_append cimport log_append_as_is
-from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE
+from kbroker.ext.log_state cimport LOG_OFFSET_OUT_OF_RANGE, log_floor
+from kbroker.ext.segment cimport Segment
+
+
+cdef enum:
+    OPEN_LOGS_MAX = 256
 
 
 class Replayed(NamedTuple):
@@ -46,16 +52,24 @@ class Replayed(NamedTuple):
     damaged: list
 
 
+cdef int close_files(set logs) except -1:
+    """Let go of what the logs have opened: a start may have more logs than descriptors."""
+    for log in logs:
+        log_close_files((<Log>log).core)
+    logs.clear()
+    return 0
+
+
 cdef bint follows_a_hole(Log log, int64_t offset, int64_t cleaned) noexcept:
-    """Whether a segment ends there, of those that were walked or are empty, and the next one begins
-    later; below `cleaned` it is compaction that took away what was between."""
-    cdef int32_t i
-    for i in range(log.core.count - 1):
-        if log.core.segments[i + 1].base_offset <= cleaned:
-            continue
-        if log.core.segments[i].next_offset == offset < log.core.segments[i + 1].base_offset:
-            return log.core.segments[i].size == 0 or log.core.segments[i].base_offset < offset
-    return False
+    """Return whether a segment that was walked, or is empty, ends at the offset and the next one
+    begins later. Below `cleaned` it is compaction that took away what was between."""
+    cdef int32_t i = log_floor(log.core, offset)
+    cdef Segment* s
+    if i < 0 or i + 1 >= log.core.count:
+        return False
+    s = log.core.segments[i]
+    return s.next_offset == offset and log.core.segments[i + 1].base_offset > cleaned \
+        and (s.size == 0 or s.base_offset < offset)
 
 
 cdef int apply_entry(JournalWalk* walk, Log log, int64_t cleaned) except? -99:
@@ -88,6 +102,7 @@ def replay(directory, logs, cleaned=None, *, skip_damage=False):
     cdef JournalWalk* walk = &reader.walk
     cdef int done
     batches = applied = applied_bytes = 0
+    open_logs = set()
     gaps = Counter()
     while walk_next(walk):
         batches += 1
@@ -102,8 +117,12 @@ def replay(directory, logs, cleaned=None, *, skip_damage=False):
         if done > 0:
             applied += 1
             applied_bytes += walk.batch_bytes
+            open_logs.add(log)
+            if len(open_logs) == OPEN_LOGS_MAX:
+                close_files(open_logs)
         elif done < 0:
             gaps[key] += 1
+    close_files(open_logs)
     reader.finish()
     return Replayed(walk.used_count, walk.groups, batches, applied, applied_bytes, dict(gaps),
                     reader.skipped(), reader.damaged_files())

@@ -49,6 +49,7 @@ from kbroker.ext.log_state cimport (
     log_locate,
     log_move_hw,
     log_offline,
+    log_open_segment,
     log_push_segment,
     log_retire,
     log_update_lso,
@@ -79,7 +80,6 @@ from kbroker.ext.segment cimport (
     segment_load_times,
     segment_new,
     segment_note,
-    segment_open,
     segment_reserve_entry,
     segment_seal,
     segment_unref,
@@ -138,7 +138,7 @@ cdef Segment* log_create_segment(Log* log, int64_t base_offset, int64_t now_ms,
     if s == NULL:
         error[0] = LOG_NO_MEMORY
         return NULL
-    error[0] = segment_open(s, True) or make_empty(s)
+    error[0] = log_open_segment(log, s, True) or make_empty(s)
     if error[0]:
         error[0] = append_error(log, error[0])
         segment_discard(s)
@@ -153,7 +153,7 @@ cdef int create_files(Log* log, Segment* s, int64_t now_ms) noexcept nogil:
     """The first append to a log creates the files of its first segment."""
     log.dir_dirty = 1
     s.created_ms = now_ms
-    return segment_create_files(s)
+    return log_open_segment(log, s, True) or segment_create_files(s)
 
 
 cdef int log_roll_locked(Log* log, int64_t now_ms) noexcept nogil:
@@ -246,7 +246,7 @@ cdef int prepare_segment(Log* log, const BatchInfo* info, const IndexLimits* lim
         if code != LOG_OK:
             return code
     cdef Segment* s = log_active(log)
-    error = segment_open(s, False) if s.has_files else create_files(log, s, now_ms)
+    error = log_open_segment(log, s, False) if s.has_files else create_files(log, s, now_ms)
     error = error or segment_load_times(s) or segment_reserve_entry(s, limits)
     return append_error(log, error) if error else LOG_OK
 

@@ -23,7 +23,7 @@ from kbroker.ext.posix cimport (
     unlink,
 )
 from kbroker.ext.snapshots cimport Snapshots, snapshots_add, snapshots_free
-from kbroker.ext.walk cimport WALK_BATCH, Walk, walk_free, walk_init, walk_next
+from kbroker.ext.walk cimport WALK_BATCH, WALK_ERROR, Walk, walk_free, walk_init, walk_next
 
 cdef extern from "<dirent.h>" nogil:
     ctypedef struct typed_dirent "struct dirent":
@@ -64,9 +64,17 @@ cdef bint parse(const char* name, int64_t* offset, const char** suffix) noexcept
     return True
 
 
+cdef extern from * nogil:
+    """
+    static void clear_errno(void) { errno = 0; }
+    """
+    void clear_errno()
+
+
 cdef int each_file(const char* dir, Visit visit, void* context) noexcept nogil:
     """Call `visit` for each file whose name is an offset. Return 0 or an errno: ELOOP for a
-    symbolic link, which no broker makes."""
+    symbolic link, which no broker makes. A folder that cannot be read to its end is an error: files
+    that a listing lacks would be lost."""
     cdef dirent_t* entry
     cdef int64_t offset
     cdef const char* suffix
@@ -75,8 +83,10 @@ cdef int each_file(const char* dir, Visit visit, void* context) noexcept nogil:
     if folder == NULL:
         return errno
     while error == 0:
+        clear_errno()
         entry = readdir(folder)
         if entry == NULL:
+            error = errno
             break
         if parse(entry.d_name, &offset, &suffix):
             if (<typed_dirent*> entry).d_type == DT_LNK:
@@ -112,22 +122,30 @@ cdef int visit_cleaned(const char* dir, const char* name, int64_t offset, const 
     return remove_file(dir, name) if ends_with(suffix, ".cleaned") else 0
 
 
-cdef int64_t end_of(const char* dir, const char* name, int64_t base_offset) noexcept nogil:
-    """One beyond the last offset in a segment file."""
+cdef int end_of(const char* dir, const char* name, int64_t* end) noexcept nogil:
+    """Raise `end` to one beyond the last offset in a segment file. 0 or an errno."""
     cdef char path[PATH_BYTES]
     cdef stat_t status
     cdef Walk w
-    cdef int64_t end = base_offset
+    cdef int code = WALK_BATCH
+    cdef int error = 0
     snprintf(path, PATH_BYTES, "%s/%s", dir, name)
     cdef int fd = open(path, O_RDONLY | O_CLOEXEC, 0)
     if fd < 0:
-        return end
-    if fstat(fd, &status) == 0 and walk_init(&w, fd, 0, status.st_size, 0) == 0:
-        while walk_next(&w) == WALK_BATCH:
-            end = w.info.base_offset + w.info.last_offset_delta + 1
+        return errno
+    if fstat(fd, &status) != 0:
+        error = errno
+    elif walk_init(&w, fd, 0, status.st_size, 0) != 0:
+        error = ENOMEM
+    else:
+        while code == WALK_BATCH:
+            code = walk_next(&w)
+            if code == WALK_BATCH:
+                end[0] = max(end[0], w.info.base_offset + w.info.last_offset_delta + 1)
+        error = w.error if code == WALK_ERROR else 0
         walk_free(&w)
     close(fd)
-    return end
+    return error
 
 
 cdef int visit_swap(const char* dir, const char* name, int64_t offset, const char* suffix,
@@ -140,7 +158,8 @@ cdef int visit_swap(const char* dir, const char* name, int64_t offset, const cha
     if strcmp(suffix, ".log.swap") == 0:
         swaps.first = min(swaps.first, offset)
         # At least its own name: nothing of the old segment, a transaction index say, is its.
-        swaps.end = max(swaps.end, max(end_of(dir, name, offset), offset + 1))
+        swaps.end = max(swaps.end, offset + 1)
+        return end_of(dir, name, &swaps.end)
     return 0
 
 

@@ -30,6 +30,7 @@ from kbroker.ext.log_state cimport (
     LOG_STORAGE_ERROR,
     log_disk_error,
     log_lock_soon,
+    log_open_segment,
     log_usable,
 )
 from kbroker.ext.posix cimport pthread_mutex_unlock
@@ -40,7 +41,6 @@ from kbroker.ext.segment cimport (
     segment_hint,
     segment_largest,
     segment_load_times,
-    segment_open,
     segment_ref,
     segment_unref,
 )
@@ -157,7 +157,7 @@ cdef int search_held(Segment* s, const Hint* hint, const Search* wanted,
 # ---- which segment
 
 cdef int hold(Log* log, Segment* s, Segment** out) noexcept nogil:
-    cdef int error = segment_open(s, False)
+    cdef int error = log_open_segment(log, s, False)
     if error:
         return log_disk_error(log, error)
     segment_ref(s)

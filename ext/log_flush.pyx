@@ -19,6 +19,7 @@ from kbroker.ext.log_state cimport (
     log_disk_error,
     log_find_segment,
     log_offline,
+    log_open_segment,
     log_usable,
 )
 from kbroker.ext.posix cimport (
@@ -36,7 +37,6 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.segment cimport (
     Segment,
-    segment_open,
     segment_ref,
     segment_sync,
     segment_unref,
@@ -117,7 +117,7 @@ cdef int make_ready(Log* log, Dirty* out) noexcept nogil:
     if out.segments == NULL or out.indexes == NULL or copy_epochs(&log.epochs, &out.epochs) != 0:
         return ENOMEM
     for i in range(log.count):
-        error = segment_open(log.segments[i], False) if log.segments[i].dirty else 0
+        error = log_open_segment(log, log.segments[i], False) if log.segments[i].dirty else 0
         if error:
             return error
     if log.dir_dirty or log.epochs.dirty:

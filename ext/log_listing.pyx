@@ -79,7 +79,7 @@ cdef void list_producer(const Producer* p, Rows* out) noexcept nogil:
         row[2] = p.batches[(p.first + p.count - 1) % PRODUCER_BATCHES].last_sequence
     row[3] = p.last_timestamp
     row[4] = p.coordinator_epoch
-    row[5] = p.txn_first_offset
+    row[5] = p.txn.first_offset
 
 
 cdef int log_list_producers(Log* log, Rows* out) noexcept nogil:

@@ -16,6 +16,7 @@ from kbroker.ext.log_state cimport (
     log_usable,
     log_lock_soon,
 )
+from kbroker.ext.partition_transactions cimport EndedTxn
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.producers cimport (
     PRODUCER_BAD_MARKER,
@@ -25,7 +26,6 @@ from kbroker.ext.producers cimport (
     PRODUCER_OK,
     PRODUCER_OUT_OF_ORDER,
     PRODUCER_TXN_STATE,
-    EndedTxn,
     Producer,
     producers_aborts,
     producers_apply,
@@ -118,7 +118,7 @@ cdef bint log_needs_no_verifying(Log* log, int64_t producer_id, int16_t epoch) n
     pthread_mutex_lock(&log.lock)
     cdef Producer* p = find(log, producer_id)
     cdef bint settled = p != NULL and (
-        epoch < p.epoch or (epoch == p.epoch and p.txn_first_offset >= 0))
+        epoch < p.epoch or (epoch == p.epoch and p.txn.first_offset >= 0))
     pthread_mutex_unlock(&log.lock)
     return settled
 
@@ -127,6 +127,6 @@ cdef int log_in_txn(Log* log, int64_t producer_id, int16_t epoch) noexcept nogil
     if not log_lock_soon(log):
         return LOG_HELD
     cdef Producer* p = find(log, producer_id)
-    cdef bint found = p != NULL and epoch == p.epoch and p.txn_first_offset >= 0
+    cdef bint found = p != NULL and epoch == p.epoch and p.txn.first_offset >= 0
     pthread_mutex_unlock(&log.lock)
     return found

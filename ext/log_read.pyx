@@ -29,6 +29,7 @@ from kbroker.ext.log_state cimport (
     log_index_limits,
     log_locate,
     log_lock_soon,
+    log_open_segment,
     log_recall,
     log_remember,
     log_usable,
@@ -47,7 +48,6 @@ from kbroker.ext.segment cimport (
     IndexLimits,
     segment_find,
     segment_hint,
-    segment_open,
     segment_rebuild_indexes,
     segment_ref,
     segment_unref,
@@ -104,7 +104,7 @@ cdef int start_in(Log* log, int32_t i, int64_t offset, const Position* bound,
     out.segment = NULL
     if s.base_offset > bound.segment_base:
         return LOG_OK
-    error = segment_open(s, False)
+    error = log_open_segment(log, s, False)
     if error:
         return log_disk_error(log, error)
     known = log_recall(log, offset)

@@ -32,8 +32,9 @@ cdef int rebuild_end(Log* log, Segment* s, bint* torn) noexcept nogil
 # The next offset of a segment that may have been active in a crash, whose indexes may end in zeros.
 cdef int find_end(Log* log, Segment* s) noexcept nogil
 # Producers as they stood at `end`: the newest snapshot at or below it, and the batches between.
-# Snapshots beyond are removed. `always`: walk from log start when there is no snapshot.
-cdef int rebuild_producers(Log* log, Snapshots* snapshots, int64_t end, int64_t now_ms,
-                           bint always) noexcept nogil
+# Snapshots beyond are removed. Markers below `stable` are stable. `always`: walk from log start
+# when there is no snapshot.
+cdef int rebuild_producers(Log* log, Snapshots* snapshots, int64_t end, int64_t stable,
+                           int64_t now_ms, bint always) noexcept nogil
 # Leader epochs from every batch header (the checkpoint was lost).
 cdef int rebuild_epochs(Log* log) noexcept nogil

@@ -20,9 +20,9 @@ from kbroker.ext.log_state cimport (
     log_floor,
     log_index_limits,
 )
+from kbroker.ext.partition_transactions cimport EndedTxn, txns_stable_below
 from kbroker.ext.producers cimport (
     ORIGIN_REPLAY,
-    EndedTxn,
     ProducerBatch,
     Terms,
     producers_apply,
@@ -45,7 +45,12 @@ from kbroker.ext.segment cimport (
     segment_reserve_entry,
 )
 from kbroker.ext.snapshots cimport SNAPSHOT_BROKEN, snapshot_read, snapshot_unlink
-from kbroker.ext.txn_index cimport txn_index_append, txn_index_truncate
+from kbroker.ext.txn_index cimport (
+    TxnBuffer,
+    txn_index_add,
+    txn_index_flush,
+    txn_index_truncate,
+)
 from kbroker.ext.walk cimport (
     WALK_BATCH,
     WALK_END,
@@ -65,8 +70,10 @@ cdef enum:
 
 # ---- folding a batch in
 
-cdef int fold_producer(Log* log, Segment* s, Walk* w, bint index_aborted) noexcept nogil:
-    """A batch from the log into the producer state; an aborted transaction into .txnindex."""
+cdef int fold_producer(Log* log, Segment* s, Walk* w, int64_t stable,
+                       TxnBuffer* aborted) noexcept nogil:
+    """Fold a batch of the log into the producer state. Markers below `stable` are stable. An
+    aborted transaction goes into `aborted`, unless that is NULL."""
     cdef ProducerBatch ignored
     cdef EndedTxn ended
     cdef Terms terms
@@ -85,8 +92,9 @@ cdef int fold_producer(Log* log, Segment* s, Walk* w, bint index_aborted) noexce
             or producers_check(log.producers, &terms, bytes, &w.info, &ignored) != 0:
         return LOG_NO_MEMORY
     producers_apply(log.producers, bytes, &w.info, w.info.base_offset, &ended)
-    if index_aborted and ended.first_offset >= 0 and ended.aborted:
-        error = txn_index_append(s, &ended)
+    txns_stable_below(&log.producers.txns, stable)
+    if aborted != NULL and ended.first_offset >= 0 and ended.aborted:
+        error = txn_index_add(s, aborted, &ended)
         if error:
             return log_disk_error(log, error)
     return LOG_OK
@@ -148,7 +156,7 @@ cdef bint in_order(const Segment* s, const BatchInfo* info, int64_t next_offset)
 
 
 cdef int walk_segment(Log* log, Segment* s, Walk* w, int64_t next_offset,
-                      const IndexLimits* limits) noexcept nogil:
+                      const IndexLimits* limits, TxnBuffer* aborted) noexcept nogil:
     """Fold whole batches in until the end or the first that is not: w.at is where it stands.
 
     WALK_END or WALK_TORN; LOG_CORRUPT and below are errors.
@@ -174,7 +182,7 @@ cdef int walk_segment(Log* log, Segment* s, Walk* w, int64_t next_offset,
         segment_note(s, w.at, &w.info, next_offset - 1, limits)
         code = fold_epoch(log, &w.info)
         if code == LOG_OK:
-            code = fold_producer(log, s, w, True)
+            code = fold_producer(log, s, w, INT64_MAX, aborted)
         if code != LOG_OK:
             return code
 
@@ -189,6 +197,7 @@ cdef int rebuild_segment(Log* log, Segment* s, const Start* start, Rebuilt* repo
                          bint* torn) noexcept nogil:
     cdef Walk w
     cdef IndexLimits limits
+    cdef TxnBuffer aborted
     cdef int code
     cdef int error = segment_open(s, False)
     torn[0] = False
@@ -198,10 +207,14 @@ cdef int rebuild_segment(Log* log, Segment* s, const Start* start, Rebuilt* repo
     if walk_init(&w, s.fd, start.position, s.size, CRC_READ_BYTES) != 0:
         return LOG_NO_MEMORY
     s.next_offset = start.offset
-    code = walk_segment(log, s, &w, start.offset, &limits)
+    aborted.count = 0
+    code = walk_segment(log, s, &w, start.offset, &limits, &aborted)
     walk_free(&w)
     if code < 0:
         return code
+    error = txn_index_flush(s, &aborted)
+    if error:
+        return log_disk_error(log, error)
     report.bytes_walked += w.at - start.position
     report.indexes_rebuilt += start.position == 0
     report.bytes_cut += s.size - w.at
@@ -261,8 +274,8 @@ cdef int find_end(Log* log, Segment* s) noexcept nogil:
 
 # ---- producers and epochs, from headers
 
-cdef int fold_headers(Log* log, Segment* s, int64_t start, int64_t end, bint producers,
-                      bint epochs) noexcept nogil:
+cdef int fold_headers(Log* log, Segment* s, int64_t start, int64_t end, int64_t stable,
+                      bint producers, bint epochs) noexcept nogil:
     """Batches of the segment from offset `start` on that begin below offset `end`."""
     cdef Walk w
     cdef Hint hint
@@ -281,7 +294,7 @@ cdef int fold_headers(Log* log, Segment* s, int64_t start, int64_t end, bint pro
         if w.info.base_offset < start:
             continue
         if producers:
-            code = fold_producer(log, s, &w, False)
+            code = fold_producer(log, s, &w, stable, NULL)
         if epochs and code == LOG_OK:
             code = fold_epoch(log, &w.info)
     walk_free(&w)
@@ -290,13 +303,13 @@ cdef int fold_headers(Log* log, Segment* s, int64_t start, int64_t end, bint pro
     return code
 
 
-cdef int fold_log(Log* log, int64_t start, int64_t end, bint producers,
+cdef int fold_log(Log* log, int64_t start, int64_t end, int64_t stable, bint producers,
                   bint epochs) noexcept nogil:
     cdef int32_t i = max(0, log_floor(log, start))
     cdef int code = LOG_OK
     while i < log.count and code == LOG_OK and log.segments[i].base_offset < end:
         if log.segments[i].size > 0:
-            code = fold_headers(log, log.segments[i], start, end, producers, epochs)
+            code = fold_headers(log, log.segments[i], start, end, stable, producers, epochs)
         i += 1
     return code
 
@@ -320,8 +333,8 @@ cdef int load_newest(Log* log, Snapshots* snapshots, int64_t end, int64_t now_ms
     return LOG_OK
 
 
-cdef int rebuild_producers(Log* log, Snapshots* snapshots, int64_t end, int64_t now_ms,
-                           bint always) noexcept nogil:
+cdef int rebuild_producers(Log* log, Snapshots* snapshots, int64_t end, int64_t stable,
+                           int64_t now_ms, bint always) noexcept nogil:
     cdef bint had_any = snapshots.count > 0
     cdef int64_t start
     cdef int code
@@ -336,8 +349,8 @@ cdef int rebuild_producers(Log* log, Snapshots* snapshots, int64_t end, int64_t 
     if log.snapshot_offset == NO_SNAPSHOT and not had_any and not always:
         return LOG_OK
     start = max(log.log_start, log.snapshot_offset)
-    return fold_log(log, start, end, True, False)
+    return fold_log(log, start, end, stable, True, False)
 
 
 cdef int rebuild_epochs(Log* log) noexcept nogil:
-    return fold_log(log, 0, INT64_MAX, False, True)
+    return fold_log(log, 0, INT64_MAX, INT64_MAX, False, True)

@@ -38,6 +38,9 @@ cdef Log* log_create(const OpenArgs* args, int* error) noexcept nogil
 # From now on appends go through the journal (NULL: through none) of the directory at that place
 # among log.dirs. Before the log is served.
 cdef void log_set_journal(Log* log, Journal* journal, int32_t directory) noexcept nogil
+# Let go of every descriptor and mapping that no reader uses, of dirty segments too: what is synced
+# later is opened for it.
+cdef void log_close_files(Log* log) noexcept nogil
 # Later calls on the log answer LOG_CLOSED. clean: trim, write the producer snapshot, sync, so that
 # the next open needs no recovery; without `sync` the caller syncs the file system, once for all
 # logs, before it says that the stop was clean. Drops no reference; reads in flight end undisturbed.

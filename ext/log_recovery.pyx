@@ -1,6 +1,6 @@
 """Open and close the log of a partition (see log_recovery.pxd)."""
 from libc.errno cimport errno
-from libc.stdint cimport int32_t
+from libc.stdint cimport INT64_MAX, int32_t
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_store_i32
@@ -191,7 +191,8 @@ cdef int recover_from(Opening* o, int32_t first) noexcept nogil:
         s.sealed = 0
         code = rebuild_start(log, s, o.args.recovery_point, &start)
         if code == LOG_OK and i == first:
-            code = rebuild_producers(log, &o.listing.snapshots, start.offset, o.args.now_ms, True)
+            code = rebuild_producers(log, &o.listing.snapshots, start.offset, INT64_MAX,
+                                     o.args.now_ms, True)
         if code == LOG_OK:
             code = rebuild_segment(log, s, &start, &o.rebuilt, &torn)
         if code != LOG_OK:
@@ -232,7 +233,8 @@ cdef int take_as_is(Opening* o) noexcept nogil:
             return code
         if torn:
             return recover_from(o, log.count - 1)
-    return rebuild_producers(log, &o.listing.snapshots, s.next_offset, o.args.now_ms, False)
+    return rebuild_producers(log, &o.listing.snapshots, s.next_offset, INT64_MAX, o.args.now_ms,
+                             False)
 
 
 # ---- what follows from the segments
@@ -292,7 +294,7 @@ cdef void drop_snapshots(Opening* o) noexcept nogil:
 
 
 cdef void forget_empty_producers(Log* log) noexcept nogil:
-    if log.producers != NULL and log.producers.count == 0 and log.producers.txn_count == 0:
+    if log.producers != NULL and log.producers.count == 0:
         producers_free(log.producers)
         log.producers = NULL
 
@@ -326,6 +328,18 @@ cdef int open_log(Opening* o) noexcept nogil:
     return mend_epochs(o)
 
 
+cdef void close_files_locked(Log* log) noexcept nogil:
+    cdef int32_t i
+    for i in range(log.count):
+        segment_idle(log.segments[i])
+
+
+cdef void log_close_files(Log* log) noexcept nogil:
+    pthread_mutex_lock(&log.lock)
+    close_files_locked(log)
+    pthread_mutex_unlock(&log.lock)
+
+
 cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
                    int* error_errno) noexcept nogil:
     cdef Opening o
@@ -346,6 +360,8 @@ cdef Log* log_open(const OpenArgs* args, OpenReport* report, int* error,
         error_errno[0] = o.log.error_errno
         log_unref(o.log)
         return NULL
+    # A start may open more logs than there are descriptors. The first use opens the files again.
+    log_close_files(o.log)
     return o.log
 
 
@@ -408,13 +424,11 @@ cdef int close_clean(Log* log, bint sync) noexcept nogil:
 
 
 cdef int log_close(Log* log, bint clean, bint sync) noexcept nogil:
-    cdef int32_t i
     pthread_mutex_lock(&log.lock)
     cdef int code = log_usable(log)
     if clean and code == LOG_OK:
         code = close_clean(log, sync)
     atomic_store_i32(&log.closed, 1)
-    for i in range(log.count):
-        segment_idle(log.segments[i])
+    close_files_locked(log)
     pthread_mutex_unlock(&log.lock)
     return code

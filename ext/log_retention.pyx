@@ -235,7 +235,7 @@ cdef int reload_producers(Log* log, int64_t now_ms) noexcept nogil:
     cdef int code
     if error:
         return log_disk_error(log, error)
-    code = rebuild_producers(log, &snapshots, log.leo, now_ms, True)
+    code = rebuild_producers(log, &snapshots, log.leo, log.hw, now_ms, True)
     snapshots_free(&snapshots)
     return code
 

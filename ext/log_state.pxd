@@ -16,6 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kbroker.ext.epochs cimport EpochCache
 from kbroker.ext.journal cimport Journal, JournalOwner
+from kbroker.ext.open_files cimport FileOwner
 from kbroker.ext.posix cimport pthread_mutex_t
 from kbroker.ext.producers cimport Producers
 from kbroker.ext.segment cimport IndexLimits, Segment
@@ -92,6 +93,7 @@ ctypedef struct LogCounts:              # since the log was opened
     int64_t fetches_failed
 
 ctypedef struct Log:
+    FileOwner files                     # the first member: see let_go in log_state.pyx
     pthread_mutex_t lock
     int32_t refs                        # atomic
     int32_t offline                     # sticky disk error; atomic
@@ -178,6 +180,8 @@ cdef int log_usable(const Log* log) noexcept nogil
 # What an errno means here: LOG_STORAGE_ERROR, and offline unless the disk is only full.
 cdef int log_disk_error(Log* log, int error) noexcept nogil
 cdef int log_offline(Log* log, int error) noexcept nogil
+# Open the file of a segment, under the bound for open files. 0 or an errno.
+cdef int log_open_segment(Log* log, Segment* s, bint create) noexcept nogil
 cdef void log_index_limits(const Log* log, IndexLimits* out) noexcept nogil
 cdef Segment* log_active(const Log* log) noexcept nogil
 # Greatest i with segments[i].base_offset <= offset; -1: none.

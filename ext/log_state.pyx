@@ -15,6 +15,8 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.clock cimport realtime_ms, timespec_of
 from kbroker.ext.debug cimport OBJECT_LOG, object_born, object_died
 from kbroker.ext.epochs cimport epochs_free, epochs_init
+from kbroker.ext.open_files cimport FileOwner, files_forget, files_make_room, files_note
+from kbroker.ext.partition_transactions cimport txns_first_unstable, txns_stable_below
 from kbroker.ext.posix cimport (
     CLOCK_MONOTONIC,
     EDQUOT,
@@ -28,13 +30,10 @@ from kbroker.ext.posix cimport (
     pthread_mutex_init,
     pthread_mutex_timedlock,
     pthread_mutex_trylock,
+    pthread_mutex_unlock,
     timespec_t,
 )
-from kbroker.ext.producers cimport (
-    producers_first_unstable,
-    producers_free,
-    producers_stable_below,
-)
+from kbroker.ext.producers cimport producers_free
 from kbroker.ext.segment cimport (
     FIND_BATCH,
     FIND_BROKEN,
@@ -45,6 +44,7 @@ from kbroker.ext.segment cimport (
     Hint,
     segment_find,
     segment_hint,
+    segment_close_unused,
     segment_open,
     segment_rebuild_indexes,
     segment_place,
@@ -80,6 +80,7 @@ cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
     if log == NULL:
         return NULL
     log.refs = 1
+    log.files.let_go = let_go
     log.dir = copy_text(dir)
     log.topic = copy_text(topic)
     log.partition = partition
@@ -100,6 +101,35 @@ cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
     return log
 
 
+# ---- open files
+
+cdef int32_t let_go(FileOwner* owner) noexcept nogil:
+    cdef Log* log = <Log*> owner
+    cdef int32_t i
+    cdef int32_t left = 0
+    if pthread_mutex_trylock(&log.lock) != 0:
+        return 1
+    for i in range(log.count):
+        if atomic_load_i32(&log.segments[i].refs) == 1:     # no reader and no sync
+            segment_close_unused(log.segments[i])
+        left += log.segments[i].fd >= 0
+    pthread_mutex_unlock(&log.lock)
+    return left
+
+
+cdef int log_open_segment(Log* log, Segment* s, bint create) noexcept nogil:
+    cdef int error
+    if s.fd >= 0:
+        return 0
+    files_make_room(False)
+    error = segment_open(s, create)
+    if (error == EMFILE or error == ENFILE) and files_make_room(True):
+        error = segment_open(s, create)
+    if error == 0:
+        files_note(&log.files)
+    return error
+
+
 cdef void log_ref(Log* log) noexcept nogil:
     atomic_add_i32(&log.refs, 1)
 
@@ -118,6 +148,7 @@ cdef void log_unref(Log* log) noexcept nogil:
     cdef int32_t i
     if atomic_add_i32(&log.refs, -1) > 0:
         return
+    files_forget(&log.files)
     for i in range(log.count):
         segment_unref(log.segments[i])
     for i in range(log.retired_count):
@@ -330,7 +361,7 @@ cdef int find_in(Log* log, Segment* s, int64_t offset, Found* found) noexcept no
     cdef Hint hint
     cdef IndexLimits limits
     cdef int code
-    if segment_open(s, False) != 0:
+    if log_open_segment(log, s, False) != 0:
         return FIND_ERROR
     segment_hint(s, offset, &hint)
     code = segment_find(s, &hint, offset, found)
@@ -404,14 +435,14 @@ cdef void log_move_hw(Log* log, const Position* at) noexcept nogil:
     log.hw_at = at[0]
     atomic_store_i64(&log.hw, at.offset)
     if log.producers != NULL:
-        producers_stable_below(log.producers, at.offset)
+        txns_stable_below(&log.producers.txns, at.offset)
     log_update_lso(log)
 
 
 cdef void log_update_lso(Log* log) noexcept nogil:
     cdef int64_t unstable = -1
     if log.producers != NULL:
-        unstable = producers_first_unstable(log.producers)
+        unstable = txns_first_unstable(&log.producers.txns)
     if unstable >= 0 and max(unstable, log.log_start) < log.hw:
         atomic_store_i64(&log.lso, max(unstable, log.log_start))
         return

@@ -16,6 +16,7 @@ Not thread-safe: the lock of the log is held.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kbroker.ext.batch cimport BatchInfo
+from kbroker.ext.partition_transactions cimport EndedTxn, OngoingTxn, Transactions
 
 cdef enum:
     PRODUCER_BATCHES = 5
@@ -61,7 +62,7 @@ ctypedef struct Verification:           # of the batch that will open a transact
 ctypedef struct Producer:
     int64_t id
     int64_t last_timestamp              # ms
-    int64_t txn_first_offset            # of the ongoing transaction; -1: none
+    OngoingTxn txn
     int32_t coordinator_epoch
     int16_t epoch                       # NO_PRODUCER_EPOCH: nothing was appended yet
     uint8_t first                       # ring of batches
@@ -69,26 +70,12 @@ ctypedef struct Producer:
     Verification* verification          # NULL: none is going on
     ProducerBatch batches[PRODUCER_BATCHES]
 
-ctypedef struct Txn:                    # ongoing, or complete with its marker not yet below hw
-    int64_t producer_id
-    int64_t first_offset
-    int64_t last_offset                 # of the marker; -1: ongoing
-
 ctypedef struct Producers:
     Producer** slots                    # open addressing, power of two
     int32_t capacity
     int32_t count
     int64_t guards                      # drawn so far
-    Txn* txns                           # ascending by first offset
-    int32_t txn_count
-    int32_t txn_capacity
-
-ctypedef struct EndedTxn:               # what an end marker ended
-    int64_t producer_id
-    int64_t first_offset                # -1: nothing: the transaction had no batch here
-    int64_t last_offset                 # of the marker
-    int64_t last_stable_offset          # once it is ended
-    int32_t aborted
+    Transactions txns
 
 cdef Producers* producers_new() noexcept nogil
 cdef void producers_free(Producers* ps) noexcept nogil
@@ -113,12 +100,8 @@ cdef int producers_verify(Producers* ps, int64_t id, int16_t epoch, int32_t sequ
 # control batch. ended.first_offset is -1 unless the batch ended a transaction.
 cdef int producers_apply(Producers* ps, const uint8_t* batch, const BatchInfo* info,
                          int64_t base_offset, EndedTxn* ended) noexcept nogil
-# An ongoing transaction, from a snapshot.
-cdef int producers_begin_txn(Producers* ps, int64_t id, int64_t first_offset) noexcept nogil
-# Least offset of a transaction that is ongoing or whose marker is not below hw; -1: none.
-cdef int64_t producers_first_unstable(const Producers* ps) noexcept nogil
-# Markers below hw are stable: forget their transactions.
-cdef void producers_stable_below(Producers* ps, int64_t hw) noexcept nogil
+# Take in the ongoing transactions of entries that were read from a snapshot. False: no memory.
+cdef bint producers_link_txns(Producers* ps) noexcept nogil
 # Forget producers without a transaction that were quiet for expiration_ms: how many.
 cdef int producers_expire(Producers* ps, int64_t now_ms, int64_t expiration_ms) noexcept nogil
 cdef int32_t sequence_add(int32_t sequence, int32_t n) noexcept nogil

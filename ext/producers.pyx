@@ -1,7 +1,6 @@
 """Producer state of a partition (see producers.pxd)."""
-from libc.stdint cimport INT16_MAX, INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memmove
+from libc.stdint cimport INT16_MAX, INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 
 from kbroker.ext.batch cimport (
     NO_SEQUENCE,
@@ -12,6 +11,14 @@ from kbroker.ext.batch cimport (
     records_init,
 )
 from kbroker.ext.endian cimport load_i16, load_i32
+from kbroker.ext.partition_transactions cimport (
+    txns_begin,
+    txns_clear,
+    txns_finish,
+    txns_free,
+    txns_reserve,
+    txns_take,
+)
 
 cdef enum:
     SLOTS_MIN = 8
@@ -47,7 +54,7 @@ cdef void producers_clear(Producers* ps) noexcept nogil:
         producer_free(ps.slots[i])
         ps.slots[i] = NULL
     ps.count = 0
-    ps.txn_count = 0
+    txns_clear(&ps.txns)
 
 
 cdef void producers_free(Producers* ps) noexcept nogil:
@@ -55,7 +62,7 @@ cdef void producers_free(Producers* ps) noexcept nogil:
         return
     producers_clear(ps)
     free(ps.slots)
-    free(ps.txns)
+    txns_free(&ps.txns)
     free(ps)
 
 
@@ -99,7 +106,7 @@ cdef void producer_forget(Producer* p) noexcept nogil:
     p.epoch = NO_PRODUCER_EPOCH
     p.coordinator_epoch = -1
     p.last_timestamp = -1
-    p.txn_first_offset = -1
+    p.txn.first_offset = -1
     p.first = 0
     p.count = 0
 
@@ -136,7 +143,7 @@ cdef int producers_expire(Producers* ps, int64_t now_ms, int64_t expiration_ms) 
         if p == NULL:
             continue
         stop_verifying(p, now_ms - expiration_ms)
-        if p.txn_first_offset >= 0 or now_ms - p.last_timestamp < expiration_ms:
+        if p.txn.first_offset >= 0 or now_ms - p.last_timestamp < expiration_ms:
             continue
         if p.verification != NULL:
             producer_forget(p)
@@ -250,27 +257,13 @@ cdef bint read_marker(const uint8_t* batch, const BatchInfo* info, Marker* out) 
 
 # ---- check
 
-cdef bint reserve_txn(Producers* ps) noexcept nogil:
-    cdef int32_t capacity
-    cdef void* larger
-    if ps.txn_count < ps.txn_capacity:
-        return True
-    capacity = max(4, 2 * ps.txn_capacity)
-    larger = realloc(ps.txns, capacity * sizeof(Txn))
-    if larger == NULL:
-        return False
-    ps.txns = <Txn*> larger
-    ps.txn_capacity = capacity
-    return True
-
-
 cdef bint marker_is_late(const Producer* p, const BatchInfo* info, int version) noexcept nogil:
     """From version 2 on each transaction ends in a new epoch; the same one again is a marker that
     is written a second time (KAFKA-19999), where it ends nothing. An epoch at its limit cannot be
     a new one: it is let through, so that such a producer can be brought to an end."""
     if version < 2 or info.producer_epoch != p.epoch:
         return info.producer_epoch < p.epoch
-    return p.txn_first_offset >= 0 and p.epoch != INT16_MAX
+    return p.txn.first_offset >= 0 and p.epoch != INT16_MAX
 
 
 cdef int check_marker(Producer* p, const uint8_t* batch, const BatchInfo* info,
@@ -289,12 +282,12 @@ cdef bint producers_aborts(const Producers* ps, const uint8_t* batch,
                            const BatchInfo* info) noexcept nogil:
     cdef Marker marker
     cdef Producer* p = producers_find(ps, info.producer_id)
-    return p != NULL and p.txn_first_offset >= 0 and read_marker(batch, info, &marker) \
+    return p != NULL and p.txn.first_offset >= 0 and read_marker(batch, info, &marker) \
         and marker.aborted
 
 
 cdef inline bint in_txn(const Producer* p, int32_t epoch) noexcept nogil:
-    return p.txn_first_offset >= 0 and p.epoch == epoch
+    return p.txn.first_offset >= 0 and p.epoch == epoch
 
 
 cdef int producers_verify(Producers* ps, int64_t id, int16_t epoch, int32_t sequence, bint bumps,
@@ -361,7 +354,7 @@ cdef int producers_check(Producers* ps, const Terms* terms, const uint8_t* batch
                          const BatchInfo* info, ProducerBatch* duplicate) noexcept nogil:
     cdef int verdict
     cdef Producer* p = producers_take(ps, info.producer_id)
-    if p == NULL or (info.transactional and not reserve_txn(ps)):
+    if p == NULL or (info.transactional and not txns_reserve(&ps.txns)):
         return PRODUCER_NO_MEMORY
     if terms.origin == ORIGIN_REPLAY:
         return PRODUCER_OK
@@ -373,27 +366,30 @@ cdef int producers_check(Producers* ps, const Terms* terms, const uint8_t* batch
             return verdict
     elif info.producer_epoch < p.epoch:
         return PRODUCER_FENCED
-    if p.txn_first_offset >= 0 and not info.transactional:
+    if p.txn.first_offset >= 0 and not info.transactional:
         return PRODUCER_TXN_STATE
     return PRODUCER_OK
 
 
-# ---- apply
+# ---- transactions
 
-cdef int producers_begin_txn(Producers* ps, int64_t id, int64_t first_offset) noexcept nogil:
+cdef bint producers_link_txns(Producers* ps) noexcept nogil:
+    cdef OngoingTxn** ongoing
+    cdef uint32_t count = 0
     cdef int32_t i
-    if not reserve_txn(ps):
-        return PRODUCER_NO_MEMORY
-    i = ps.txn_count
-    while i > 0 and ps.txns[i - 1].first_offset > first_offset:
-        i -= 1
-    memmove(&ps.txns[i + 1], &ps.txns[i], (ps.txn_count - i) * sizeof(Txn))
-    ps.txns[i].producer_id = id
-    ps.txns[i].first_offset = first_offset
-    ps.txns[i].last_offset = -1
-    ps.txn_count += 1
-    return PRODUCER_OK
+    ongoing = <OngoingTxn**> malloc((ps.count + 1) * sizeof(OngoingTxn*))
+    if ongoing == NULL:
+        return False
+    for i in range(ps.capacity):
+        if ps.slots[i] != NULL and ps.slots[i].txn.first_offset >= 0:
+            ongoing[count] = &ps.slots[i].txn
+            count += 1
+    txns_take(&ps.txns, ongoing, count)
+    free(ongoing)
+    return True
 
+
+# ---- apply
 
 cdef void set_epoch(Producer* p, int16_t epoch) noexcept nogil:
     if p.epoch != epoch:
@@ -402,8 +398,8 @@ cdef void set_epoch(Producer* p, int16_t epoch) noexcept nogil:
         p.epoch = epoch
 
 
-cdef int apply_data(Producers* ps, Producer* p, const BatchInfo* info,
-                    int64_t base_offset) noexcept nogil:
+cdef void apply_data(Producers* ps, Producer* p, const BatchInfo* info,
+                     int64_t base_offset) noexcept nogil:
     cdef ProducerBatch* b
     set_epoch(p, info.producer_epoch)
     if p.count == PRODUCER_BATCHES:
@@ -416,23 +412,8 @@ cdef int apply_data(Producers* ps, Producer* p, const BatchInfo* info,
     b.last_sequence = last_sequence_of(info)
     b.offset_delta = info.last_offset_delta
     p.last_timestamp = info.max_timestamp
-    if info.transactional and p.txn_first_offset < 0:
-        p.txn_first_offset = base_offset
-        return producers_begin_txn(ps, p.id, base_offset)
-    return PRODUCER_OK
-
-
-cdef void end_txn(Producers* ps, EndedTxn* ended) noexcept nogil:
-    """Mark the transaction ended; the least ongoing one, or the marker's end, is stable now."""
-    cdef int32_t i
-    ended.last_stable_offset = ended.last_offset + 1
-    for i in range(ps.txn_count):
-        if ps.txns[i].first_offset == ended.first_offset:
-            ps.txns[i].last_offset = ended.last_offset
-    for i in range(ps.txn_count):
-        if ps.txns[i].last_offset < 0 and ps.txns[i].producer_id != ended.producer_id:
-            ended.last_stable_offset = ps.txns[i].first_offset
-            break
+    if info.transactional and p.txn.first_offset < 0:
+        txns_begin(&ps.txns, &p.txn, base_offset)
 
 
 cdef void verified(Producer* p, const BatchInfo* info) noexcept nogil:
@@ -455,31 +436,16 @@ cdef int producers_apply(Producers* ps, const uint8_t* batch, const BatchInfo* i
     if info.transactional:
         verified(p, info)
     if not info.control:
-        return apply_data(ps, p, info, base_offset)
+        apply_data(ps, p, info, base_offset)
+        return PRODUCER_OK
     if not read_marker(batch, info, &marker):
         return PRODUCER_OK
     ended.producer_id = p.id
-    ended.first_offset = p.txn_first_offset
     ended.last_offset = base_offset
     ended.aborted = marker.aborted
     set_epoch(p, info.producer_epoch)
     p.coordinator_epoch = marker.coordinator_epoch
     p.last_timestamp = marker.timestamp
-    p.txn_first_offset = -1
-    if ended.first_offset >= 0:
-        end_txn(ps, ended)
+    if p.txn.first_offset >= 0:
+        txns_finish(&ps.txns, &p.txn, ended)
     return PRODUCER_OK
-
-
-cdef int64_t producers_first_unstable(const Producers* ps) noexcept nogil:
-    return ps.txns[0].first_offset if ps.txn_count > 0 else -1
-
-
-cdef void producers_stable_below(Producers* ps, int64_t hw) noexcept nogil:
-    cdef int32_t i
-    cdef int32_t kept = 0
-    for i in range(ps.txn_count):
-        if ps.txns[i].last_offset < 0 or ps.txns[i].last_offset >= hw:
-            ps.txns[kept] = ps.txns[i]
-            kept += 1
-    ps.txn_count = kept

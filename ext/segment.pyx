@@ -28,6 +28,7 @@ from kbroker.ext.index cimport (
     offset_index_lookup,
     time_index_append,
 )
+from kbroker.ext.open_files cimport files_count
 from kbroker.ext.posix cimport (
     EDQUOT,
     ENOENT,
@@ -64,10 +65,9 @@ cdef enum:
     PREPARE_FROM_BYTES = 65536          # smaller segments get no blocks ahead
     PREPARE_MAX_BYTES = 64 << 20
     LOG_SUFFIX_BYTES = 4                # ".log"
-
-cdef enum:
     SUFFIX_COUNT = 5
-    SEGMENT_FILES = 4               # the snapshot, the last one, may outlive the segment
+    SEGMENT_FILES = 4                   # the snapshot, the last one, may outlive the segment
+
 cdef const char* SUFFIXES[SUFFIX_COUNT]
 SUFFIXES[:] = [".log", ".index", ".timeindex", ".txnindex", ".snapshot"]
 
@@ -116,6 +116,7 @@ cdef void segment_unref(Segment* s) noexcept nogil:
 cdef void close_file(Segment* s) noexcept nogil:
     if s.fd >= 0:
         close(s.fd)
+        files_count(-1)
         object_died(OBJECT_FILE)
     s.fd = -1
 
@@ -126,6 +127,7 @@ cdef int segment_open(Segment* s, bint create) noexcept nogil:
     s.fd = open(s.path, O_RDWR | O_CLOEXEC | (O_CREAT if create else 0), 0o644)
     if s.fd < 0:
         return errno
+    files_count(1)
     object_born(OBJECT_FILE)
     return 0
 
@@ -191,11 +193,8 @@ cdef int segment_append(Segment* s, const uint8_t* p, int64_t n,
         wrote = pwrite(s.fd, p + done, n - done, s.size + done)
         if wrote > 0:
             done += wrote
-        elif wrote == 0:
-            error = ENOSPC
-            break
-        elif errno != EINTR:
-            error = errno
+        elif wrote == 0 or errno != EINTR:
+            error = ENOSPC if wrote == 0 else errno
             break
     s.dirty = 1
     if error:

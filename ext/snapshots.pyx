@@ -27,9 +27,9 @@ from kbroker.ext.producers cimport (
     PRODUCER_BATCHES,
     Producer,
     ProducerBatch,
-    producers_begin_txn,
     producers_clear,
     producers_expire,
+    producers_link_txns,
     producers_take,
 )
 from kbroker.ext.syncs cimport file_sync
@@ -86,7 +86,7 @@ cdef void store_entry(uint8_t* at, const Producer* p) noexcept nogil:
     store_be32(at + 22, <uint32_t> (last.offset_delta if last != NULL else 0))
     store_be64(at + 26, <uint64_t> p.last_timestamp)
     store_be32(at + 34, <uint32_t> p.coordinator_epoch)
-    store_be64(at + 38, <uint64_t> p.txn_first_offset)
+    store_be64(at + 38, <uint64_t> p.txn.first_offset)
 
 
 cdef int write_file(const char* path, const uint8_t* p, int64_t n, bint sync) noexcept nogil:
@@ -150,9 +150,7 @@ cdef int load_entry(const uint8_t* at, Producers* producers) noexcept nogil:
         p.count = 1
     p.last_timestamp = load_i64(at + 26)
     p.coordinator_epoch = load_i32(at + 34)
-    p.txn_first_offset = load_i64(at + 38)
-    if p.txn_first_offset >= 0 and producers_begin_txn(producers, p.id, p.txn_first_offset) != 0:
-        return ENOMEM
+    p.txn.first_offset = load_i64(at + 38)
     return 0
 
 
@@ -171,6 +169,8 @@ cdef int load_all(const uint8_t* p, int64_t n, Producers* producers) noexcept no
         error = load_entry(p + HEADER_BYTES + i * ENTRY_BYTES, producers)
         if error:
             break
+    if error == 0 and not producers_link_txns(producers):
+        error = ENOMEM
     return error
 
 

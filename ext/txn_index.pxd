@@ -10,13 +10,14 @@ file anew from the markers in the segment.
 Appends under the lock of the log; reads need none (an entry is there whole or not at all). Errors
 are errno.
 """
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kbroker.ext.producers cimport EndedTxn
+from kbroker.ext.partition_transactions cimport EndedTxn
 from kbroker.ext.segment cimport Segment
 
 cdef enum:
     TXN_ENTRY_BYTES = 34
+    TXN_BUFFER_ENTRIES = 128
 
 ctypedef struct AbortedTxn:
     int64_t producer_id
@@ -27,13 +28,21 @@ ctypedef struct AbortedList:
     int32_t count
     int32_t capacity
 
+ctypedef struct TxnBuffer:              # of entries that are appended together
+    uint8_t entries[TXN_BUFFER_ENTRIES * TXN_ENTRY_BYTES]
+    int32_t count
+
 # Have room on disk for an entry, so that the next append does not fail for want of it. The file may
 # stay behind empty.
 cdef int txn_index_reserve(Segment* s) noexcept nogil
 cdef int txn_index_append(Segment* s, const EndedTxn* ended) noexcept nogil
+# The same by way of a buffer, whose last entries txn_index_flush writes.
+cdef int txn_index_add(Segment* s, TxnBuffer* buffer, const EndedTxn* ended) noexcept nogil
+cdef int txn_index_flush(Segment* s, TxnBuffer* buffer) noexcept nogil
 # Add those that touch [offset, upper_bound). *complete: no later segment can hold another.
 cdef int txn_index_collect(const Segment* s, int64_t offset, int64_t upper_bound,
                            AbortedList* out, bint* complete) noexcept nogil
-# Keep entries whose marker lies below `offset` (base_offset: none; then the file goes).
+# Keep entries whose marker lies below `offset` (base_offset: none; then the file goes). EILSEQ:
+# they do not ascend, and nothing was changed.
 cdef int txn_index_truncate(Segment* s, int64_t offset) noexcept nogil
 cdef int txn_index_sync(const Segment* s) noexcept nogil

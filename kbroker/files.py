@@ -74,7 +74,7 @@ def read_file(path: Path) -> bytes | None:
                 parts.append(part)
         finally:
             os.close(descriptor)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise DiskError(path, error) from error

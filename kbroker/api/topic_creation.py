@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kbroker import descriptors
 from kbroker.api import publish
 from kbroker.api.context import Services
 from kbroker.api.topic_names import (
@@ -70,7 +71,14 @@ def plan_topic(services: Services, topic: NewTopic, planned: Placed | None = Non
 
 
 def homes_for(services: Services, count: int, planned: Placed | None = None) -> list[bytes]:
-    """The directories of new partitions. Raises ClientError where all are cordoned."""
+    """Return the directories of new partitions. Raises ClientError where all are cordoned, or too
+    few file descriptors are left."""
+    if not descriptors.has_spare():
+        raise ClientError(
+            ErrorCode.POLICY_VIOLATION,
+            "The broker has too few file descriptors left for new partitions. Close connections, "
+            "or raise its limit of open files (ulimit -n, LimitNOFILE= in a service).",
+        )
     online = services.logs.online
     if online and all(one.cordoned for one in online):
         raise ClientError(

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from kbroker.care.folders import Key
 from kbroker.care.segments import Damage, SegmentFile, read_index
 from kbroker.ext.records import Batch, Record, records
+from kbroker.files import list_names
 from kbroker.group.records import Records as GroupRecords
 from kbroker.metadata.records.classic_group import OffsetCommitKey, OffsetCommitValue
 from kbroker.txn.records import Records
@@ -142,10 +143,10 @@ def _has_bumped(now: Transaction) -> bool:
 
 def _values(data: Path) -> Iterator[Transaction]:
     """Of each transactional id the last."""
-    for folder in sorted(data.glob(f"{STATE}-*")):
+    for folder in (data / name for name in list_names(data) if name.startswith(f"{STATE}-")):
         reader = Records(int(folder.name.rpartition("-")[2]))
         found: dict[str, Transaction | None] = {}
-        bases = sorted(int(path.stem) for path in folder.glob("*.log"))
+        bases = [int(name[:-4]) for name in list_names(folder) if name.endswith(".log")]
         for offset, key, value in _records(tail(folder, bases, 0, 1 << 63)):
             told = reader.decode(offset, key, value)
             if told is not None:

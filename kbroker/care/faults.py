@@ -17,6 +17,7 @@ compacted.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import struct
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,7 @@ from kbroker.errors import CorruptFileError, DiskError
 from kbroker.ext import journal_reader
 from kbroker.ext.crc32c import checksum
 from kbroker.ext.records import Batch, BatchError, records
-from kbroker.files import is_locked, read_file, read_offset_checkpoint
+from kbroker.files import is_locked, is_there, list_names, read_file, read_offset_checkpoint
 from kbroker.metadata.directories import is_further
 from kbroker.metadata.loader import load_image
 from kbroker.metadata.meta_properties import META_PROPERTIES, read_meta_properties
@@ -128,7 +129,7 @@ def check_directory(place: Path) -> Iterator[Fault]:
         except CorruptFileError as error:
             yield Fault(Kind.DERIVED, place / name, _reason(error))
     yield from _wal_faults(place)
-    if not (place / META_PROPERTIES).exists():
+    if not is_there(place / META_PROPERTIES):
         return
     try:
         read_meta_properties(place)
@@ -136,9 +137,10 @@ def check_directory(place: Path) -> Iterator[Fault]:
             load_image(place)
     except DiskError as error:
         lost = "no broker starts without it: restore a backup"
-        yield Fault(Kind.DAMAGE, Path(error.path), _reason(error), lost=lost)
-    except FileNotFoundError as error:
-        yield Fault(Kind.DAMAGE, Path(error.filename), "is not there")
+        if error.errno == errno.ENOENT:
+            yield Fault(Kind.DAMAGE, Path(error.path), "is not there")
+        else:
+            yield Fault(Kind.DAMAGE, Path(error.path), _reason(error), lost=lost)
 
 
 def _wal_faults(place: Path) -> Iterator[Fault]:
@@ -337,7 +339,7 @@ def _txn_faults(path: Path) -> Iterator[str]:
 
 def _derived_faults(folder: Path) -> Iterator[Fault]:
     """Producer snapshots and leader epochs of a partition."""
-    for path in sorted(folder.glob("*.snapshot")):
+    for path in (folder / name for name in list_names(folder) if name.endswith(".snapshot")):
         data = read_file(path)
         if data is not None and not sound_snapshot(data):
             yield Fault(Kind.DERIVED, path, "no producer snapshot, or its checksum is wrong")

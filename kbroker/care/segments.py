@@ -12,11 +12,14 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from kbroker.errors import CorruptFileError
 from kbroker.ext.records import Batch, BatchError, batches
+from kbroker.files import is_there, list_names
 from kbroker.storage.folders import PARTITION_FOLDER
 
 __all__ = [
@@ -84,16 +87,29 @@ def segment_files(path: Path) -> list[Path]:
     set aside, or the file itself."""
     if not path.is_dir():
         return [path]
-    return sorted(path.glob(_SEGMENT)) or sorted(
-        log for log in path.glob(f"*-[0-9]*/{_SEGMENT}") if PARTITION_FOLDER.match(log.parent.name)
-    )
+    names = list_names(path)
+    found = [path / name for name in names if fnmatchcase(name, _SEGMENT)]
+    if found:
+        return found
+    folders = [path / name for name in names if PARTITION_FOLDER.match(name)]
+    return [
+        folder / name
+        for folder in folders
+        if folder.is_dir()
+        for name in list_names(folder)
+        if fnmatchcase(name, _SEGMENT)
+    ]
 
 
 def is_unwritten(path: Path) -> bool:
-    """Whether a folder without segments is a partition that was never appended to, or a data
+    """Return whether a folder without segments is a partition that was never appended to, or a data
     directory of such partitions."""
     name = "partition.metadata"
-    return (path / name).exists() or next(path.glob(f"*-[0-9]*/{name}"), None) is not None
+    return is_there(path / name) or any(
+        is_there(path / folder / name)
+        for folder in list_names(path)
+        if PARTITION_FOLDER.match(folder)
+    )
 
 
 def partition_folders(paths: Iterable[Path]) -> dict[Path, list[Path]]:
@@ -168,18 +184,30 @@ class SegmentFile:
         """Position behind the last whole batch, and the offset behind it.
 
         hints: positions of batches, as an index has them, the later the better: what lies before
-        the last that leads to a batch is not looked at.
+        the last that leads to a batch is not looked at. CorruptFileError where sound batches follow
+        damage: that is not the end.
         """
         for start in (*sorted(hints, reverse=True), 0):
             position, following = start, None
             for batch in self.batches(start, beyond=False):
                 if isinstance(batch, Damage):
+                    if following is not None:
+                        self._check_end(batch.position, following)
                     break
                 position = batch.position + batch.length
                 following = batch.base_offset + batch.last_offset_delta + 1
             if following is not None:
                 return position, following
         return 0, base_offset_of(self.path)
+
+    def _check_end(self, at: int, following: int) -> None:
+        damage = self._damage(at, following, True)
+        if damage.next_offset is not None:
+            raise CorruptFileError(
+                self.path,
+                f"position {at}: {damage.text}, and sound batches go on at position {damage.end}: "
+                "see `kbroker log verify`",
+            )
 
     def _whole_batches(self, at: int) -> list[Batch]:
         """Those from `at` on, up to the end of a window or the first that is not sound."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kbroker.errors import CorruptFileError, DiskError, OperatorError
-from kbroker.files import read_file, write_atomically
+from kbroker.files import is_there, list_names, read_file, write_atomically
 from kbroker.storage.checkpoints import PARTITION_METADATA
 from kbroker.storage.folders import METADATA_FOLDER, holds
 from kbroker.storage.homes import is_reserved
@@ -42,7 +42,7 @@ def check_first(directories: Sequence[LogDirectory]) -> None:
     """Before the metadata log is opened: no cluster begins in the first directory where there is
     one already whose metadata log is elsewhere. Raises OperatorError."""
     first, *others = directories
-    if (first.path / META_PROPERTIES).exists():
+    if is_there(first.path / META_PROPERTIES):
         _check_begun(first.path, alone=not others)
         return
     for one in others:
@@ -70,10 +70,12 @@ def _check_begun(first: Path, *, alone: bool) -> None:
     """Formatted, and without a metadata log: that has not begun where Apache Kafka's format tool
     was the last, or a first start got no farther. Else this is a further directory, and its
     cluster's metadata log is in another."""
-    partitions = first.glob(f"*/{PARTITION_METADATA}")
-    used = any(first.glob("*-checkpoint")) or any(partitions)
-    new = not used and (alone or (first / BOOTSTRAP).exists())
-    if not (first / METADATA_FOLDER).is_dir() and not new:
+    if is_there(first / METADATA_FOLDER):
+        return
+    names = list_names(first)
+    used = any(name.endswith("-checkpoint") or holds(first / name, PARTITION_METADATA)
+               for name in names)  # fmt: skip
+    if used or not (alone or BOOTSTRAP in names):
         raise OperatorError(
             f"{first} belongs to a cluster, by its {META_PROPERTIES}, and has no "
             f"{METADATA_FOLDER}: the directory with the metadata log has to be the first of "
@@ -192,9 +194,9 @@ def _format(one: LogDirectory, meta: MetaProperties, missing: set[bytes]) -> Non
         return
     try:
         one.path.mkdir(0o700, parents=True, exist_ok=True)
-        held = [path for path in one.path.iterdir() if holds(path, PARTITION_METADATA)]
+        held = [name for name in list_names(one.path) if holds(one.path / name, PARTITION_METADATA)]
         if held:
-            one.failure = f"it has no {META_PROPERTIES}, but holds {held[0].name}"
+            one.failure = f"it has no {META_PROPERTIES}, but holds {held[0]}"
             return
         one.lock.acquire()
         one.id = random_uuid()
@@ -207,11 +209,11 @@ def _format(one: LogDirectory, meta: MetaProperties, missing: set[bytes]) -> Non
 
 
 def _listed(first: Path) -> dict[str, bytes]:
-    """Ids by path, of the last start that had several."""
+    """Ids by path, of the last start that had several. Raises DiskError."""
+    data = read_file(first / LIST)
     try:
-        data = read_file(first / LIST)
         return {path: parse_uuid(text) for path, text in json.loads(data or b"{}").items()}
-    except (ValueError, AttributeError, DiskError) as error:
+    except (ValueError, AttributeError) as error:
         _LOG.warning("%s: %s; going on without it", first / LIST, error)
         return {}
 

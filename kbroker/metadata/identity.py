@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from kbroker.clock import Clock
 from kbroker.errors import DiskError, OperatorError
+from kbroker.files import is_there, list_names
 from kbroker.storage.checkpoints import PARTITION_METADATA, write_topic_id
 from kbroker.storage.folders import METADATA_FOLDER, holds
 from kbroker.uuids import ONE_UUID, random_uuid, uuid_text
@@ -50,7 +50,7 @@ def identify(
     if meta.directory_id is None:
         meta = meta._replace(directory_id=random_uuid())
         write_meta_properties(directory, meta)
-    if not (directory / METADATA_FOLDER).is_dir():
+    if not is_there(directory / METADATA_FOLDER):
         _make_folder(directory / METADATA_FOLDER)
     return meta
 
@@ -84,11 +84,9 @@ def _format(
 def _refuse_foreign_files(directory: Path, folder: Path) -> None:
     """A directory without meta.properties that holds data is not to be formatted over."""
     found = [folder] if any(_sizes(folder)) else []
-    if directory.is_dir():
-        found += (
-            path for path in sorted(directory.iterdir())
-            if path != folder and holds(path, PARTITION_METADATA)
-        )  # fmt: skip
+    if is_there(directory):
+        paths = (directory / name for name in list_names(directory))
+        found += (path for path in paths if path != folder and holds(path, PARTITION_METADATA))
     if found:
         raise OperatorError(
             f"{directory} has no {META_PROPERTIES}, but holds {found[0].name}: bring "
@@ -106,7 +104,7 @@ def _make_folder(folder: Path) -> None:
 
 def _sizes(folder: Path) -> Iterator[int]:
     """Sizes of the segments in a folder."""
-    if folder.is_dir():
-        for name in os.listdir(folder):
+    if is_there(folder):
+        for name in list_names(folder):
             if name.endswith(".log"):
                 yield (folder / name).stat().st_size

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kbroker.errors import BugError, CorruptFileError, DiskError
-from kbroker.files import sync_directory
+from kbroker.files import list_names, sync_directory
 
 from .batches import Batch, BatchError, find_batch, read_batch
 
@@ -244,12 +244,12 @@ class MetadataLog:
             raise DiskError(path, error) from error
 
     def _remove_derived(self) -> None:
-        for name in os.listdir(self.folder):
+        for name in list_names(self.folder):
             if _DERIVED.fullmatch(name):
                 (self.folder / name).unlink(missing_ok=True)
 
     def _list_segments(self) -> list[int]:
-        found = filter(None, map(_SEGMENT.fullmatch, os.listdir(self.folder)))
+        found = filter(None, map(_SEGMENT.fullmatch, list_names(self.folder)))
         return sorted(int(name[1]) for name in found)
 
     def _path(self, base: int) -> Path:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kbroker.errors import CorruptFileError, DiskError
-from kbroker.files import sync_directory
+from kbroker.files import list_names, sync_directory
 
 from .batches import BatchError, Pair, build_batch, read_batches
 from .records import raft
@@ -65,13 +65,13 @@ class Snapshot(NamedTuple):
 
 def list_snapshots(folder: Path) -> list[SnapshotId]:
     """The snapshots of a metadata log, oldest first."""
-    found = filter(None, map(_NAME.fullmatch, os.listdir(folder)))
+    found = filter(None, map(_NAME.fullmatch, list_names(folder)))
     return sorted(SnapshotId(int(name[1]), int(name[2])) for name in found)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what a crash in the middle of writing or deleting a snapshot left."""
-    for name in os.listdir(folder):
+    for name in list_names(folder):
         if _LEFTOVER.fullmatch(name) or name == f"{BOOTSTRAP}.part":
             (folder / name).unlink(missing_ok=True)
 

@@ -40,6 +40,7 @@ from typing import Final, NamedTuple
 
 from kbroker.clock import Clock
 from kbroker.errors import BugError, DiskError
+from kbroker.files import is_there
 from kbroker.operations import Completion
 from kbroker.storage.checkpoints import read_leader_epochs, write_leader_epochs
 from kbroker.storage.disk_worker import DiskWorker
@@ -246,7 +247,7 @@ class MetadataStore:
         """The first records of a cluster: feature levels, and what the format tool was told."""
         path = self.directory / BOOTSTRAP
         records: list[Record]
-        if path.exists():
+        if is_there(path):
             records = read_snapshot(path).records
         else:
             records = [cluster.FeatureLevelRecord(*item) for item in features.NEW_CLUSTER.items()]

@@ -19,10 +19,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kbroker import descriptors
 from kbroker.config import BrokerConfig, ConfigError, load_config
 from kbroker.environment import START_FILE, START_SETTINGS, START_USERS
 from kbroker.errors import KbrokerError
 from kbroker.ext.debug import live_objects
+from kbroker.ext.open_files import limit_open_files
 from kbroker.owner import refuse_foreign
 from kbroker.server.lines import begin_log, configure_log
 from kbroker.server.service import Busy, Notifier, Started, Watchdog
@@ -67,6 +69,7 @@ def main(arguments: list[str]) -> int:
         configure_log(config)
         for place in config.log_dirs:
             refuse_foreign(Path(place))
+        limit_open_files(descriptors.segments_max(descriptors.raise_limit()))
         broker = _made(config, started)
         with Busy(notifier, broker.doing):
             broker.start()

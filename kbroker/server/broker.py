@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kbroker import __version__, runfile
+from kbroker import __version__, descriptors, runfile
 from kbroker.api import moving, publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
@@ -36,6 +36,7 @@ from kbroker.ext.data_plane import DataPlane
 from kbroker.ext.engine import DEFAULTS as ENGINE_DEFAULTS
 from kbroker.ext.engine import FRAME_BYTES_MAX, SECURITY_PROTOCOLS
 from kbroker.ext.log import Log
+from kbroker.files import is_there
 from kbroker.metadata import directories, registration
 from kbroker.metadata.builders import Listener
 from kbroker.metadata.records.schema import Record
@@ -354,7 +355,7 @@ class Broker:
         publish.adapt_segments(services, sum(len(topic.partitions) for topic in topics.values()))
         specs = [one for topic in topics.values() for one in publish.specs_of(services, topic)]
         self._phase = "opening"
-        if specs and not all((one.path / CLEAN_SHUTDOWN).exists() for one in logs.online):
+        if specs and not all(is_there(one.path / CLEAN_SHUTDOWN) for one in logs.online):
             self._phase = "recovering"
             extend(self._notifier, self._phase)
         deleted_topics = services.image.deleted_topics
@@ -365,6 +366,10 @@ class Broker:
         if len(logs):
             took_ms = self._clock.monotonic_ms() - began_ms
             _LOG.info("opened %d partitions in %d ms", len(logs), took_ms)
+        limit = descriptors.limit()
+        short = len(logs) > descriptors.segments_max(limit)
+        _LOG.log(logging.WARNING if short else logging.INFO, "%s",
+                 descriptors.arithmetic(limit, len(logs)))  # fmt: skip
 
     def _lead(self, store: MetadataStore, logs: LogManager) -> None:
         """Register this process and have it lead every partition, in a new epoch after a crash."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
 from pathlib import Path
 from typing import Final
 
-from kbroker.errors import CorruptFileError, OperatorError
+from kbroker.errors import CorruptFileError, DiskError, OperatorError
+from kbroker.files import is_there, list_names
 from kbroker.limits import FILE_NAME_LENGTH_MAX_BYTES
 from kbroker.storage.checkpoints import PARTITION_METADATA, read_topic_id
 from kbroker.uuids import random_uuid, uuid_text
@@ -21,6 +23,7 @@ DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
 SET_ASIDE: Final = re.compile(r"(?P<folder>.+)\.[0-9a-f]{32}(?P<suffix>-(delete|stray|future))\Z")
+_SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
 PARTITION_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
 
 
@@ -46,9 +49,14 @@ def refuse_link(entry: os.DirEntry[str]) -> None:
 
 
 def holds(folder: Path, name: str) -> bool:
-    """Whether a folder has a file of this name. One that may not be looked into, as the lost+found
-    of a file system, is nothing of ours."""
-    return os.path.exists(folder / name)
+    """Whether a folder has a file of this name. One that may not be searched, as the lost+found of
+    a file system, is not kbroker's. Raises DiskError."""
+    try:
+        return is_there(folder / name)
+    except DiskError as error:
+        if error.errno == errno.EACCES:
+            return False
+        raise
 
 
 def aside_name(folder: str, suffix: str) -> str:
@@ -94,13 +102,12 @@ def put_aside(folder: Path) -> bool:
 
 
 def log_end(folder: Path) -> tuple[int, int]:
-    """The end of a copy of a log, to compare it with another copy: the first offset of its last
-    segment and that segment's bytes. A log without segments is one that was never appended to."""
-    segments = [path for path in folder.glob("*.log") if path.stem.isdigit()]
-    if not segments:
+    """Return the end of a copy of a log, to compare it with another copy: the first offset of its
+    last segment and that segment's bytes. A log without segments was never appended to."""
+    bases = [int(name[:-4]) for name in list_names(folder) if _SEGMENT.fullmatch(name)]
+    if not bases:
         return 0, 0
-    last = max(segments, key=lambda path: int(path.stem))
-    return int(last.stem), last.stat().st_size
+    return max(bases), (folder / f"{max(bases):020}.log").stat().st_size
 
 
 def belongs(path: Path, topic_id: bytes) -> bool:
@@ -138,7 +145,7 @@ def ensure_topic_id(path: Path, topic_id: bytes) -> None:
     """
     target = path / PARTITION_METADATA
     try:
-        if target.exists() and read_topic_id(path) == topic_id:
+        if is_there(target) and read_topic_id(path) == topic_id:
             return
     except CorruptFileError:
         pass

@@ -372,8 +372,8 @@ def _report_missing(
 
 
 def _is_of(path: Path, spec: PartitionSpec) -> bool:
-    """Return whether the topic id in a folder is that of a partition."""
+    """Return whether the topic id in a folder is that of a partition. Raises DiskError."""
     try:
         return read_topic_id(path) == spec.topic_id
-    except (CorruptFileError, DiskError):
+    except CorruptFileError:
         return False

@@ -35,7 +35,7 @@ from kbroker.errors import DiskError, KbrokerError
 from kbroker.ext import log_move
 from kbroker.ext.engine import name_thread
 from kbroker.ext.log import Log
-from kbroker.files import remove_folder, sync_directory
+from kbroker.files import list_names, remove_folder, sync_directory
 from kbroker.storage.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS, write_topic_id
 from kbroker.storage.folders import DELETE_SUFFIX, FUTURE_SUFFIX, aside_name
 from kbroker.storage.log_directory import LogDirectory
@@ -282,8 +282,9 @@ class Moves:
         move.check()
         self._make_folder(move)
         sync_directory(move.target.path)
-        for path in move.folder.glob("[0-9]*"):  # of an attempt before
-            path.unlink()
+        for name in list_names(move.folder):
+            if name[0].isdigit():  # of an attempt before
+                (move.folder / name).unlink()
         move.copied_bytes = 0
 
         def pace(size: int) -> None:

@@ -373,7 +373,7 @@ def test_limits(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     status, told = run("-D", str(tmp_path))
     assert status == 1
     assert told["open files"][0] == check.WARNING
-    assert told["open files"][1].startswith("1024 (hard limit 4096)")
+    assert told["open files"][1].startswith("4096 open files: 2048 for segments, 2048 for")
     assert told["file size"][0] == check.FAILED
 
 

@@ -95,10 +95,11 @@ FAULTS = (
                                             "test_bad_disk.py::test_control_who_does_not_sync"),
     ),
     Fault(
-        "F9", "reads that fail", "EIO of a live broker; a log cut short; the WAL at a start",
-        ("P1", "P7"), "a sendfile that lies; a start without the WAL", 29, 74,
+        "F9", "reads that fail", "EIO of a live broker; a log cut short; any read of a start",
+        ("P1", "P7"), "a sendfile that lies; a start without the WAL", 59, 170,
         _here("test_bad_disk.py::test_reads_that_fail", "test_answers_given_up.py",
-              "test_bad_disk.py::test_control_a_read_that_lies", "test_wal_unreadable.py"),
+              "test_bad_disk.py::test_control_a_read_that_lies", "test_wal_unreadable.py",
+              "test_failing_starts.py"),
     ),
     Fault(
         "F10", "a disk that hangs", "fsfreeze under load, of the only disk and of one of two",

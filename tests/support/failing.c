@@ -3,7 +3,7 @@
  * KBROKER_TEST_FAIL (64-bit words, mapped) says, which may change at any time:
  *
  *   0  which calls: a bit for each of the kinds below (OPEN: any, CREATE or not; READ: read and
- *      pread; LIST: readdir); 0 for none
+ *      pread; LIST: readdir; STAT: of a path); 0 for none
  *   1  this many of them are let pass, then one fails; with word 4 all from there on
  *   2  the errno
  *   3  out: how many have failed
@@ -26,11 +26,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 enum { PWRITE = 1, WRITE = 2, SYNC = 4, RENAME = 8, CREATE = 16, SIZE = 32, UNLINK = 64 };
-enum { OPEN = 128, READ = 256, LIST = 512 };
+enum { OPEN = 128, READ = 256, LIST = 512, STAT = 1024 };
 enum { KINDS, PASS, CODE, HITS, STAY, CHANCE, DRAW, WORDS };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -111,6 +112,16 @@ struct dirent64 *readdir64(DIR *folder) {
     REAL(readdir64, struct dirent64 *, DIR *);
     return fails_fd(LIST, dirfd(folder)) ? NULL : real(folder);
 }
+int stat64(const char *path, struct stat64 *out) {
+    REAL(stat64, int, const char *, struct stat64 *);
+    return is_inside(path) && fails(STAT) ? -1 : real(path, out);
+}
+int stat(const char *path, struct stat *out) { return stat64(path, (struct stat64 *)out); }
+int lstat64(const char *path, struct stat64 *out) {
+    REAL(lstat64, int, const char *, struct stat64 *);
+    return is_inside(path) && fails(STAT) ? -1 : real(path, out);
+}
+int lstat(const char *path, struct stat *out) { return lstat64(path, (struct stat64 *)out); }
 int fdatasync(int fd) {
     REAL(fdatasync, int, int);
     return fails_fd(SYNC, fd) ? -1 : real(fd);
