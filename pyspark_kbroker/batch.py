@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from kbroker.client.offsets import EARLIEST, LATEST
 from kbroker.client.partitions import TopicPartition
 from pyspark_kbroker.driver import Brokers, report_loss
-from pyspark_kbroker.errors import OptionError
+from pyspark_kbroker.errors import OptionError, importing
 from pyspark_kbroker.filters import Pushed
 from pyspark_kbroker.offsets import Offsets
 from pyspark_kbroker.options import ReadOptions
@@ -59,7 +59,8 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor. Spark makes up a partition where there is none."""
-        from pyspark_kbroker.fetch import read_range
+        with importing():
+            from pyspark_kbroker.fetch import read_range
 
         if isinstance(partition, OffsetRange):
             times = self._pushed.times_us

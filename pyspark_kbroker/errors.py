@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 
 __all__ = [
     "DataLossError",
@@ -34,6 +36,24 @@ class EpochError(RuntimeError):
 
 class FetchTimeoutError(TimeoutError):
     """An executor got nothing for kafkaConsumer.pollTimeoutMs."""
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Say which Python it is that lacks a module, and how Spark is told of another one: its workers
+    start `python3` of the PATH, whatever the driver runs."""
+    try:
+        yield
+    except ImportError as error:
+        if error.name == "pyspark":  # a worker has it from Spark
+            text = "pyspark is missing: pip install 'kbroker[spark]'"
+            raise ImportError(text, name=error.name) from None
+        raise ImportError(
+            f"{sys.executable}, the Python that Spark runs here, cannot import {error.name or ''}"
+            f" ({error}): pip install 'kbroker[spark]' for it, or set PYSPARK_PYTHON to the Python"
+            " that has it before the session starts",
+            name=error.name,
+        ) from error
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

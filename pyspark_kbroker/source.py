@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_kbroker.errors import OptionError
+from pyspark_kbroker.errors import OptionError, importing
 from pyspark_kbroker.options import WriteOptions, read_options, write_options
 from pyspark_kbroker.schema import spark_schema
 
@@ -37,7 +37,8 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of a batch read."""
-        from pyspark_kbroker.batch import BatchReader
+        with importing():
+            from pyspark_kbroker.batch import BatchReader
 
         options = read_options(self.options, streaming=False)
         _check_schema(schema, options.include_headers)
@@ -45,7 +46,8 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Of a streaming read."""
-        from pyspark_kbroker.stream import StreamReader
+        with importing():
+            from pyspark_kbroker.stream import StreamReader
 
         options = read_options(self.options, streaming=True)
         _check_schema(schema, options.include_headers)
@@ -53,7 +55,8 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Of a batch write."""
-        from pyspark_kbroker.write import BatchWriter
+        with importing():
+            from pyspark_kbroker.write import BatchWriter
 
         if overwrite:
             raise OptionError("a topic cannot be overwritten; write with mode append")
@@ -64,12 +67,14 @@ class DefaultSource(DataSource):
     ) -> DataSourceStreamWriter:
         """Of a streaming write. In output mode complete, which is what overwrite tells here, each
         micro-batch writes its whole result behind what is there, as the official connector does."""
-        from pyspark_kbroker.write import StreamWriter
+        with importing():
+            from pyspark_kbroker.write import StreamWriter
 
         return StreamWriter(self._write_options(schema))
 
     def _write_options(self, schema: StructType) -> WriteOptions:
-        from pyspark_kbroker.write import check_columns
+        with importing():
+            from pyspark_kbroker.write import check_columns
 
         options = write_options(self.options)
         check_columns(schema, options)

@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kbroker.client.offsets import EARLIEST
 from kbroker.client.partitions import TopicPartition
 from pyspark_kbroker.driver import Brokers, report_loss
+from pyspark_kbroker.errors import importing
 from pyspark_kbroker.offsets import Offsets, from_json, to_json
 from pyspark_kbroker.options import ReadOptions
 from pyspark_kbroker.ranges import OffsetRange, limited, split
@@ -181,7 +182,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor."""
-        from pyspark_kbroker.fetch import read_range
+        with importing():
+            from pyspark_kbroker.fetch import read_range
 
         if isinstance(partition, OffsetRange):
             yield from read_range(self._options, partition)

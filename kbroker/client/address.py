@@ -9,6 +9,7 @@ from kbroker.ports import may_be_host
 __all__ = ["DEFAULT_PORT", "Address", "parse_address"]
 
 DEFAULT_PORT = 9092
+_PROTOCOLS = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
 class Address(NamedTuple):
@@ -31,8 +32,10 @@ def parse_address(text: str, *, to_bind: bool = False) -> Address:
     rest = text.strip()
     scheme, found, after = rest.partition("://")
     if found:
+        if scheme.upper() in _PROTOCOLS and not to_bind:
+            raise ValueError(f"{text!r}: write {after}, and security.protocol={scheme.upper()}")
         if scheme.upper() != "PLAINTEXT" and not to_bind:
-            raise ValueError(f"{text!r}: only PLAINTEXT listeners can be reached, not {scheme}")
+            raise ValueError(f"{text!r}: write HOST:PORT, without {scheme}://")
         rest = after
     if rest.startswith("["):
         host, bracket, tail = rest[1:].partition("]")

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Self
 
+from kbroker.environment import PREFIX
 from kbroker.errors import KbrokerError
 from kbroker.ext.client_clock import monotonic
 from kbroker.testing.home import close_home, home
@@ -115,7 +116,7 @@ class Broker:
         with self._log.open("ab") as log:
             self._process = process = subprocess.Popen(
                 self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                cwd=self.folder, process_group=home().group(),
+                cwd=self.folder, process_group=home().group(), env=_environment(),
             )  # fmt: skip
         try:
             line = _first_line(process)
@@ -384,6 +385,11 @@ def _status(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
     while process.poll() is None and monotonic() < deadline:
         time.sleep(_POLL_S)
     return process.returncode
+
+
+def _environment() -> dict[str, str]:
+    """Variables of the broker: those of a shell that are settings are none of the fixture's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> bytes:

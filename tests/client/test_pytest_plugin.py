@@ -137,6 +137,23 @@ def test_brokers(pytester: pytest.Pytester, temporary: Temporary):
     assert temporary.is_empty()
 
 
+def test_settings_of_the_shell_do_not_reach_the_broker(
+    pytester: pytest.Pytester, temporary: Temporary, monkeypatch: pytest.MonkeyPatch
+):
+    """KBROKER_NUM_PARTITIONS is a setting for `kbroker start`."""
+    monkeypatch.setenv("KBROKER_NUM_PARTITIONS", "7")
+    monkeypatch.setenv("KBROKER_LOG_RETENTION_MZ", "mistyped, which ends a start")
+    pytester.makepyfile("""
+        from kbroker.client import Admin
+
+        def test_partitions(kbroker):
+            with Admin(bootstrap_servers=kbroker.bootstrap_servers) as admin:
+                admin.create_topic("t")
+                assert len(admin.describe_topics(["t"])["t"].partitions) == 1
+    """)
+    run(pytester).assert_outcomes(passed=1)
+
+
 @pytest.mark.long
 def test_the_page(pytester: pytest.Pytester, temporary: Temporary):
     (ini,) = pages.blocks(PAGE, "ini")

@@ -29,8 +29,16 @@ def test_addresses(text: str, host: str, port: int) -> None:
     ["", ":9092", "a:b", "a:0", "a:65536", "a:-1", "SSL://a:1", "[::1", "[a]b", "a:b:c", "[a:1]:2"],
 )
 def test_what_is_no_address_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match=r"write \[?HOST|only PLAINTEXT"):
+    with pytest.raises(ValueError, match=r"write \[?HOST|write a:1, and"):
         parse_address(text)
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_protocol_in_an_address_names_the_setting(protocol: str) -> None:
+    with pytest.raises(ValueError, match=rf"write h:9093, and security\.protocol={protocol}$"):
+        parse_address(f"{protocol.lower()}://h:9093")
+    with pytest.raises(ValueError, match=r"write HOST:PORT, without http://$"):
+        parse_address("http://h:9093")
 
 
 def test_to_bind_takes_port_0_and_every_interface() -> None:
