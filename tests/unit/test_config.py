@@ -54,6 +54,18 @@ def test_a_bad_value_is_told_in_one_line_with_its_key(name, text, message):
     assert "\n" not in str(caught.value)
 
 
+def test_node_id_and_broker_id_have_each_others_value() -> None:
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        config = BrokerConfig({name: "7"})
+        assert config.integer(other) == 7 and config.source(other) == "static"
+    adopted = BrokerConfig({})
+    adopted.adopt_node_id(5)
+    assert adopted.integer("broker.id") == 5 and adopted.node_id == 5
+    assert BrokerConfig({"node.id": "7", "broker.id": "7"}).node_id == 7
+    with pytest.raises(ConfigError, match=r"broker\.id: must be the same as node\.id"):
+        BrokerConfig({"node.id": "7", "broker.id": "8"})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
