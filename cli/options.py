@@ -333,11 +333,14 @@ def reachable(listener: str) -> str:
     return f"{host}:{port}"
 
 
-def asked(listeners: Sequence[str]) -> tuple[str, bool]:
-    """The address at which a broker is asked by who has no settings for it: of a listener that
-    asks for none where there is one; and whether it is such a one."""
-    plain = [one for one in listeners if one.startswith(("PLAINTEXT://", "PLAINTEXT_"))]
-    return reachable((plain or listeners)[0]), bool(plain)
+def asked(info: runfile.RunInfo) -> tuple[str, bool]:
+    """The address at which a broker is asked without settings of a client: that of a listener that
+    takes anybody, where there is one; and whether it is such a one. A broker warns in its log of
+    each connection to another one."""
+    plain = info.open
+    if plain is None:
+        plain = [one for one in info.listeners if one.startswith(("PLAINTEXT://", "PLAINTEXT_"))]
+    return reachable((*plain, *info.listeners)[0]), bool(plain)
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:

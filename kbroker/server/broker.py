@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import queue
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -231,13 +231,14 @@ class Broker:
         self._upkeep = threads_of(self.config, logs, disk, self._clock)
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock, disk.await_room)
         services.moves = logs.moves = moving.made(services, self._cleaner)
+        serving = self._prepare_run_file(disk.refused_for)
         data_plane.engine.start()
         self._planes = Planes(data_plane.engine, mailbox.post)
         logs.hangs = partial(hangs, data_plane.hanging, store)
         self._open_workers(services, mailbox)
         self._phase, self._serving = "serving", True
         self._control.start()
-        self._tell_where(disk.refused_for)
+        self._tell_where(serving)
         for thread in self._upkeep:
             thread.start()
         self._cleaner.start()
@@ -371,15 +372,21 @@ class Broker:
         assert self._opening is not None
         self._opening.journal_open = True
 
-    def _tell_where(self, produce_refused: str | None) -> None:
-        runfile.write(
+    def _prepare_run_file(self, produce_refused: str | None) -> Callable[[], None]:
+        """Write the run file before clients are served; the result gives it its name."""
+        speaks = zip(self.config.listeners, self.addresses, strict=True)
+        return runfile.prepare(
             self.directory,
             listeners=self.addresses,
             durability=self.config.string("kbroker.durability"),
             version=__version__,
             produce_refused=produce_refused,
             http=self._http.addresses,
+            open_listeners=[address for one, address in speaks if one.protocol == "PLAINTEXT"],
         )
+
+    def _tell_where(self, serving: Callable[[], None]) -> None:
+        serving()
         took_ms = self._clock.monotonic_ms() - self._started_ms
         _LOG.info("serving %s after %d ms", ", ".join(self.addresses), took_ms)
 
@@ -445,6 +452,7 @@ class Broker:
                 self._services.close()
             self._data_plane.engine.stop(0)
             self._data_plane.stop_journal()
+        runfile.discard(self.directory)
         if self._store is not None:
             self._store.close()
         self._release()
