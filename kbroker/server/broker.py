@@ -40,6 +40,7 @@ from kbroker.metadata.builders import Listener
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
+from kbroker.printable import host_port
 from kbroker.security import admission
 from kbroker.server import journal, sockets
 from kbroker.server.beside import beside
@@ -327,8 +328,7 @@ class Broker:
                 raise _cannot_listen(one.host, one.port, error) from None
             told = one.advertised_port or port
             self.endpoints[one.name] = Endpoint(one.advertised_host, told)
-            host = f"[{one.host}]" if ":" in one.host else one.host or "0.0.0.0"
-            self.addresses.append(f"{one.name}://{host}:{port}")
+            self.addresses.append(f"{one.name}://{host_port(one.host or '0.0.0.0', port)}")
 
     def _open_logs(self, services: Services) -> None:
         logs, topics = services.logs, services.image.topics
@@ -474,7 +474,8 @@ def _check_address(host: str, port: int) -> None:
 
 def _cannot_listen(host: str, port: int, error: OSError) -> OperatorError:
     return OperatorError(
-        f"cannot listen on {host}:{port}: {error.strerror}; choose another with listeners="
+        f"cannot listen on {host_port(host, port)}: {error.strerror}; choose another with "
+        "listeners="
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kbroker.config import BrokerConfig, ConfigError, load_config
 from kbroker.config.definitions import BROKER, GROUP, TOPIC
-from kbroker.config.properties import parse_properties
+from kbroker.config.properties import parse_properties, property_values
 from kbroker.config.report import explain, ignored_line, show, without_effect
 from kbroker.config.topic import BROKER_SYNONYM, effective, log_config, validate_topic
 from kbroker.config.types import format_value, parse_value
@@ -52,6 +52,17 @@ def test_a_bad_value_is_told_in_one_line_with_its_key(name, text, message):
         BrokerConfig({name: text})
     assert message in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_utf_8_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes("# Größe\nbroker.rack=Süd\n".encode("latin-1"))
+    assert property_values(path) == {"broker.rack": "Süd"}
+    path.write_text("# Größe\nbroker.rack=Süd\n", encoding="utf-8")
+    assert property_values(path) == {"broker.rack": "Süd"}
+    for wrong in ("a=\\u00g0", "a=\\u+123", "a=\\u1_23", "a=\\u12"):
+        with pytest.raises(ConfigError, match="malformed"):
+            parse_properties(wrong)
 
 
 def test_node_id_and_broker_id_have_each_others_value() -> None:
