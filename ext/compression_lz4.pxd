@@ -1,8 +1,8 @@
 """LZ4 frames (github.com/lz4/lz4, doc/lz4_Frame_format.md 1.6.3), as Kafka's clients write them.
 
-Written: independent blocks of 64 KiB, no checksums, no content size, which is all that the
-Java client reads (`lz4_is_kafkas`). Read: linked blocks, larger blocks, block and content checksums, a content
-size, several frames and skippable ones as well. No dictionaries.
+Written: independent blocks of 64 KiB, no checksums, no content size, which the Java client reads
+(`lz4_is_kafkas`). Read: linked blocks, larger blocks, block and content checksums, a content size,
+several frames and skippable ones as well. No dictionaries.
 """
 from libc.stdint cimport uint8_t, uint32_t
 
