@@ -23,6 +23,7 @@ from kbroker.cli.options import broker_options, data_dir_option, output_option
 from kbroker.cli.places import service_file
 from kbroker.cli.render import Column, human_bytes, print_rows
 from kbroker.ports import bound
+from kbroker.printable import host_port
 
 if TYPE_CHECKING:
     from kbroker.config import BrokerConfig
@@ -301,7 +302,7 @@ def _exposure(config: BrokerConfig) -> Iterator[Finding]:
 def _listeners(config: BrokerConfig) -> Iterator[Finding]:
     """Whether addresses are this machine's and free."""
     for listener in config.listeners:
-        name = f"{listener.name}://{listener.host}:{listener.port}"
+        name = f"{listener.name}://{host_port(listener.host, listener.port)}"
         try:
             bound(listener.host, listener.port).close()
         except OSError as error:

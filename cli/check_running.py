@@ -49,19 +49,17 @@ def _answers(info: runfile.RunInfo, exposure: bool) -> Iterator[Finding]:
 
     if not info.listeners:
         return
-    address, plain = asked(info.listeners)
+    address, plain = asked(info)
+    if not plain:
+        yield _guarded(info, address)
+        return
     began = time.perf_counter()
     try:
         with Cluster(address, timeout_s=_ANSWER_S) as cluster:
             told = look(cluster)
             open_ = _exposed(cluster, info.listeners) if exposure else None
     except (KafkaError, ValueError) as error:
-        if not plain and lives(info):
-            yield Finding("answers", OK, f"it lives; {address} asks who one is: {_LOOK_INSIDE}")
-        elif not plain and (unseen := beyond_looking(info, address)):
-            yield Finding("answers", WARNING, unseen)
-        else:
-            yield Finding("answers", FAILED, f"{address}: {error}")
+        yield Finding("answers", FAILED, f"{address}: {error}")
         return
     took_ms = (time.perf_counter() - began) * 1e3
     yield Finding("answers", OK, f"{address}, all that was asked in {took_ms:.0f} ms")
@@ -72,6 +70,15 @@ def _answers(info: runfile.RunInfo, exposure: bool) -> Iterator[Finding]:
         yield Finding("log directories", WARNING, unseen_text(told))
     if open_:
         yield Finding("exposure", WARNING, open_)
+
+
+def _guarded(info: runfile.RunInfo, address: str) -> Finding:
+    """Whether a broker lives whose listeners all ask for logins."""
+    if lives(info):
+        return Finding("answers", OK, f"it lives; {address} asks who one is: {_LOOK_INSIDE}")
+    if unseen := beyond_looking(info, address):
+        return Finding("answers", WARNING, unseen)
+    return Finding("answers", FAILED, f"{address}: neither it nor the HTTP listener answers")
 
 
 def _exposed(cluster: Cluster, listeners: Sequence[str]) -> str | None:

@@ -247,10 +247,10 @@ def client_settings(
     """
     context = click.get_current_context(silent=True)
     told = context.meta.get(_META, {}) if context else {}
-    own = _properties(file) if file is not None else {}
+    own = _of_client(file) if file is not None else {}
     for word in told.get("properties") or ():
         if word not in _NO_FILE:
-            own |= key_values([word], "-X") if _SETTING.match(word) else _properties(word)
+            own |= key_values([word], "-X") if _SETTING.match(word) else _of_client(word)
     for pairs in (told.get("settings") or (), sets):
         own |= pairs if isinstance(pairs, Mapping) else key_values(pairs, "--set")
     if own:
@@ -281,10 +281,23 @@ def _profile(name: str | None) -> dict[str, str]:
     return profile_named(name)
 
 
-def _properties(path: str | os.PathLike[str]) -> dict[str, str]:
+def _of_client(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The settings of a properties file by Kafka's names. Those of other programs, such as
+    `schema.registry.url`, are skipped with a warning, as Kafka's clients do."""
+    from kbroker.cli.kcat_names import by_kafkas_names
+    from kbroker.cli.settings import setting_names
     from kbroker.config.properties import property_values
 
-    return property_values(Path(path))
+    found = by_kafkas_names(property_values(Path(path)))
+    known = {_SERVERS, *setting_names()}
+    foreign = []
+    for name in found.keys() - known:
+        near = nearest(name, known)
+        foreign.append(f"{name} (did you mean {near}?)" if near else name)
+    if foreign:
+        text = f"{path}: skipping settings that no client has: {', '.join(sorted(foreign))}"
+        click.echo(f"kbroker: warning: {text}", err=True)
+    return {name: value for name, value in found.items() if name in known}
 
 
 def open_cluster(
@@ -333,11 +346,14 @@ def reachable(listener: str) -> str:
     return f"{host}:{port}"
 
 
-def asked(listeners: Sequence[str]) -> tuple[str, bool]:
-    """The address at which a broker is asked by who has no settings for it: of a listener that
-    asks for none where there is one; and whether it is such a one."""
-    plain = [one for one in listeners if one.startswith(("PLAINTEXT://", "PLAINTEXT_"))]
-    return reachable((plain or listeners)[0]), bool(plain)
+def asked(info: runfile.RunInfo) -> tuple[str, bool]:
+    """The address at which a broker is asked without settings of a client: that of a listener that
+    takes anybody, where there is one; and whether it is such a one. A broker warns in its log of
+    each connection to another one."""
+    plain = info.open
+    if plain is None:
+        plain = [one for one in info.listeners if one.startswith(("PLAINTEXT://", "PLAINTEXT_"))]
+    return reachable((*plain, *info.listeners)[0]), bool(plain)
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -16,9 +17,11 @@ from kbroker.cli.directories import log_directories, main_directory
 from kbroker.cli.options import SECONDS, asked, directories_option, output_option
 from kbroker.cli.render import human_bytes, human_time, print_json
 from kbroker.cli.scrape import beyond_looking, lives, state_troubles
+from kbroker.errors import OperatorError
 
 _POLL_S = 0.02
 _ANSWER_TIMEOUT_S = 5.0
+_SILENT = "neither its HTTP listener nor its port for clients"
 _UNTOLD = "? (it asks who one is: `kbroker cluster health` with -X or --profile)"
 
 
@@ -41,7 +44,7 @@ def stop(data_dir: tuple[Path, ...], timeout: float) -> int:
         return 0
     ticks = runfile.pid_ticks(pid)
     try:
-        os.kill(pid, signal.SIGTERM)
+        _end(place, pid)
     except ProcessLookupError:
         pass
     except PermissionError:
@@ -75,7 +78,7 @@ def status(data_dir: tuple[Path, ...], output: str) -> int:
     topics, offline, trouble, unseen = _asked(info)
     told: dict[str, Any] = {
         "pid": info.pid,
-        "uptime_s": round(time.time() - info.started_ms / 1000, 1),
+        "uptime_s": round(runfile.uptime_s(info), 1),
         "listeners": info.listeners,
         "http": info.http,
         "data_dir": str(place.resolve()),
@@ -173,17 +176,45 @@ def _pid_of(place: Path) -> int | None:
         return error.pid or None
 
 
+def _end(place: Path, pid: int) -> None:
+    """Send SIGTERM to a process if it is the broker of a data directory.
+
+    The run file and the lock file that name it are the directory's owner's, who must not choose
+    what root ends. Raise OperatorError for another process, ProcessLookupError or PermissionError.
+    """
+    descriptor = os.pidfd_open(pid)  # the checks and the signal are of one process
+    try:
+        owner, user = place.stat().st_uid, os.stat(f"/proc/{pid}").st_uid
+        if user != owner and os.geteuid() == 0:
+            raise OperatorError(
+                f"process {pid}, which {place} names as its broker, is another user's than the "
+                f"directory: it gets no signal. Where no broker runs, remove "
+                f"{runfile.run_file(place)}"
+            )
+        with contextlib.suppress(PermissionError):  # another user's, whom the kernel protects
+            if not runfile.has_open(pid, place / ".lock"):
+                raise OperatorError(
+                    f"process {pid}, which {place} names as its broker, does not hold the lock of "
+                    f"the directory: it gets no signal. Where no broker runs, remove "
+                    f"{runfile.run_file(place)}"
+                )
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+    except FileNotFoundError:
+        raise ProcessLookupError from None
+    finally:
+        os.close(descriptor)
+
+
 def _asked(info: runfile.RunInfo) -> tuple[int | None, int | None, str | None, str | None]:
     """As `_topics`; of a broker that asks who one is, whether it lives, and last why that cannot be
     told."""
-    address, plain = asked(info.listeners) if info.listeners else ("", True)
-    told = _topics(address)
-    if told[2] is None or plain:
-        return *told, None
+    address, plain = asked(info) if info.listeners else ("", True)
+    if plain:
+        return *_topics(address), None
     if lives(info):
         return None, None, None, None
     unseen = beyond_looking(info, address)
-    return (None, None, None, unseen) if unseen else (*told, None)
+    return (None, None, None, unseen) if unseen else (None, None, _SILENT, None)
 
 
 def _topics(address: str) -> tuple[int | None, int | None, str | None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kbroker import runfile
-from kbroker.cli.options import reachable
+from kbroker.cli.options import asked
 from kbroker.cli.render import human_bytes
 
 __all__ = ["PartitionSpace", "Space", "disk_line", "limits_of", "measure", "told"]
@@ -149,13 +149,16 @@ def limits_of(place: Path) -> dict[str, int] | None:
     info = runfile.running(place)
     if info is None or not info.listeners:
         return None
+    address, plain = asked(info)
+    if not plain:
+        return None
     from kbroker.client.admin_cluster import describe_cluster
     from kbroker.client.admin_configs import BROKER, describe_configs
     from kbroker.client.cluster import Cluster
     from kbroker.client.errors import KafkaError
 
     try:
-        with Cluster(reachable(info.listeners[0]), timeout_s=_ANSWER_TIMEOUT_S) as cluster:
+        with Cluster(address, timeout_s=_ANSWER_TIMEOUT_S) as cluster:
             node = str(describe_cluster(cluster).controller_id)
             keys = (BYTES_MAX, FREE_MIN)
             entries = describe_configs(cluster, BROKER, node, keys=keys)

@@ -326,3 +326,21 @@ cdef int lz4_decompress(
     if code != CODEC_OK:
         out.n = start
     return code
+
+
+cdef bint lz4_is_kafkas(const uint8_t* p, size_t n) noexcept nogil:
+    cdef const uint8_t* end = p + n
+    cdef Frame f
+    cdef size_t size
+    if n < 8 or load_le32(p) != FRAME_MAGIC or not read_frame_header(p + 4, end, &f):
+        return False
+    while f.independent and end - f.p >= 4:
+        size = load_le32(f.p) & 0x7FFFFFFF
+        f.p += 4
+        if size == 0:
+            return f.p + 4 * f.content_checksum == end
+        size += 4 * f.block_checksum
+        if size > <size_t> (end - f.p):
+            return False
+        f.p += size
+    return False

@@ -6,7 +6,7 @@ connections_reap at the end of the turn, when it stands in no list.
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memset, strchr
 
 from kbroker.ext.addresses cimport addresses_leave
 from kbroker.ext.atomics cimport (
@@ -251,8 +251,10 @@ cdef void log_close(Connection* connection, int32_t level, const char* reason) n
     cdef char text[LOG_LINE_BYTES]
     cdef char peer[ADDRESS_TEXT_BYTES]
     peer_text(connection, peer)
-    snprintf(text, LOG_LINE_BYTES, "closed connection %lu of %s:%d on %s: %s",
-             <unsigned long> connection.id, peer, <int> connection.port,
+    cdef bint ipv6 = strchr(peer, c":") != NULL
+    snprintf(text, LOG_LINE_BYTES, "closed connection %lu of %s%s%s:%d on %s: %s",
+             <unsigned long> connection.id, <const char*> b"[" if ipv6 else <const char*> b"", peer,
+             <const char*> b"]" if ipv6 else <const char*> b"", <int> connection.port,
              connection.net.listeners[connection.listener].name, reason)
     net_log_text(connection.net, level, text)
 

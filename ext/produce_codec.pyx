@@ -8,6 +8,7 @@ from libc.string cimport memset
 
 from kbroker.ext.atomics cimport atomic_exchange_i32
 from kbroker.ext.batch cimport (
+    BATCH_BAD_RECORD,
     BATCH_BAD_TIMESTAMP,
     BATCH_BOMB,
     BATCH_NO_KEY,
@@ -25,7 +26,8 @@ from kbroker.ext.batch_build cimport (
     large_batch_end,
 )
 from kbroker.ext.broker cimport broker_of
-from kbroker.ext.compression cimport buffer_free, codec_library
+from kbroker.ext.compression cimport CODEC_LZ4, buffer_free, codec_library
+from kbroker.ext.compression_lz4 cimport lz4_is_kafkas
 from kbroker.ext.connection cimport LOG_LINE_BYTES
 from kbroker.ext.log_ring cimport LOG_ERROR, net_log_text
 from kbroker.ext.posix cimport snprintf
@@ -38,6 +40,9 @@ cdef int check_records(const uint8_t* p, const BatchRules* rules, BatchInfo* inf
     cdef int32_t first = -1
     cdef int code
     memset(&records, 0, sizeof(Buffer))
+    if info.compression == CODEC_LZ4 and not lz4_is_kafkas(p + RECORDS_OFFSET,
+                                                           info.length - RECORDS_OFFSET):
+        return BATCH_BAD_RECORD  # INVALID_RECORD, which no client tries again
     code = batch_decompress(p, info, limit, &records)
     if code == BATCH_OK:
         code = batch_validate_records(records.p, records.p + records.n, rules, info, &first)

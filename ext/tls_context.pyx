@@ -9,7 +9,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t
 
 from kbroker.ext.borrowed cimport Borrowed
-from kbroker.ext.posix cimport ssize_t
+from kbroker.ext.posix cimport RTLD_NOW, dlopen, dlsym, ssize_t
 from kbroker.ext.sockets cimport POLLIN, POLLOUT, poll, pollfd_t
 from kbroker.ext.tls cimport (
     TLS_CLOSED, TLS_FAILED, TLS_WANTS_WRITE, TlsLibrary, tls_free, tls_handshake,
@@ -34,6 +34,7 @@ cdef enum:
     NO_PARTIAL_WILDCARDS = 4
     LOOK_MS = 100                   # how long Python's signals wait at most
 
+_UNSUPPORTED = "unsupported"          # the reason of a cipher that no provider has
 VERSIONS = {"TLSv1.2": 0x303, "TLSv1.3": 0x304}
 
 
@@ -383,6 +384,18 @@ cdef size_t read_key(TlsLibrary* library, bytes data, object password, str sourc
     raise ValueError(f"{source}: private key: {why}")
 
 
+cdef void load_legacy() noexcept:
+    """Load OpenSSL's provider of old ciphers beside the default one, if it is on this machine. Only
+    key stores need it: TLS speaks none of these ciphers."""
+    cdef void* crypto = dlopen("libcrypto.so.3", RTLD_NOW)
+    cdef void* (*try_load)(void*, const char*, int) noexcept
+    if crypto == NULL:  # OpenSSL 1.1, which has them
+        return
+    try_load = <void* (*)(void*, const char*, int) noexcept> dlsym(crypto, "OSSL_PROVIDER_try_load")
+    if try_load != NULL:
+        try_load(NULL, "legacy", 1)
+
+
 cdef tuple read_pkcs12(TlsLibrary* library, bytes data, object password, str source):
     """(key or 0, its certificate or 0, the others)."""
     cdef void* bio = reader(library, data)
@@ -396,9 +409,20 @@ cdef tuple read_pkcs12(TlsLibrary* library, bytes data, object password, str sou
         raise ValueError(f"{source} is no PKCS #12 file: {reason_of(library)}")
     told = (password or "").encode()
     good = library.PKCS12_parse(store, told, &key, &own, &others)
+    why = "" if good else reason_of(library)
+    if not good and _UNSUPPORTED in why:
+        load_legacy()
+        good = library.PKCS12_parse(store, told, &key, &own, &others)
+        why = "" if good else reason_of(library)
     library.PKCS12_free(store)
+    if not good and _UNSUPPORTED in why:
+        raise ValueError(
+            f"{source} is encrypted with a cipher (of OpenSSL 1 or Java 8) that only OpenSSL's "
+            "legacy provider has, which is not here: install it (Debian: openssl-provider-legacy), "
+            "or convert the store with the keytool of Java 17: keytool -importkeystore "
+            "-srckeystore OLD -destkeystore NEW -deststoretype PKCS12")
     if not good:
-        raise ValueError(f"{source}: {reason_of(library)} (is the password right?)")
+        raise ValueError(f"{source}: {why} (is the password right?)")
     found = []
     if others != NULL:
         for at in range(library.OPENSSL_sk_num(others)):

@@ -3,7 +3,8 @@
 Every failure of the control plane is one of four kinds: the client's request (`ClientError`), our
 bug (`BugError`), the disk (`DiskError`) or what the operator told us (`OperatorError`). `code_of`
 is the one place where an exception becomes an error code. Codes, names and which of them a client
-may retry are those of Apache Kafka 4.3 (its protocol guide); the messages are our own.
+may retry are those of Apache Kafka 4.3 (its protocol guide); the messages are our own, but for
+those that scripts match in the output of tools (KAFKAS_WORDS in tests/differential/harness.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ErrorCode(IntEnum):
     NONE = 0, "Success."
     OFFSET_OUT_OF_RANGE = 1, "The offset lies outside what the log holds."
     CORRUPT_MESSAGE = 2, "The batch is damaged, too large, or lacks a key it needs.", RETRIABLE
-    UNKNOWN_TOPIC_OR_PARTITION = 3, "This broker has no such topic or partition.", RETRIABLE
+    UNKNOWN_TOPIC_OR_PARTITION = 3, "This server does not host this topic-partition.", RETRIABLE
     INVALID_FETCH_SIZE = 4, "The fetch size is not valid."
     LEADER_NOT_AVAILABLE = 5, "The partition has no leader at the moment.", RETRIABLE
     NOT_LEADER_OR_FOLLOWER = 6, "This broker does not hold that role for the partition.", RETRIABLE
@@ -124,7 +125,7 @@ class ErrorCode(IntEnum):
     GROUP_MAX_SIZE_REACHED = 81, "The group is full."
     FENCED_INSTANCE_ID = 82, "Another member has taken over this group.instance.id."
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, "No replica may become leader.", RETRIABLE
-    ELECTION_NOT_NEEDED = 84, "The right replica leads already.", RETRIABLE
+    ELECTION_NOT_NEEDED = 84, "Leader election not needed for topic partition.", RETRIABLE
     NO_REASSIGNMENT_IN_PROGRESS = 85, "No reassignment of the partition is under way."
     GROUP_SUBSCRIBED_TO_TOPIC = 86, "A member of the group subscribes to the topic."
     INVALID_RECORD = 87, "A record breaks a rule of the topic."
@@ -140,7 +141,7 @@ class ErrorCode(IntEnum):
     PRINCIPAL_DESERIALIZATION_FAILURE = 97, "The forwarded principal could not be read."
     SNAPSHOT_NOT_FOUND = 98, "There is no such snapshot."
     POSITION_OUT_OF_RANGE = 99, "The position lies outside the snapshot."
-    UNKNOWN_TOPIC_ID = 100, "This broker has no topic of this id.", RETRIABLE
+    UNKNOWN_TOPIC_ID = 100, "This server does not host this topic ID.", RETRIABLE
     DUPLICATE_BROKER_REGISTRATION = 101, "The broker id is taken."
     BROKER_ID_NOT_REGISTERED = 102, "No broker of this id is registered."
     INCONSISTENT_TOPIC_ID = 103, "The topic of this name has another id.", RETRIABLE

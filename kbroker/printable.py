@@ -12,6 +12,11 @@ def escaped(text: str) -> str:
     )
 
 
+def host_port(host: str, port: int) -> str:
+    """An address as text: an IPv6 host stands in brackets (RFC 3986)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def escaped_json(text: str) -> str:
     """JSON with the same values in which nothing but line ends cannot be printed."""
     return "\n".join(

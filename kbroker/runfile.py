@@ -12,8 +12,11 @@ File `.kbroker-run.json`, one JSON object:
     produce_refused   what is reached so that produce is refused now, for want of room, mostly a
                       setting, or null
     http              addresses of metrics and health, `http://HOST:PORT`
+    open              those of `listeners` that speak PLAINTEXT, without encryption and logins; null
+                      of an earlier version
 
-Written by the broker once it listens, again when produce is refused or taken again, removed when it
+Prepared by the broker before it serves, so that a file that cannot be written ends the start; there
+once it serves, written again when produce is refused or taken again, removed when it
 has stopped cleanly. After a crash the file
 stays: pid and pid_ticks together tell a live broker from a process that got its number later.
 It is a help for people and tools, not a lock: the data directory's `.lock` is that.
@@ -21,18 +24,21 @@ It is a help for people and tools, not a lock: the data directory's `.lock` is t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from kbroker.environment import LOG_FILE
+from kbroker.errors import DiskError
 
-__all__ = ["RunInfo", "alive", "pid_ticks", "read", "remove", "run_file", "running",
-           "tell_refused", "write"]  # fmt: skip
+__all__ = ["RunInfo", "alive", "discard", "has_open", "pid_ticks", "prepare", "read", "remove",
+           "run_file", "running", "tell_refused", "uptime_s"]  # fmt: skip
 
 _NAME = ".kbroker-run.json"
 
@@ -49,6 +55,7 @@ class RunInfo(NamedTuple):
     log_file: str | None = None
     produce_refused: str | None = None
     http: Sequence[str] = ()
+    open: Sequence[str] | None = None
 
 
 def run_file(data_dir: str | os.PathLike[str]) -> Path:
@@ -66,7 +73,24 @@ def pid_ticks(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def write(
+def uptime_s(info: RunInfo) -> float:
+    """How long the process has run, by a clock that nobody sets."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - info.pid_ticks / ticks)
+
+
+def has_open(pid: int, file: Path) -> bool:
+    """Whether a process has a file open. Raise OSError where that is not for this user to see, or
+    the process or the file is gone."""
+    wanted = file.stat()
+    for link in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(wanted, link.stat()):
+                return True
+    return False
+
+
+def prepare(
     data_dir: str | os.PathLike[str],
     *,
     listeners: list[str],
@@ -74,8 +98,10 @@ def write(
     version: str,
     produce_refused: str | None = None,
     http: Sequence[str] = (),
-) -> None:
-    """Tells that this process serves the directory, in one step for readers."""
+    open_listeners: Sequence[str] = (),
+) -> Callable[[], None]:
+    """Write the file under another name; the result gives it its own, in one step for readers, and
+    says by that that this process serves the directory. Both raise DiskError."""
     info = RunInfo(
         pid=os.getpid(),
         pid_ticks=pid_ticks(os.getpid()) or 0,
@@ -86,8 +112,23 @@ def write(
         log_file=os.environ.get(LOG_FILE),
         produce_refused=produce_refused,
         http=http,
+        open=open_listeners,
     )
-    _put(data_dir, info)
+    path = run_file(data_dir)
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        put = _prepare(path, info)
+    except OSError as error:
+        raise DiskError(path, error) from error
+
+    def publish() -> None:
+        try:
+            put()
+        except OSError as error:
+            raise DiskError(path, error) from error
+
+    return publish
 
 
 def tell_refused(data_dir: str | os.PathLike[str], produce_refused: str | None) -> None:
@@ -98,17 +139,36 @@ def tell_refused(data_dir: str | os.PathLike[str], produce_refused: str | None) 
 
 
 def _put(data_dir: str | os.PathLike[str], info: RunInfo) -> None:
-    path = run_file(data_dir)
-    fresh = path.with_name(f"{_NAME}.{os.getpid()}")
+    _prepare(run_file(data_dir), info)()
+
+
+def _prepare(path: Path, info: RunInfo) -> Callable[[], object]:
+    """Write the text beside the file; the result puts it in its place. Both raise OSError."""
+    fresh = _fresh(path)
     text = json.dumps(info._asdict()) + "\n"
     try:
         fresh.write_text(text)
-        fresh.replace(path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not path.exists():
             raise
-        _put_in_place(path, text.encode())
+        return partial(_put_in_place, path, text.encode())
+    return partial(_replace, fresh, path)
+
+
+def _fresh(path: Path) -> Path:
+    """The other name, under which this process writes it."""
+    return path.with_name(f"{_NAME}.{os.getpid()}")
+
+
+def _replace(fresh: Path, path: Path) -> None:
+    try:
+        fresh.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
 
 
 def _put_in_place(path: Path, text: bytes) -> None:
@@ -125,14 +185,21 @@ def read(data_dir: str | os.PathLike[str]) -> RunInfo | None:
     """What the file says, of a live broker or of one that died; None where there is none."""
     try:
         found = json.loads(run_file(data_dir).read_text())
-        return RunInfo(**found)
+        return RunInfo(**{key: found[key] for key in RunInfo._fields if key in found})
     except (OSError, ValueError, TypeError):
         return None
 
 
+def discard(data_dir: str | os.PathLike[str]) -> None:
+    """Remove what this process has prepared and does not publish."""
+    with contextlib.suppress(OSError):
+        _fresh(run_file(data_dir)).unlink(missing_ok=True)
+
+
 def remove(data_dir: str | os.PathLike[str]) -> None:
-    """Removes the file, if it is there."""
-    run_file(data_dir).unlink(missing_ok=True)
+    """Remove the file, if it is there, and what this process has prepared."""
+    for path in (run_file(data_dir), _fresh(run_file(data_dir))):
+        path.unlink(missing_ok=True)
 
 
 def alive(info: RunInfo) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 from kbroker.api.answer import RequestPort
 from kbroker.api.context import Services
 from kbroker.api.registry import register_inner
+from kbroker.printable import host_port
 from kbroker.security.principals import USER, Principal
 
 _LOG: Final = logging.getLogger("kbroker.security")
@@ -25,13 +26,14 @@ def identify(request: RequestPort, services: Services) -> None:
     try:
         user = services.tls.user_of(request.listener, request.body)
     except ValueError as error:
-        _LOG.warning("closing %s:%d: its certificate's subject: %s", *request.peer, error)
+        peer = host_port(*request.peer)
+        _LOG.warning("closing %s: its certificate's subject: %s", peer, error)
         user = None
     else:
         if user is None:
             _LOG.warning(
-                "closing %s:%d: no rule of ssl.principal.mapping.rules fits its certificate",
-                *request.peer,
+                "closing %s: no rule of ssl.principal.mapping.rules fits its certificate",
+                host_port(*request.peer),
             )
     if user is None:
         request.close()

@@ -91,10 +91,11 @@ def check_shape(configs: Iterable[tuple[str, str | None, int]]) -> None:
     """Refuse keys that are given twice, and null where a value is needed. Raises ClientError."""
     listed = list(configs)
     if len({name for name, _, _ in listed}) != len(listed):
-        raise ClientError(ErrorCode.INVALID_REQUEST, "A config key is given more than once.")
+        raise ClientError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     empty = [name for name, value, operation in listed if value is None and operation != DELETE]
     if empty:
-        raise ClientError(ErrorCode.INVALID_REQUEST, f"No value for: {', '.join(empty)}")
+        text = f"Null value not supported for : {', '.join(empty)}"
+        raise ClientError(ErrorCode.INVALID_REQUEST, text)
 
 
 def resource_of(context: Context, kind: int, name: str) -> Resource:
@@ -124,7 +125,7 @@ def apply_operations(
         elif operation == DELETE:
             settings.pop(name, None)
         elif operation in (APPEND, SUBTRACT):
-            key = _list_key(kind, name)
+            key = _list_key(kind, name, operation)
             before = settings.get(name, key.default) or ""
             settings[name] = _edit(before, value or "", operation)
         else:
@@ -136,16 +137,17 @@ def check_lists(kind: int, operations: Iterable[tuple[str, str | None, int]]) ->
     """Refuse to add to what is no list: before anything else of a resource. Raises ClientError."""
     for name, _, operation in operations:
         if operation in (APPEND, SUBTRACT) and kind in _KEYS:
-            _list_key(kind, name)
+            _list_key(kind, name, operation)
 
 
-def _list_key(kind: int, name: str) -> ConfigKey:
+def _list_key(kind: int, name: str, operation: int) -> ConfigKey:
     """A key whose value is a list. Apache Kafka's controller knows none of client metrics."""
     key = find_broker_key(name) if kind == BROKERS else _KEYS[kind].get(name)
     if key is None or key.type is not LIST or kind == CLIENT_METRICS:
+        verb = "APPEND" if operation == APPEND else "SUBTRACT"
         raise ClientError(
             ErrorCode.INVALID_CONFIG,
-            f"Nothing can be added to or taken from {name}: it is no list.",
+            f"Can't {verb} to key {name} because its type is not LIST.",
         )
     return key
 
@@ -186,7 +188,7 @@ def validate(
         raise ClientError(code, str(error)) from None
     if kind == TOPICS and resource[1] not in context.image.topics:
         raise ClientError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{resource[1]}'."
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource[1]}' does not exist."
         )
 
 
@@ -208,9 +210,12 @@ def _validate_broker(context: Context, resource: Resource, settings: Mapping[str
             listener = None if of_listener is None else of_listener["listener"]
             _check_value(context.config, key, name, value, listener)
     if fixed:
-        raise ConfigError(f"These keys are fixed while the broker runs: {', '.join(fixed)}")
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     if local and not resource[1]:
-        raise ConfigError(f"These keys belong to one broker; name it: {', '.join(local)}")
+        raise ConfigError(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(local)}]"
+        )
     _check_effect(context, resource, settings)
     if _MIN_IN_SYNC in settings and resource[1] and _tracks_eligible_leaders(context.services):
         raise ClientError(

@@ -21,12 +21,19 @@ DYNAMIC_BROKER_LOGGER: Final = 6
 CLIENT_METRICS_SOURCE: Final = 7
 GROUP_SOURCE: Final = 8
 
+# Apache Kafka has no default for these and demands them; kbroker's defaults are not shown.
+_WITHOUT_DEFAULT: Final = frozenset({"node.id", "process.roles", "controller.listener.names"})
+
 Synonym = tuple[str, str | None, int]
 
 
 def broker_layers(config: BrokerConfig, names: tuple[str, ...]) -> list[Synonym]:
     """(name, text, source) wherever one of `names` is set, the one that counts most first."""
-    defaults = {name: BROKER[name].default for name in names if name in BROKER}
+    defaults = {
+        name: BROKER[name].default
+        for name in names
+        if name in BROKER and (name not in _WITHOUT_DEFAULT or name not in config.static)
+    }
     layers: tuple[tuple[Mapping[str, str | None], int], ...] = (
         (dict(config.dynamic_broker), DYNAMIC_BROKER),
         (dict(config.dynamic_default), DYNAMIC_DEFAULT_BROKER),

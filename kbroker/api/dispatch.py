@@ -30,6 +30,7 @@ from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
 from kbroker.limits import PARKED_REQUESTS_MAX_BYTES, PARKED_REQUESTS_MAX_COUNT
 from kbroker.operations import Completion, Meter, OperationTimeoutError, Steps
+from kbroker.printable import host_port
 from kbroker.protocol import ApiKey, MalformedRequestError, decode_request
 
 _SMALL_BYTES: Final = 64 << 10
@@ -60,8 +61,8 @@ class Dispatcher:
         if entry is None or entry.handler is None or not entry.low <= version <= entry.high:
             self._closed.tell(
                 logging.WARNING,
-                "closing %s:%d: API key %d version %d is not served",
-                *request.peer,
+                "closing %s: API key %d version %d is not served",
+                host_port(*request.peer),
                 key,
                 version,
             )
@@ -102,7 +103,9 @@ class Dispatcher:
         self._closed.tell_dropped()
 
     def _tell_malformed(self, peer: tuple[str, int], error: MalformedRequestError) -> None:
-        self._closed.tell(logging.WARNING, "closing %s:%d: malformed request: %s", *peer, error)
+        self._closed.tell(
+            logging.WARNING, "closing %s: malformed request: %s", host_port(*peer), error
+        )
 
     def _take_over(self, take: Left, request: RequestPort) -> None:
         """What the data plane asks, or leaves of a request."""

@@ -93,14 +93,14 @@ def _resolve(
         yield
         topic_id = uuid_bytes(asked.topic_id)
         if asked.name is not None and any(topic_id):
-            message = "A topic is named by its name or by its id, not by both."
+            message = "You may not specify both topic name and topic id."
             results.append(_result(asked.name, topic_id, wrong, message))
         elif asked.name is not None:
             names[asked.name] += 1
         elif any(topic_id):
             ids[topic_id] += 1
         else:
-            message = "Neither topic name nor topic id is given."
+            message = "Neither topic name nor id were specified."
             results.append(_result(None, ZERO_UUID, wrong, message))
     for name in [name for name, count in names.items() if count > 1]:
         results.append(_result(name, ZERO_UUID, wrong, "Duplicate topic name."))

@@ -27,7 +27,8 @@ def describe_acls(request: Any, context: Context) -> Steps[Response]:
     wanted = filter_of(request)
     require_cluster(context, DESCRIBE)
     resources: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
-    for acl in authorizer_of(context).acls(wanted.takes):
+    authorizer = authorizer_of(context, "No Authorizer is configured on the broker")
+    for acl in authorizer.acls(wanted.takes):
         yield
         resource = acl.resource_type, acl.name, acl.pattern
         resources.setdefault(resource, []).append(
@@ -47,12 +48,11 @@ def describe_acls(request: Any, context: Context) -> Steps[Response]:
     }
 
 
-def authorizer_of(context: Context) -> Authorizer:
-    """Raises ClientError where there is none."""
+def authorizer_of(context: Context, missing: str = "No Authorizer is configured.") -> Authorizer:
+    """Raise ClientError with the text `missing` where there is none."""
     authorizer = context.services.authorizer
     if authorizer is None:
-        text = "There is no authorizer on this broker."
-        raise ClientError(ErrorCode.SECURITY_DISABLED, text)
+        raise ClientError(ErrorCode.SECURITY_DISABLED, missing)
     return authorizer
 
 

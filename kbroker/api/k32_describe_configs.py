@@ -190,7 +190,7 @@ def _broker_logger(context: Context, name: str) -> Entries:
 
 def _check_group(_: Context, name: str) -> None:
     if not name:
-        raise ClientError(ErrorCode.INVALID_REQUEST, "The name of the group is empty.")
+        raise ClientError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
 
 
 def _group(config: BrokerConfig, overrides: Mapping[str, str]) -> Entries:
@@ -211,7 +211,8 @@ def _group(config: BrokerConfig, overrides: Mapping[str, str]) -> Entries:
 
 def _client_metrics(context: Context, name: str) -> Entries:
     if not name:
-        raise ClientError(ErrorCode.INVALID_REQUEST, "The name of the subscription is empty.")
+        text = "Client metrics subscription name must not be empty"
+        raise ClientError(ErrorCode.INVALID_REQUEST, text)
     return _own(CLIENT_METRICS_KEYS, context.image.configs(("client_metrics", name)))
 
 

@@ -36,7 +36,8 @@ def alter_configs(request: Any, context: Context) -> Steps[Response]:
         yield
         try:
             if (one.resource_type, one.resource_name) in twice:
-                raise ClientError(ErrorCode.INVALID_REQUEST, "A resource is named more than once.")
+                text = "Each resource must appear at most once."
+                raise ClientError(ErrorCode.INVALID_REQUEST, text)
             changes.check_shape((c.name, c.value, changes.SET) for c in one.configs)
             changes.require_altering(context, one, before=True)
             resource = changes.resource_of(context, one.resource_type, one.resource_name)

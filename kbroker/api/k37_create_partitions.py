@@ -95,11 +95,13 @@ def _check(asked: Any, context: Context) -> Topic:
         raise ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     additional = asked.count - len(topic)
     if additional <= 0:
-        raise ClientError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"Topic {topic.name} has {len(topic)} partition(s) already; "
-            f"{asked.count} is no increase.",
-        )
+        text = f"Topic already has {asked.count} partition(s)."
+        if additional:
+            text = (
+                f"The topic {topic.name} currently has {len(topic)} partition(s); {asked.count} "
+                "would not be an increase."
+            )
+        raise ClientError(ErrorCode.INVALID_PARTITIONS, text)
     if additional > PARTITIONS_PER_REQUEST_MAX_COUNT:
         raise ClientError(
             ErrorCode.POLICY_VIOLATION,
@@ -109,8 +111,8 @@ def _check(asked: Any, context: Context) -> Topic:
         if len(asked.assignments) != additional:
             raise ClientError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{additional} partition(s) are to be added, but {len(asked.assignments)} "
-                "assignment(s) are given.",
+                f"Attempted to add {additional} additional partition(s), but only "
+                f"{len(asked.assignments)} assignment(s) were specified.",
             )
         for assignment in asked.assignments:
             check_replicas(context.services, assignment.broker_ids)

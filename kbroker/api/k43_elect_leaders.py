@@ -60,8 +60,10 @@ def elect_leaders(request: Any, context: Context) -> Steps[Response]:
 def _elect(context: Context, topic: str, index: int, unclean: bool) -> dict[str, Any]:
     partition = context.image.partition(topic, index)
     if partition is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif partition.leader == NO_LEADER:  # its log directory is offline
+        known = topic in context.image.topics
+        text = f"No such partition as {topic}-{index}" if known else f"No such topic as {topic}"
+        return _result(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if partition.leader == NO_LEADER:  # its log directory is offline
         code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         if unclean:
             code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE

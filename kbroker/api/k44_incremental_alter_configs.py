@@ -39,7 +39,8 @@ def incremental_alter_configs(request: Any, context: Context) -> Steps[Response]
         operations = [(c.name, c.value, c.config_operation) for c in one.configs]
         try:
             if (one.resource_type, one.resource_name) in twice:
-                raise ClientError(ErrorCode.INVALID_REQUEST, "A resource is named more than once.")
+                text = "Each resource must appear at most once."
+                raise ClientError(ErrorCode.INVALID_REQUEST, text)
             changes.check_shape(operations)
             changes.require_altering(context, one, before=True)
             if one.resource_type == BROKER_LOGGERS:

@@ -65,8 +65,10 @@ def alter_partition_reassignments(request: Any, context: Context) -> Steps[Respo
 
 def _alter(context: Context, topic: str, asked: Any) -> ApiError:
     if context.image.partition(topic, asked.partition_index) is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ApiError(code, code.message)
+        text = f"Unable to find a topic named {topic}."
+        if topic in context.image.topics:
+            text = f"Unable to find partition {topic}:{asked.partition_index}."
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     if asked.replicas is None:
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:

@@ -149,9 +149,9 @@ def _ignore(_found: Mapping[str, list[bytes]]) -> None:
 def _check_value(allowed: Mapping[str, int | None], key: str, value: float) -> None:
     """Raises ClientError."""
     if key not in allowed:
-        raise _wrong(f"Unknown quota {key}.")
+        raise _wrong(f"Invalid configuration key {key}")
     if value <= 0:
-        raise _wrong(f"{key} must be above 0.")
+        raise _wrong(f"Quota {key} must be greater than 0")
     most = allowed[key]
     if most is None:
         return

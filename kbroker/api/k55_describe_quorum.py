@@ -1,7 +1,8 @@
 """DescribeQuorum: who holds the metadata log, and how far (KIP-595, KIP-836, KIP-853).
 
 Behavior: this node is the only voter, leads every epoch and has the whole log. Any other topic or
-partition, or more than one, is unknown.
+partition, or more than one, is unknown. The endpoints of the voter are the controller listeners of
+the configuration, if it has any: the broker opens none.
 
 Version notes:
   v1: times. v2: directory ids, the voters' endpoints, error messages.
@@ -14,6 +15,7 @@ from typing import Any, Final
 from kbroker.api.context import Context
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import require_cluster
+from kbroker.config import BrokerConfig
 from kbroker.errors import ErrorCode
 from kbroker.metadata.records import raft
 from kbroker.protocol import ApiKey
@@ -51,7 +53,7 @@ def describe_quorum(request: Any, context: Context) -> Response:
     return {
         "error_message": "",
         "topics": [{"topic_name": _TOPIC, "partitions": [partition]}],
-        "nodes": [{"node_id": context.node_id, "listeners": _listeners(voter)}],
+        "nodes": [{"node_id": context.node_id, "listeners": _listeners(context.config)}],
     }
 
 
@@ -61,8 +63,8 @@ def _voter(context: Context) -> raft.VotersVoter | None:
     return None if voters is None else voters.voters[0]
 
 
-def _listeners(voter: raft.VotersVoter | None) -> list[dict[str, Any]]:
-    ends = [] if voter is None else voter.endpoints
+def _listeners(config: BrokerConfig) -> list[dict[str, Any]]:
+    ends = config.controller_endpoints
     return [{"name": one.name, "host": one.host, "port": one.port} for one in ends]
 
 

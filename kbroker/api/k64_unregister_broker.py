@@ -29,7 +29,8 @@ def unregister_broker(request: Any, context: Context) -> Steps[Response]:
     require_cluster(context, ALTER)
     store, node = context.services.store, request.broker_id
     if node not in context.image.brokers:
-        raise ClientError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {node} is not registered.")
+        text = f"Broker ID {node} is not currently registered"
+        raise ClientError(ErrorCode.BROKER_ID_NOT_REGISTERED, text)
 
     def take_effect() -> None:
         context.changed("broker unregistered", node=node)

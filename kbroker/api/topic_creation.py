@@ -98,14 +98,18 @@ def _check_name(services: Services, name: str) -> None:
     other = services.colliding(name)
     if other is not None:
         raise ClientError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with topic '{other}'."
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
         )
 
 
 def _check_configs(services: Services, configs: Mapping[str, str | None]) -> dict[str, str]:
     empty = [name for name, value in configs.items() if value is None]
     if empty:
-        raise ClientError(ErrorCode.INVALID_CONFIG, f"Topic configs without value: {empty}")
+        names = ", ".join(empty)
+        raise ClientError(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {names}"
+        )
     kept = {name: value for name, value in configs.items() if value is not None}
     check_lengths(kept)
     try:
@@ -130,12 +134,12 @@ def _check_numbers(services: Services, topic: NewTopic) -> int:
     if factor < DEFAULT or factor == 0:
         raise ClientError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "Replication factor must be above 0, or -1 for the default.",
+            "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if partitions < DEFAULT or partitions == 0:
         raise ClientError(
             ErrorCode.INVALID_PARTITIONS,
-            "Number of partitions must be above 0, or -1 for the default.",
+            "Number of partitions was set to an invalid non-positive value.",
         )
     config = services.config
     if factor == DEFAULT:
@@ -143,7 +147,9 @@ def _check_numbers(services: Services, topic: NewTopic) -> int:
     if factor > 1 and not config.flag("kbroker.replication.factor.clamp"):
         raise ClientError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): there is only 1 broker.",
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of "
+            f"{factor} cannot be reached because only 1 broker(s) are registered or some brokers "
+            "have all their log directories cordoned.",
         )
     return config.integer("num.partitions") if partitions == DEFAULT else partitions
 
@@ -166,7 +172,7 @@ def _check_assignments(services: Services, topic: NewTopic) -> int:
     if seen != set(range(len(seen))):
         raise ClientError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            "Assigned partitions must be numbered from 0 without gaps.",
+            "partitions should be a consecutive 0-based integer sequence",
         )
     return len(seen)
 
@@ -176,7 +182,8 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
     node = services.config.node_id
     if not brokers:
         raise ClientError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A manual assignment has no replicas."
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes an empty replica list.",
         )
     if services.config.flag("kbroker.replication.factor.clamp"):
         return
@@ -184,12 +191,13 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
     if strange:
         raise ClientError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"A manual assignment names broker {min(strange)}, which is not registered.",
+            f"The manual partition assignment includes broker {min(strange)}, but no such broker "
+            "is registered.",
         )
     if len(brokers) > 1:
         raise ClientError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"A manual assignment names broker {node} more than once.",
+            f"The manual partition assignment includes the broker {node} more than once.",
         )
 
 

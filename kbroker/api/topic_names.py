@@ -20,16 +20,19 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 def name_fault(name: str) -> str | None:
     """What is wrong with a topic name, None for a good one."""
     if not name:
-        return "Topic name is invalid: it is empty"
+        return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
         return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > TOPIC_NAME_LENGTH_MAX_CHARS:
         return (
-            f"Topic name is invalid: '{name}' has more than "
-            f"{TOPIC_NAME_LENGTH_MAX_CHARS} characters"
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{TOPIC_NAME_LENGTH_MAX_CHARS}"
         )
     if not _LEGAL.match(name):
-        return f"Topic name is invalid: '{name}' may only hold ASCII letters, digits, '.', '_', '-'"
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
     return None
 
 

@@ -154,7 +154,8 @@ def _describe_at(
     left = list(groups)
     rights = {"include_authorized_operations": operations}
     if ApiKey.CONSUMER_GROUP_DESCRIBE in connection.broker_versions:
-        values = {"group_ids": groups, **rights}
+        # The empty id, which simple consumers of old have, is none of the consumer protocol.
+        values = {"group_ids": [name for name in groups if name], **rights}
         body = connection.call(ApiKey.CONSUMER_GROUP_DESCRIBE, values)
         for group in body.groups:
             if group.error_code not in _NO_CONSUMER_GROUP:

@@ -24,7 +24,13 @@ from kbroker.config.definitions import (
 )
 from kbroker.config.definitions_kbroker import HTTP_LISTENERS, PAGE_CACHE
 from kbroker.config.fitting import OF_START, OF_VALUES, mistakes, passes_over_metadata_dir
-from kbroker.config.listeners import Endpoint, Listener, http_endpoints, resolve_listeners
+from kbroker.config.listeners import (
+    Endpoint,
+    Listener,
+    controller_endpoints,
+    http_endpoints,
+    resolve_listeners,
+)
 from kbroker.config.refused import refuse_unheeded
 from kbroker.config.types import (
     ConfigError,
@@ -113,8 +119,7 @@ class BrokerConfig:
 
     def _check(self, found: list[str]) -> list[Listener]:
         """Settings that must fit together. Raises what was found before and what is found here."""
-        if "broker.id" in self.static and "node.id" not in self.static:
-            self.static["node.id"] = self.static["broker.id"]
+        self._mirror_node_id()
         listeners: list[Listener] = []
 
         def resolved(_: BrokerConfig) -> str | None:
@@ -131,6 +136,12 @@ class BrokerConfig:
         if passes_over_metadata_dir(self):
             self.ignored.append("metadata.log.dir")
         return listeners
+
+    def _mirror_node_id(self) -> None:
+        """Give `node.id` and `broker.id` each the value of the other, as Apache Kafka does."""
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if other in self.static:
+                self.static.setdefault(name, self.static[other])
 
     def _resolved_listeners(self) -> list[Listener]:
         return resolve_listeners(
@@ -156,6 +167,7 @@ class BrokerConfig:
     def adopt_node_id(self, node_id: int) -> None:
         """Take the id that the data directory was formatted with, where none was configured."""
         self.static.setdefault("node.id", str(node_id))
+        self._mirror_node_id()
         self._forget()
 
     def source(self, name: str) -> str:
@@ -290,6 +302,15 @@ class BrokerConfig:
         """Data directories as configured, that of the metadata log first."""
         found = self.words("log.dirs") or self.words("log.dir")
         return metadata_first(found, self.string("metadata.log.dir"))
+
+    @property
+    def controller_endpoints(self) -> list[Endpoint]:
+        """The controller listeners that the settings name, as clients would reach them."""
+        return controller_endpoints(
+            self.words("listeners"),
+            self.words("advertised.listeners"),
+            self.words("controller.listener.names"),
+        )
 
     @property
     def cordoned_log_dirs(self) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from kbroker.config.definitions import CLIENT_METRICS
 from kbroker.config.types import ConfigError, parse_value
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.linear_regex import compile_linear
 
 _INTERVAL: Final = "interval.ms"
 _MATCH: Final = "match"
@@ -59,8 +59,8 @@ def _check_pattern(text: str) -> None:
     name, _, expression = text.partition("=")
     try:
         if name.strip() in _MATCHED and expression and "=" not in expression:
-            re.compile(expression.strip())
+            compile_linear(expression.strip())
             return
-    except re.error:
-        pass
+    except ValueError as error:
+        raise ConfigError(f"{_MATCH}: {text}: {error} (the syntax is RE2's)") from None
     raise ConfigError(f"{_MATCH}: {text} is not PARAMETER=PATTERN")

@@ -36,7 +36,11 @@ def mistakes(config: BrokerConfig, rules: Iterable[Rule]) -> Iterator[str]:
 
 
 def _node_id(config: BrokerConfig) -> str | None:
-    return "node.id: must be at least 0" if config.integer("node.id") < 0 else None
+    if config.integer("node.id") < 0:
+        return "node.id: must be at least 0"
+    if "broker.id" in config.static and config.integer("broker.id") != config.integer("node.id"):
+        return "broker.id: must be the same as node.id, where both are set"
+    return None
 
 
 def _roles(config: BrokerConfig) -> str | None:

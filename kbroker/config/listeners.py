@@ -97,6 +97,20 @@ def resolve_listeners(
     return [_listener(entry, told.get(entry.name), protocols) for entry in bound]
 
 
+def controller_endpoints(
+    listeners: list[str], advertised: list[str], controller_names: list[str]
+) -> list[Endpoint]:
+    """The endpoints of `listeners`, or where they have one of `advertised`, that are named as
+    controllers'. None of them is opened."""
+    names = {name.upper() for name in controller_names}
+    found = {}
+    for text in (*listeners, *advertised):
+        endpoint = parse_endpoint(text.strip(), "listeners")
+        if endpoint.name in names:
+            found[endpoint.name] = endpoint
+    return list(found.values())
+
+
 def _listener(bound: Endpoint, told: Endpoint | None, protocols: dict[str, str]) -> Listener:
     protocol = protocols.get(bound.name)
     if protocol is None:

@@ -3,7 +3,8 @@
 A logical line is a key, a separator (`=`, `:` or blanks) and a value; `#` and `!` begin comments;
 a backslash at the end of a line continues it on the next one, whose leading blanks are dropped;
 `\\t \\n \\r \\f \\uXXXX` and a backslash before any other character stand for that character. The
-file is UTF-8. A key given twice takes its last value, as in Java.
+file is UTF-8 or, where it is not valid as such, ISO-8859-1, which Java takes every file for. A key
+given twice takes its last value, as in Java.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple
 from kbroker.config.types import ConfigError
 
 _BLANKS: Final = " \t\f"
+_HEX: Final = frozenset("0123456789abcdefABCDEF")
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -40,13 +42,18 @@ def parse_properties(text: str) -> dict[str, Property]:
 def read_properties(path: Path) -> dict[str, Property]:
     """Keys and values of the file at `path`. Raises ConfigError, with the path in its text."""
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(_decoded(path.read_bytes()))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"cannot read {path}: it is not UTF-8 text") from None
     except ConfigError as error:
         raise ConfigError(f"{path}, {error}") from None
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def property_values(path: Path) -> dict[str, str]:
@@ -100,7 +107,7 @@ def _unescape(text: str) -> str:
         at += 1
         if char == "u":
             digits = text[at : at + 4]
-            if len(digits) != 4:
+            if len(digits) != 4 or not set(digits) <= _HEX:
                 raise ValueError(digits)
             out.append(chr(int(digits, 16)))
             at += 4

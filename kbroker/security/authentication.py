@@ -28,6 +28,7 @@ from kbroker.config import BrokerConfig
 from kbroker.config.types import ConfigError
 from kbroker.metadata.image import Image
 from kbroker.operations import Completion, Offload, settle
+from kbroker.printable import host_port
 from kbroker.security.attempts import FailureLimit
 from kbroker.security.credentials import ImageCredentials
 from kbroker.security.mechanism import (
@@ -322,8 +323,8 @@ class Refusals:
     def tell(self, listener: str, peer: tuple[str, int], error: AuthenticationError) -> None:
         """One line, with nothing of a secret."""
         who = "" if error.user is None else f" of {_shown(error.user)}"
-        what = "refused authentication%s from %s:%d on %s: %s"
-        self._log.tell(logging.WARNING, what, who, *peer, listener, error)
+        what = "refused authentication%s from %s on %s: %s"
+        self._log.tell(logging.WARNING, what, who, host_port(*peer), listener, error)
 
 
 def _shown(name: str) -> str:

@@ -8,15 +8,17 @@ delegation token said who it is, for tokens make no tokens.
 `ssl.principal.mapping.rules` is a list of DEFAULT (the distinguished name itself) and
 `RULE:PATTERN/REPLACEMENT/[L|U]`: where the pattern matches the whole name, its groups $1, $2 ... go
 into the replacement, which L puts in lower case, U in upper. The first rule that matches counts.
+The syntax is RE2's, since the names are what clients bring.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kbroker.config.types import ConfigError
+from kbroker.linear_regex import LinearRegex, compile_linear
 
 USER: Final = "User"
 ANYBODY: Final = "User:*"
@@ -88,7 +90,7 @@ class Principals:
 class Rule(NamedTuple):
     """One rule; without a pattern it is DEFAULT."""
 
-    pattern: re.Pattern[str] | None
+    pattern: LinearRegex | None
     replacement: str = ""
     case: str = ""
 
@@ -99,13 +101,12 @@ class Rule(NamedTuple):
         found = self.pattern.fullmatch(name)
         if found is None:
             return None
-        made = _filled(self.replacement, found)
+        made = _filled(self.replacement, found, self.pattern.groups)
         return made.lower() if self.case == "L" else made.upper() if self.case == "U" else made
 
 
-def _filled(replacement: str, found: re.Match[str]) -> str:
+def _filled(replacement: str, found: Any, groups: int) -> str:
     """A reference to a group that the pattern does not have is plain text."""
-    groups = found.re.groups
 
     def put(reference: re.Match[str]) -> str:
         if reference[1] is not None:
@@ -130,9 +131,10 @@ def parse_rules(text: str) -> list[Rule]:
             rules.append(Rule(None))
             continue
         try:
-            pattern = re.compile(found["pattern"])
-        except re.error as error:
-            raise ConfigError(f"{_KEY}: {found['pattern']}: {error}") from None
+            pattern = compile_linear(found["pattern"], captures=True)
+        except ValueError as error:
+            text = f"{_KEY}: {found['pattern']}: {error} (the syntax is RE2's)"
+            raise ConfigError(text) from None
         rules.append(Rule(pattern, found["replacement"], found["case"]))
     return rules or [Rule(None)]
 

@@ -42,6 +42,7 @@ from kbroker.metadata.builders import Listener
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.store import SNAPSHOT_MIN_BYTES, MetadataStore
 from kbroker.ports import bound
+from kbroker.printable import host_port
 from kbroker.security import admission
 from kbroker.server import journal, sockets
 from kbroker.server.beside import beside
@@ -231,13 +232,14 @@ class Broker:
         self._upkeep = threads_of(self.config, logs, disk, self._clock)
         self._cleaner = logs.cleaner = LogCleaner(self.config, logs, self._clock, disk.await_room)
         services.moves = logs.moves = moving.made(services, self._cleaner)
+        serving = self._prepare_run_file(disk.refused_for)
         data_plane.engine.start()
         self._planes = Planes(data_plane.engine, mailbox.post)
         logs.hangs = partial(hangs, data_plane.hanging, store)
         self._open_workers(services, mailbox)
         self._phase, self._serving = "serving", True
         self._control.start()
-        self._tell_where(disk.refused_for)
+        self._tell_where(serving)
         for thread in self._upkeep:
             thread.start()
         self._cleaner.start()
@@ -346,8 +348,7 @@ class Broker:
                 raise _cannot_listen(one.host, one.port, error) from None
             told = one.advertised_port or port
             self.endpoints[one.name] = Endpoint(one.advertised_host, told)
-            host = f"[{one.host}]" if ":" in one.host else one.host or "0.0.0.0"
-            self.addresses.append(f"{one.name}://{host}:{port}")
+            self.addresses.append(f"{one.name}://{host_port(one.host or '0.0.0.0', port)}")
 
     def _open_logs(self, services: Services) -> None:
         logs, topics = services.logs, services.image.topics
@@ -395,15 +396,21 @@ class Broker:
         assert self._opening is not None
         self._opening.journal_open = True
 
-    def _tell_where(self, produce_refused: str | None) -> None:
-        runfile.write(
+    def _prepare_run_file(self, produce_refused: str | None) -> Callable[[], None]:
+        """Write the run file before clients are served; the result gives it its name."""
+        speaks = zip(self.config.listeners, self.addresses, strict=True)
+        return runfile.prepare(
             self.directory,
             listeners=self.addresses,
             durability=self.config.string("kbroker.durability"),
             version=__version__,
             produce_refused=produce_refused,
             http=self._http.addresses,
+            open_listeners=[address for one, address in speaks if one.protocol == "PLAINTEXT"],
         )
+
+    def _tell_where(self, serving: Callable[[], None]) -> None:
+        serving()
         took_ms = self._clock.monotonic_ms() - self._started_ms
         _LOG.info("serving %s after %d ms", ", ".join(self.addresses), took_ms)
 
@@ -469,6 +476,7 @@ class Broker:
                 self._services.close()
             self._data_plane.engine.stop(0)
             self._data_plane.stop_journal()
+        runfile.discard(self.directory)
         if self._store is not None:
             self._store.close()
         self._release()
@@ -490,7 +498,8 @@ def _check_address(host: str, port: int) -> None:
 
 def _cannot_listen(host: str, port: int, error: OSError) -> OperatorError:
     return OperatorError(
-        f"cannot listen on {host}:{port}: {error.strerror}; choose another with listeners="
+        f"cannot listen on {host_port(host, port)}: {error.strerror}; choose another with "
+        "listeners="
     )
 
 

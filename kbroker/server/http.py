@@ -25,6 +25,7 @@ from kbroker.config.listeners import Endpoint
 from kbroker.errors import OperatorError
 from kbroker.ext.engine import name_thread
 from kbroker.ports import bound
+from kbroker.printable import host_port
 from kbroker.server.http_connections import Connection, Connections
 from kbroker.server.http_host import HostCheck, unmapped
 from kbroker.server.http_message import (
@@ -86,7 +87,7 @@ class HttpListener:
                 listening = bound(endpoint.host, endpoint.port)
             except OSError as error:
                 text = (
-                    f"cannot listen for HTTP on {endpoint.host}:{endpoint.port}: "
+                    f"cannot listen for HTTP on {host_port(endpoint.host, endpoint.port)}: "
                     f"{error.strerror}; choose another with kbroker.http.listeners="
                 )
                 if set_by_user or error.errno != errno.EADDRINUSE:

@@ -23,6 +23,7 @@ from kbroker.group.committed import offset_of
 from kbroker.group.survey import Survey
 from kbroker.metrics.families import FAMILIES
 from kbroker.metrics.family import Samples, escaped, labels_text
+from kbroker.printable import host_port
 from kbroker.protocol import ApiKey
 from kbroker.server.observe_requests import Errors, add_journal, add_requests
 from kbroker.server.process import Threads, process_numbers
@@ -181,7 +182,7 @@ def _cluster(samples: Samples, parts: Parts) -> None:
     partitions = sum(len(topic) for topic in services.image.topics.copy().values())
     samples.add("kafka_brokers", 1)
     for name, endpoint in services.endpoints.items():
-        address = f"{name}://{endpoint.host}:{endpoint.port}"
+        address = f"{name}://{host_port(endpoint.host, endpoint.port)}"
         labels = labels_text(id=services.config.node_id, address=address)
         samples.add("kafka_broker_info", 1, labels)
     for name, value in (

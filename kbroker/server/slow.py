@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from kbroker.printable import host_port
 from kbroker.server.observe_requests import PHASES, api_name
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class SlowRequests:
             fields = {
                 "api": api_name(key),
                 "version": version,
-                "client": f"{peer[0]}:{peer[1]}",
+                "client": host_port(*peer),
                 "connection": connection,
                 "correlation": correlation,
                 **told,

@@ -71,8 +71,11 @@ def test_a_broker_that_runs(run: Run, kbroker: KbrokerProcess, tmp_path: Path) -
     assert told["partitions"][1].endswith("all led and in sync")
     assert int(told["open files"][1].split()[0]) > 3
     assert int(told["memory maps"][1].split()[0]) > 3
-    runfile.write(tmp_path, listeners=["PLAINTEXT://127.0.0.1:1"], durability="page-cache",
-                  version="1", produce_refused="kbroker.disk.bytes.max")  # fmt: skip
+    address = "PLAINTEXT://127.0.0.1:1"
+    runfile.prepare(
+        tmp_path, listeners=[address], durability="page-cache", version="1",
+        produce_refused="kbroker.disk.bytes.max", open_listeners=[address],
+    )()  # fmt: skip
     status, told = run("-D", str(tmp_path))
     assert status == 1
     assert told["data directory"][1].endswith(f"served by process {os.getpid()}")

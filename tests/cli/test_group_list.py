@@ -31,3 +31,16 @@ def test_states_and_types_in_any_case(
         commit_offsets(cluster, topic, {(topic, 0): 0})
     listed = json.loads(run("group", "list", *words, "-o", "json").out)
     assert (topic in {group["group"] for group in listed}) == found
+
+
+def test_lag_of_all_groups_beside_one_with_the_empty_id(
+    kbroker: KbrokerProcess, run: Run, topic: str
+) -> None:
+    """Simple consumers of old have it; no consumer group of the new protocol can."""
+    wire.create_topic(kbroker.port, topic, 1)
+    with Cluster(kbroker.bootstrap) as cluster:
+        for group in (topic, ""):
+            commit_offsets(cluster, group, {(topic, 0): 0})
+    for words in ([], ["", topic]):
+        rows = json.loads(run("group", "lag", *words, "-o", "json").out)
+        assert {row["group"] for row in rows if row["topic"] == topic} == {"", topic}

@@ -173,6 +173,22 @@ def test_settings_go_to_the_clients_that_know_them(home: Path) -> None:
         client_settings("b:1", sets=["linger.ms"])
 
 
+def test_settings_of_other_programs_in_a_file_are_skipped(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / "client.properties"
+    file.write_text(
+        "metadata.broker.list=f:1\nschema.registry.url=http://r\nlinger.sm=3\nacks=all\n"
+    )
+    settings = client_settings(file=file, kind="producer")
+    assert settings == {"bootstrap.servers": "f:1", "acks": "all"}
+    said = capsys.readouterr().err
+    assert said.startswith(f"kbroker: warning: {file}: skipping settings that no client has: ")
+    assert "linger.sm (did you mean linger.ms?), schema.registry.url" in said
+    with pytest.raises(ConfigError, match=r"schema\.registry\.url"):
+        client_settings("b:1", sets={"schema.registry.url": "http://r"})  # asked for by hand
+
+
 def test_commands_use_the_profile(run: Run, target: BrokerProcess, topic: str, home: Path) -> None:
     run("profile", "create", "here", "-b", target.bootstrap, "-s", "client.id=profiled")
     assert run("topic", "create", topic) == (0, f"topic {topic} created with 2 partitions\n", "")

@@ -45,8 +45,8 @@ def test_a_broker_at_work(kbroker: KbrokerProcess, start: Start, run: Run, topic
 
 def test_it_ends_when_nobody_answers(tmp_path: Path, run: Run) -> None:
     assert "no broker runs on" in run("top", "-D", str(tmp_path), status=1).err
-    runfile.write(tmp_path, listeners=[], durability="fsync", version="1",
-                  http=["http://127.0.0.1:1"])  # fmt: skip
+    runfile.prepare(tmp_path, listeners=[], durability="fsync", version="1",
+                    http=["http://127.0.0.1:1"])()  # fmt: skip
     assert "127.0.0.1:1 does not answer" in run("top", "-D", str(tmp_path), status=1).err
 
 

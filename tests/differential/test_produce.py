@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import struct
 import uuid
 from collections.abc import Callable
 from typing import Any
 
+import lz4.frame
 import pytest
 
 from tests.differential.crafted import crafted
@@ -97,6 +100,8 @@ GARBAGE = "stored unread: a compressed batch is decompressed only where settings
 HEADER = "refused by the header's timestamps, records unread, so none of them is named"
 DELTAS = "INVALID_RECORD, where Kafka stores offsets that no reader can make sense of"
 DIFFERS = {
+    "lz4, linked": "INVALID_RECORD, where Kafka has an internal error (-1)",
+    "lz4, skippable": "INVALID_RECORD, where Kafka has an internal error (-1)",
     "length max": "INVALID_RECORD, where Kafka has an internal error (-1)",
     "trailing byte": "INVALID_RECORD, where Kafka drops what is behind the batch without a word",
     "append time bit": "INVALID_TIMESTAMP, where Kafka takes the producer's word for the broker's",
@@ -178,6 +183,36 @@ def test_compacted_needs_keys(differ: Differ, now_ms: int, codec: int) -> None:
         s.offset(topic, -1)
 
     differ.compare(run, now_ms)
+
+
+def lz4_frame(plain: bytes, **options: Any) -> bytes:
+    return bytes(lz4.frame.compress(plain, block_size=lz4.frame.BLOCKSIZE_MAX64KB, **options))
+
+
+@pytest.mark.parametrize("kind", ["whole", "checksums", "linked", "two frames", "skippable"])
+def test_lz4_frames_where_batches_are_opened(differ: Differ, now_ms: int, kind: str) -> None:
+    """Only one frame of independent blocks is what Java reads, and so what a compacted topic takes.
+    """
+
+    def run(s: Script) -> None:
+        topic = s.topic(cleanup_policy="compact")
+        records = [Record(random.Random(i).randbytes(40) * 200, key=b"k") for i in range(40)]
+        plain = s.batch(records=records)[61:]
+        half = len(plain) // 2
+        payload = {
+            "whole": lz4_frame(plain, block_linked=False),
+            "checksums": lz4_frame(plain, block_linked=False, block_checksum=True,
+                                   content_checksum=True),
+            "linked": lz4_frame(plain, block_linked=True),
+            "two frames": lz4_frame(plain[:half], block_linked=False)
+            + lz4_frame(plain[half:], block_linked=False),
+            "skippable": struct.pack("<II", 0x184D2A50, 4) + b"skip"
+            + lz4_frame(plain, block_linked=False),
+        }[kind]  # fmt: skip
+        s.produce(topic, s.batch(records=records, codec=LZ4, payload=payload))
+        s.fetch(topic, 0)
+
+    compare(differ, run, now_ms, f"lz4, {kind}")
 
 
 @pytest.mark.parametrize("wanted", ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"])

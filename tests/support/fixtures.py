@@ -37,6 +37,19 @@ SESSION_SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
+#: What Apache Kafka has to be told where it is broker and controller on one node (KafkaProcess),
+#: and kbroker takes too. With them DescribeConfigs is compared key by key.
+OF_ONE_NODE = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.bootstrap.servers": "127.0.0.1:9093",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
 #: Both kinds of broker; Kafka's half of a test runs in `make test-kafka`.
 BOTH = (pytest.param("kafka", marks=pytest.mark.kafka), "kbroker")
 
@@ -56,7 +69,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
 def kbroker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KbrokerProcess]:
     """The session's kbroker."""
     _need_kbroker()
-    broker = KbrokerProcess(tmp_path_factory.mktemp("kbroker"), SESSION_SETTINGS)
+    broker = KbrokerProcess(tmp_path_factory.mktemp("kbroker"), SESSION_SETTINGS | OF_ONE_NODE)
     yield from _running(broker)
 
 

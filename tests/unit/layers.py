@@ -10,6 +10,7 @@ LAYERS = (
     # 0: what everybody may know
     "kbroker",
     "kbroker.errors",
+    "kbroker.linear_regex",
     "kbroker.limits",
     "kbroker.descriptors",
     "kbroker.clock",

@@ -135,7 +135,16 @@ def test_this_node_is_the_quorum(control, version):
     if version >= 2:
         assert replica["replica_directory_id"] == uuid.UUID(bytes=control.store.directory_id)
         (node,) = answer["nodes"]
-        assert (node["node_id"], node["listeners"][0]["name"]) == (1, "CONTROLLER")
+        assert (node["node_id"], node["listeners"]) == (1, [])  # none is opened
+
+
+def test_a_quorum_names_the_controller_listener_of_the_settings(control_with):
+    ends = "PLAINTEXT://127.0.0.1:0,CONTROLLER://10.0.0.1:9095"
+    topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    control = control_with(listeners=ends)
+    answer = control.call(ApiKey.DESCRIBE_QUORUM, 2, topics=topics)
+    named = {"name": "CONTROLLER", "host": "10.0.0.1", "port": 9095}
+    assert answer["nodes"] == [{"node_id": 1, "listeners": [named]}]
 
 
 def test_other_quorums_are_unknown(control):

@@ -204,7 +204,7 @@ def test_status_and_stop_without_a_broker(capsys: Captured, tmp_path: Path) -> N
 
 
 def test_a_second_start_is_refused_with_the_pid(capsys: Captured, tmp_path: Path) -> None:
-    runfile.write(tmp_path, listeners=["PLAINTEXT://h:1"], durability="fsync", version="1")
+    runfile.prepare(tmp_path, listeners=["PLAINTEXT://h:1"], durability="fsync", version="1")()
     status, _, err = run(capsys, "start", "--data-dir", str(tmp_path))
     assert status == 1
     assert f"is served already, by process {os.getpid()} at PLAINTEXT://h:1" in err

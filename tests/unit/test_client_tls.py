@@ -8,6 +8,8 @@ import random
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +128,37 @@ def test_every_form_of_trust(authority: Authority, server: Identity, tmp_path: P
         talk(tls(ssl_truststore_location=str(store), ssl_truststore_password=PASSWORD), address)
     with pytest.raises(ConfigError, match="is the password right"):
         tls(ssl_truststore_location=str(store), ssl_truststore_password="wrong")
+
+
+def test_a_store_with_the_older_encryption_is_read(
+    authority: Authority, server: Identity, tmp_path: Path
+) -> None:
+    """As OpenSSL 1 and the keytool of Java 8 write it: RC2 and 3DES."""
+    store, trust = tmp_path / "old.p12", tmp_path / "trust.p12"
+    openssl("pkcs12", "-export", "-legacy", "-inkey", server.key, "-in", server.certificate,
+            "-certfile", authority.certificate, "-out", store,
+            "-passout", f"pass:{PASSWORD}")  # fmt: skip
+    openssl("pkcs12", "-export", "-legacy", "-nokeys", "-in", authority.certificate,
+            "-out", trust, "-passout", f"pass:{PASSWORD}")  # fmt: skip
+    code = (
+        "import sys; from kbroker.ext.tls_context import TlsContext;"
+        "data = open(sys.argv[1], 'rb').read(); one = TlsContext(server=True);"
+        "one.identity_pkcs12(data, sys.argv[2], 'the store')"
+    )
+
+    def read(path: Path, password: str, **environment: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(path), password], check=False, capture_output=True,
+            text=True, timeout=60, env={**os.environ, **environment},
+        )  # fmt: skip
+        return done.stderr.strip().rpartition("\n")[2]
+
+    assert read(store, PASSWORD) == ""
+    assert "is the password right" in read(store, "wrong")
+    missing = read(store, PASSWORD, OPENSSL_MODULES=str(tmp_path))
+    assert "legacy provider" in missing and "keytool -importkeystore" in missing
+    with listening(server) as address:
+        talk(tls(ssl_truststore_location=str(trust), ssl_truststore_password=PASSWORD), address)
 
 
 def test_a_certificate_that_cannot_be_trusted(

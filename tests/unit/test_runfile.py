@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from kbroker import runfile
+from kbroker.errors import DiskError
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    runfile.write(
+    publish = runfile.prepare(
         tmp_path, listeners=["PLAINTEXT://127.0.0.1:9092"], durability="fsync", version="1"
     )
+    assert runfile.read(tmp_path) is None
+    publish()
     info = runfile.running(tmp_path)
     assert info is not None
     assert (info.pid, info.listeners) == (os.getpid(), ["PLAINTEXT://127.0.0.1:9092"])
@@ -29,7 +32,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 def test_refused_produce_is_told_later(tmp_path: Path) -> None:
     runfile.tell_refused(tmp_path, "a")
     assert not list(tmp_path.iterdir())
-    runfile.write(tmp_path, listeners=["x"], durability="fsync", version="1")
+    runfile.prepare(tmp_path, listeners=["x"], durability="fsync", version="1")()
     for told in ("a", None):
         runfile.tell_refused(tmp_path, told)
         info = runfile.running(tmp_path)
@@ -39,7 +42,7 @@ def test_refused_produce_is_told_later(tmp_path: Path) -> None:
 def test_refused_produce_is_told_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runfile.write(tmp_path, listeners=["x"], durability="fsync", version="1")
+    runfile.prepare(tmp_path, listeners=["x"], durability="fsync", version="1")()
 
     def no_room(path: Path, text: str) -> None:
         path.touch()
@@ -51,14 +54,14 @@ def test_refused_produce_is_told_on_a_full_disk(
         info = runfile.running(tmp_path)
         assert info is not None and (info.listeners, info.produce_refused) == (["x"], told)
     assert len(list(tmp_path.iterdir())) == 1
-    with pytest.raises(OSError, match="No space"):
-        runfile.write(tmp_path / "..", listeners=["x"], durability="fsync", version="1")
+    with pytest.raises(DiskError, match="No space"):
+        runfile.prepare(tmp_path / "..", listeners=["x"], durability="fsync", version="1")
 
 
 def test_a_dead_broker_is_not_running(tmp_path: Path) -> None:
     code = (
         "import sys; from kbroker import runfile;"
-        "runfile.write(sys.argv[1], listeners=[], durability='fsync', version='1')"
+        "runfile.prepare(sys.argv[1], listeners=[], durability='fsync', version='1')()"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     assert runfile.read(tmp_path) is not None
@@ -66,7 +69,7 @@ def test_a_dead_broker_is_not_running(tmp_path: Path) -> None:
 
 
 def test_another_process_with_the_pid_is_not_it(tmp_path: Path) -> None:
-    runfile.write(tmp_path, listeners=[], durability="fsync", version="1")
+    runfile.prepare(tmp_path, listeners=[], durability="fsync", version="1")()
     path = runfile.run_file(tmp_path)
     ticks = runfile.pid_ticks(os.getpid())
     path.write_text(path.read_text().replace(f'"pid_ticks": {ticks}', '"pid_ticks": 1'))

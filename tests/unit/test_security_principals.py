@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,16 @@ def test_rules(text, name, user):
     assert mapped(parse_rules(text), name) == user
 
 
-@pytest.mark.parametrize("text", ["default", "RULE:abc", "RULE:a/b", "RULE:(/x/", "DEFAULT x",
+def test_a_rule_takes_time_linear_in_a_name():
+    """Python's `re` takes hours for these, and holds the interpreter."""
+    rules = parse_rules("RULE:CN=(a+)+,O=x/$1/, RULE:CN=((a|aa)*)!/$1/U")
+    began = time.monotonic()
+    assert mapped(rules, f"CN={'a' * 20_000}!") == "A" * 20_000
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("text", ["RULE:(a)\\1/$1/", "RULE:CN=(?!x).*/$1/",
+                                  "default", "RULE:abc", "RULE:a/b", "RULE:(/x/", "DEFAULT x",
                                   "RULE:a/b/X"])  # fmt: skip
 def test_what_is_no_rule(text):
     with pytest.raises(ConfigError, match=r"ssl\.principal\.mapping\.rules"):

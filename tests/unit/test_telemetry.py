@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 import uuid
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from kbroker.api import publish
 from kbroker.api.context import Context
 from kbroker.api.k71_get_telemetry_subscriptions import attributes_of
+from kbroker.config.client_metrics import validate_subscription
+from kbroker.config.types import ConfigError
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext.compression import compress
 from kbroker.limits import TELEMETRY_PLAIN_MAX_BYTES
@@ -45,6 +48,26 @@ def test_who_matches_is_asked_for_all_at_the_shortest_interval():
     everything = telemetry(Subscription(("a", "*"), 5000, {})).ask(None, WHO, 0)
     assert everything.metrics == ("*",)
     assert telemetry().ask(None, WHO, 0).metrics == ()
+
+
+def test_an_expression_takes_time_linear_in_a_client_s_text():
+    """Python's `re` takes hours for these, and holds the interpreter."""
+    hostile = "a" * 20_000 + "!"
+    broker = telemetry(
+        Subscription(("x.",), 5000, {"client_id": "(a+)+"}),
+        Subscription(("y.",), 5000, {"client_id": "(a|aa)*!"}),
+        Subscription(("z.",), 5000, {"client_id": r"(a)\1"}),  # of an earlier version
+    )
+    began = time.monotonic()
+    assert broker.ask(None, {"client_id": hostile}, 0).metrics == ("y.",)
+    assert broker.ask(None, {"client_id": "\ud800"}, 0).metrics == ()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("wrong", ["client_id=(", r"client_id=(a)\1", "client_id=(?!a)b"])
+def test_an_expression_that_re2_does_not_take_is_refused(wrong):
+    with pytest.raises(ConfigError, match="the syntax is RE2"):
+        validate_subscription({"match": wrong})
 
 
 def test_the_interval_is_kept():

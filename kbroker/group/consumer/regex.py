@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.linear_regex import LinearRegex, compile_linear
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class Resolution:
             for name in self._names:
                 if compiled.fullmatch(name) and self._is_seen(name):
                     found.add(name)
-                yield _COST_OF_CALL + compiled.programsize * len(name)
+                yield _COST_OF_CALL + compiled.program_size * len(name)
 
     def _is_seen(self, name: str) -> bool:
         if self._sees is not None and name not in self._seen:
@@ -84,23 +85,13 @@ def full_match(pattern: str) -> Callable[[str], object]:
     return matches
 
 
-def _compile(pattern: str) -> Any:
-    import re2  # noqa: PLC0415 (most brokers never need it)
-
-    options = re2.Options()
-    options.log_errors = False
-    # Nobody asks what a parenthesis matched, and to find out RE2 leaves its automaton for one that
-    # is slower by the number of parentheses: `(.*a.*){50}` over 10,000 topics, 30 s or 0.2 s.
-    options.never_capture = True
+def _compile(pattern: str) -> LinearRegex:
     if _ANY_BYTE in _ESCAPE.findall(pattern):
         raise _refused(pattern, f"invalid escape sequence: `{_ANY_BYTE}`")
     try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else error
-        if isinstance(reason, bytes):
-            reason = reason.decode(errors="replace")
-        raise _refused(pattern, reason) from None
+        return compile_linear(pattern)
+    except ValueError as error:
+        raise _refused(pattern, error) from None
 
 
 def _refused(pattern: str, reason: object) -> ClientError:
