@@ -8,7 +8,8 @@ Completion, to be resumed with its result or with its error. Its code reads from
     return response
 
 An operation ends exactly once: with what it returns, with what it raises, or cancelled. At its
-deadline OperationTimeoutError is raised at the yield where it waits; what it waited for goes on.
+deadline OperationTimeoutError is raised at the yield where it waits, or waits next; what it waited
+for goes on.
 
 Owned by the control thread. Another thread resolves a Completion through the mailbox
 (kbroker.server.control.Mailbox).
@@ -21,7 +22,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
@@ -32,6 +32,8 @@ _LOG: Final = logging.getLogger("kbroker.server")
 FIRST_SLICE_NS: Final = 2_000_000
 """Of an operation that has just arrived: most end within it."""
 SLICE_NS: Final = 5_000_000
+_DEADLINES_LEAST: Final = 64
+"""Deadlines kept before those of ended operations are looked for."""
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
@@ -182,7 +184,7 @@ class Operation:
     """One operation: its steps and its deadline (monotonic ms)."""
 
     __slots__ = ("_ended", "_meter", "_on_cancel", "_on_end", "_steps", "_value", "deadline_ms",
-                 "waits_for")  # fmt: skip
+                 "overdue", "waits_for")  # fmt: skip
 
     def __init__(
         self,
@@ -199,6 +201,8 @@ class Operation:
         self._value: Any = None
         self._ended = False
         self.deadline_ms = deadline_ms
+        self.overdue = False
+        """Whether its deadline was over while it did not wait."""
         self.waits_for: Completion[Any] | None = None
 
     @property
@@ -225,7 +229,7 @@ class Operation:
                     if time.monotonic_ns() < until_ns:
                         continue
                     return True
-                if not waited.done:
+                if not waited.done or time.monotonic_ns() >= until_ns:
                     self.waits_for = waited
                     return False
                 error, self._value = waited.error, waited._result
@@ -269,6 +273,7 @@ class Operations:
         self._ready: deque[tuple[Operation, BaseException | None]] = deque()
         self._waiting: set[Operation] = set()
         self._deadlines: list[tuple[int, int, Operation]] = []
+        self._deadlines_most = _DEADLINES_LEAST
         self._number = count()
         self._stopped = False
 
@@ -291,9 +296,10 @@ class Operations:
     ) -> Operation:
         """Run the first slice; `on_end` is called with the result or the error."""
         operation = Operation(steps, on_end, on_cancel, deadline_ms, meter or Meter())
-        if deadline_ms is not None:
-            heapq.heappush(self._deadlines, (deadline_ms, next(self._number), operation))
         self._run(operation, FIRST_SLICE_NS, None)
+        if deadline_ms is not None and not operation.ended:
+            self._drop_ended_deadlines()
+            heapq.heappush(self._deadlines, (deadline_ms, next(self._number), operation))
         return operation
 
     def spawn(self, steps: Steps[Any], purpose: str) -> Completion[Any]:
@@ -325,8 +331,11 @@ class Operations:
         elif not operation.ended:
             completion = operation.waits_for
             assert completion is not None
-            self._waiting.add(operation)
-            completion.on_done(lambda done: self._resume(operation, done))
+            if operation.overdue and not completion.done:
+                self._raise_timeout(operation)
+            else:
+                self._waiting.add(operation)
+                completion.on_done(lambda done: self._resume(operation, done))
         if self._stopped and not operation.ended:
             self._drop(operation)
 
@@ -348,9 +357,23 @@ class Operations:
         while (due_ms := self.next_due_ms()) is not None and due_ms <= self._now_ms():
             operation = heapq.heappop(self._deadlines)[2]
             if operation in self._waiting:
-                self._waiting.discard(operation)
-                operation.waits_for = None
-                self._ready.append((operation, OperationTimeoutError()))
+                self._raise_timeout(operation)
+            else:
+                operation.overdue = True
+
+    def _raise_timeout(self, operation: Operation) -> None:
+        self._waiting.discard(operation)
+        operation.waits_for = None
+        operation.overdue = False
+        self._ready.append((operation, OperationTimeoutError()))
+
+    def _drop_ended_deadlines(self) -> None:
+        """Drop deadlines of operations that have ended, where those may be most of them."""
+        if len(self._deadlines) < self._deadlines_most:
+            return
+        self._deadlines = [each for each in self._deadlines if not each[2].ended]
+        heapq.heapify(self._deadlines)
+        self._deadlines_most = max(2 * len(self._deadlines), _DEADLINES_LEAST)
 
     # ---- the end
 
@@ -427,44 +450,6 @@ class Changes:
             self._queue.popleft().resolve(None)
         else:
             self._busy = False
-
-
-class Offload:
-    """A thread for pure computations that take long (decoding and encoding what is large, checking
-    signatures): they share the interpreter with the control thread instead of holding it. Until it
-    is opened, and after it is closed, the caller computes."""
-
-    def __init__(self, name: str = "offload") -> None:
-        """`name` is the thread's."""
-        self._name = name
-        self._post: Callable[[Callable[[], None]], None] | None = None
-        self._executor: ThreadPoolExecutor | None = None
-
-    def open(self, post: Callable[[Callable[[], None]], None]) -> None:
-        """Compute on the thread from now on; `post` runs a callable on the control thread."""
-        self._post = post
-
-    def close(self) -> None:
-        """End after the computation under way."""
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-        self._post = self._executor = None
-
-    def run(self, work: Callable[[], T]) -> Completion[T]:
-        """Compute; the completion has the result or what was raised."""
-        done: Completion[T] = Completion()
-        post = self._post
-        if post is None:
-            settle(done, work)
-            return done
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, self._name)
-        future = self._executor.submit(work)
-        future.add_done_callback(
-            lambda future: None if future.cancelled()
-            else post(lambda: settle(done, future.result))
-        )  # fmt: skip
-        return done
 
 
 def settle(completion: Completion[T], work: Callable[[], T]) -> None:

@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kbroker.api.registry import Registration, Response
 from kbroker.errors import ErrorCode
-from kbroker.operations import Completion, Meter, Offload, settle
+from kbroker.offload import Offload
+from kbroker.operations import Completion, Meter, settle
 from kbroker.protocol import Answered, encode_response
 
 _LOG: Final = logging.getLogger("kbroker.api")

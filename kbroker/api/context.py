@@ -69,7 +69,8 @@ from kbroker.metadata.image import Image
 from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
-from kbroker.operations import Changes, Completion, Offload, Operations, Steps
+from kbroker.offload import Offload
+from kbroker.operations import Changes, Completion, Operations, Steps
 from kbroker.protocol import Answered
 from kbroker.security.acls import Decision
 from kbroker.security.audit import Audit

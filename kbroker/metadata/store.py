@@ -301,14 +301,13 @@ class MetadataStore:
             try:
                 if not change.control:
                     self.image.check(change.records)
-            except BugError as error:
+                written = self.worker.run(partial(self._append, change))
+            except Exception as error:
                 self._changes.popleft()
                 change.completion.fail(error)
                 continue
             self._writing = True
-            self.worker.run(partial(self._append, change)).on_done(
-                partial(self._appended, change)
-            )
+            written.on_done(partial(self._appended, change))
 
     def _append(self, change: _Change) -> int:
         """Encode and append a change, on the worker's thread; its size in bytes."""

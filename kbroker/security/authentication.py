@@ -27,7 +27,8 @@ from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.config.types import ConfigError
 from kbroker.metadata.image import Image
-from kbroker.operations import Completion, Offload, settle
+from kbroker.offload import Offload
+from kbroker.operations import Completion, settle
 from kbroker.printable import host_port
 from kbroker.security.attempts import FailureLimit
 from kbroker.security.credentials import ImageCredentials

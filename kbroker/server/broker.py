@@ -22,11 +22,8 @@ from kbroker import __version__, descriptors, runfile
 from kbroker.api import moving, publish, registry
 from kbroker.api.authorizing import tell_data_plane
 from kbroker.api.context import Endpoint, Services
-from kbroker.api.data_rights import Denials
-from kbroker.api.delegation import PrincipalSweep, TokenSweep
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.quotas import publish_quotas
-from kbroker.api.recreation import Recreations
 from kbroker.api.topic_names import INTERNAL_TOPICS
 from kbroker.clock import SystemClock
 from kbroker.config import BrokerConfig
@@ -46,8 +43,8 @@ from kbroker.printable import host_port
 from kbroker.security import admission
 from kbroker.server import journal, sockets
 from kbroker.server.beside import beside
-from kbroker.server.control import ControlThread, FullCollection, Mailbox
-from kbroker.server.disk_failure import DiskWatch, FlushesPutOff, hangs
+from kbroker.server.control import ControlThread, Mailbox
+from kbroker.server.disk_failure import DiskWatch, hangs
 from kbroker.server.health import Health
 from kbroker.server.http import HttpListener
 from kbroker.server.liveness import Planes
@@ -57,6 +54,7 @@ from kbroker.server.pages import Pages, Parts
 from kbroker.server.reload import take_over
 from kbroker.server.service import Notifier, extend
 from kbroker.server.slow import SlowRequests
+from kbroker.server.ticks import ticks_of
 from kbroker.server.tls import tls_listeners
 from kbroker.server.upkeep import Upkeep, threads_of
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN
@@ -220,7 +218,7 @@ class Broker:
         self._control = ControlThread(
             data_plane, dispatcher, self._clock, mailbox,
             (services.groups, services.transactions, services.durable),
-            self._ticks(services, dispatcher, slow),
+            ticks_of(services, dispatcher, slow),
             DiskWatch(store, logs, data_plane, self.config.node_id, services.changes),
             services.operations,
         )  # fmt: skip
@@ -245,24 +243,6 @@ class Broker:
         self._cleaner.start()
         mailbox.post(partial(moving.resume, services))
         self._open_pages(services, data_plane, disk, self._cleaner)
-
-    def _ticks(
-        self, services: Services, dispatcher: Dispatcher, slow: SlowRequests
-    ) -> tuple[Callable[[], object], ...]:
-        """Return what the control thread does every second."""
-        return (
-            slow.tick,
-            dispatcher.tell_dropped,
-            services.authentication.refusals.tell_dropped,
-            services.audit.tell_dropped,
-            services.store.snapshot_when_due,
-            TokenSweep(services).tick,
-            PrincipalSweep(services).tick,
-            Denials(services).tick,
-            FlushesPutOff(services.logs, self._clock).tick,
-            FullCollection(services.operations, self._clock).tick,
-            Recreations(services).tick,
-        )
 
     def _start_http(self) -> None:
         """Serve health and metrics while the rest starts."""

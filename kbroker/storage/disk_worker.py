@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from kbroker.errors import OperatorError
 from kbroker.operations import Completion
 
 HANG_S: Final = 1.0
@@ -43,12 +44,13 @@ class Step(NamedTuple):
 class _Queued:
     """A step in the queues of its folders."""
 
-    __slots__ = ("done", "result", "step")
+    __slots__ = ("done", "error", "result", "step")
 
     def __init__(self, step: Step) -> None:
         self.step = step
         self.done = False
         self.result: Any = None
+        self.error: Exception | None = None
 
 
 class _Job(Generic[T]):
@@ -102,8 +104,18 @@ class DiskWorker:
 
     def open(self, post: Post) -> None:
         """Run work on a thread of its own from now on; `post` runs a callable on the control
-        thread."""
+        thread. Raises OperatorError where the system gives no thread."""
+        thread = threading.Thread(target=self._run, name="disk", daemon=True)
         self._post = post
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._post = None
+            raise OperatorError(
+                f"cannot start a thread for the disk of {self._name}: {error}; raise the limit of "
+                "processes (ulimit -u, TasksMax)"
+            ) from None
+        self._thread = thread
 
     def close(self) -> None:
         """Finish the call under way, drop what has not begun, and end the thread."""
@@ -144,9 +156,6 @@ class DiskWorker:
         if self._post is None:
             self._run_now(job)
             return job.completion
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="disk", daemon=True)
-            self._thread.start()
         with self._changed:
             self._jobs.append(job)
             self._changed.notify()
@@ -160,6 +169,7 @@ class DiskWorker:
                 pass
             result = job.last(job.results())
         except Exception as error:
+            self._drop_steps(job)
             job.completion.fail(error)
         else:
             job.completion.resolve(result)
@@ -182,6 +192,7 @@ class DiskWorker:
                 return
             result = self._timed(lambda: job.last(job.results()))
         except Exception as error:
+            self._drop_steps(job)
             self._hand_over(lambda error=error: job.completion.fail(error))  # type: ignore[misc]
         else:
             self._hand_over(lambda: job.completion.resolve(result))
@@ -197,7 +208,10 @@ class DiskWorker:
             first, job.first = job.first, None
             self._timed(first)
         while job.next < len(job.steps):
-            self._run_step(job.steps[job.next])
+            queued = job.steps[job.next]
+            self._run_step(queued)
+            if queued.error is not None:
+                raise queued.error
             job.next += 1
             if self._closing or time.monotonic() >= until_s:
                 break
@@ -217,7 +231,23 @@ class DiskWorker:
                 if not waiting:
                     del self._folders[folder]
         queued.done = True
-        queued.result = self._timed(queued.step.work)
+        try:
+            queued.result = self._timed(queued.step.work)
+        except Exception as error:
+            queued.error = error  # of its own job, whichever ran it
+
+    def _drop_steps(self, job: _Job[Any]) -> None:
+        """Take the steps of a failed job out of the queues of their folders."""
+        with self._changed:
+            for queued in job.steps:
+                if queued.done:
+                    continue
+                queued.done = True
+                for folder in queued.step.folders:
+                    waiting = self._folders[folder]
+                    waiting.remove(queued)
+                    if not waiting:
+                        del self._folders[folder]
 
     def _timed(self, work: Callable[[], T]) -> T:
         self._call_began_s = time.monotonic()

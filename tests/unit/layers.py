@@ -15,6 +15,7 @@ LAYERS = (
     "kbroker.descriptors",
     "kbroker.clock",
     "kbroker.operations",
+    "kbroker.offload",
     "kbroker.bounded_log",
     "kbroker.files",
     "kbroker.uuids",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kbroker.errors import DiskError
+from kbroker.errors import DiskError, OperatorError
 from kbroker.operations import Completion
 from kbroker.storage import disk_worker
 from kbroker.storage.disk_worker import DiskWorker, Step
@@ -175,3 +175,53 @@ def test_a_stop_ends_the_call_under_way_and_drops_the_rest(posted: Posted) -> No
         posted.pop(0)()
     assert not ran and not first.done and not second.done
     assert dropped == [[1, None]]
+
+
+def test_open_without_a_thread_to_be_had_fails_and_may_be_tried_again(
+    posted: Posted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    worker = DiskWorker("a disk")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OperatorError, match="TasksMax"):
+            worker.open(posted.append)
+    worker.close()
+    worker.open(posted.append)
+    done = worker.run(lambda: 3)
+    settle(posted, done)
+    worker.close()
+    assert done.result() == 3
+
+
+def test_first_job_needs_no_new_thread(
+    worker: DiskWorker, posted: Posted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    done = worker.run(lambda: 3)
+    settle(posted, done)
+    assert done.result() == 3
+
+
+def test_a_step_that_raises_fails_its_own_job_only(
+    worker: DiskWorker, posted: Posted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second job runs the failing step of the first, which comes before its own."""
+    monkeypatch.setattr(disk_worker, "_TURN_S", 0)
+    began = Hanging(None)
+    failing = Hanging(DiskError("x", "broken"))
+    failing.thaw()
+    steps = [Step(["other"], began), Step(["more"], lambda: None), Step(["t"], failing)]
+    steps.append(Step(["u"], lambda: None))
+    first = worker.run_steps(steps, last=together)
+    assert began.begun.wait(60)
+    second = worker.run_steps([Step(["t"], lambda: 2)], last=together)
+    began.thaw()
+    settle(posted, first, second)
+    assert isinstance(first.error, DiskError) and second.result() == [2]
+    assert not worker._folders

@@ -246,6 +246,23 @@ def test_a_failed_append_leaves_the_image(tmp_path: Path, monkeypatch: pytest.Mo
 # ---- snapshots
 
 
+def test_append_that_the_worker_refuses_does_not_block_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(store.worker, "run", _no_memory)
+        refused = store.append(create_topic("a", random_uuid(), 1, store.replica))
+    assert isinstance(refused.error, MemoryError)
+    make_topic(store, "b")
+    assert [topic.name for topic in store.image.topics.values()] == ["b"]
+    store.close()
+
+
+def _no_memory(*_: object) -> None:
+    raise MemoryError
+
+
 def test_a_snapshot_stands_for_the_log_before_it(tmp_path: Path) -> None:
     store = opened(tmp_path)
     for number in range(5):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+import weakref
 from typing import Any
 
 import pytest
@@ -15,14 +14,12 @@ from kbroker.operations import (
     Changes,
     Completion,
     Meter,
-    Offload,
     Operations,
     OperationTimeoutError,
     Steps,
     collect,
     joined,
 )
-from tests.support.waits import wait_for
 
 
 class World:
@@ -138,6 +135,55 @@ def test_deadline_raises_at_the_wait_and_the_late_result_is_ignored(world: World
     world.run()
     assert len(world.ends) == 1 and isinstance(world.ends[0], OperationTimeoutError)
     assert world.operations.next_due_ms() is None and not len(world.operations)
+
+
+def test_deadline_over_while_ready_is_raised_at_the_next_wait(world: World) -> None:
+    """It was resumed, and others had the thread until its deadline."""
+    first = Completion[int]()
+
+    def steps() -> Steps[None]:
+        yield first
+        yield
+        yield Completion.of(None)
+        yield Completion()
+
+    world.start(steps(), deadline_ms=100)
+    first.resolve(1)
+    world.now_ms = 100
+    world.operations.run_due()
+    world.run()
+    assert len(world.ends) == 1 and isinstance(world.ends[0], OperationTimeoutError)
+    assert not len(world.operations)
+
+
+def test_done_completions_do_not_extend_a_slice(world: World) -> None:
+    order: list[str] = []
+
+    def steps(name: str) -> Steps[None]:
+        for _ in range(3):
+            order.append(name)
+            busy(SLICE_NS / 1e6 + 1)
+            yield Completion.of(None)
+
+    world.start(steps("a"))
+    world.start(steps("b"))
+    world.run()
+    assert order == ["a", "b"] * 3 and world.ends == [None, None]
+
+
+def test_ended_operations_behind_a_live_deadline_are_dropped(world: World) -> None:
+    world.start(waiting(Completion()), deadline_ms=5)
+    refs = []
+    for _ in range(1_000):
+        wait = Completion[None]()
+        steps = waiting(wait)
+        refs.append(weakref.ref(steps))
+        world.start(steps, deadline_ms=1_000)
+        wait.resolve(None)
+        world.run()
+    del steps
+    assert sum(ref() is not None for ref in refs) < 100
+    assert world.operations.next_due_ms() == 5
 
 
 def test_deadline_of_an_ended_operation_is_forgotten(world: World) -> None:
@@ -304,24 +350,3 @@ def test_stop_in_the_middle_of_changes_leaves_none_waiting(world: World) -> None
     changes.run(changing(log, "b", Completion()))
     world.operations.stop()
     assert log == ["a begins"] and not len(world.operations)
-
-
-# ---- computations on another thread
-
-
-def test_offload_computes_on_its_thread_and_posts_the_outcome() -> None:
-    posted: list[Callable[[], None]] = []
-    offload = Offload()
-    assert offload.run(lambda: 1).result() == 1
-    offload.open(posted.append)
-    try:
-        where = offload.run(threading.current_thread)
-        failed = offload.run(lambda: {}["missing"])
-        wait_for("two outcomes", lambda: len(posted) == 2, 30)
-        assert not where.done
-        for each in posted:
-            each()
-        assert where.result() is not threading.current_thread()
-        assert isinstance(failed.error, KeyError)
-    finally:
-        offload.close()
