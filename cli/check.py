@@ -228,7 +228,8 @@ def _writes(ground: Path) -> Iterator[Finding]:
         yield Finding("write", FAILED, f"{ground}: {error.strerror}")
         return
     if not tried.fallocate:
-        yield Finding("fallocate", FAILED, "the file system has none; the broker needs it")
+        yield Finding("fallocate", WARNING,
+                      "the file system has none: blocks are written with zeros")  # fmt: skip
     if not tried.direct:
         yield Finding("O_DIRECT", WARNING, "the file system has none; synced writes cost more")
     slow = tried.sync_ms > _SYNC_SLOW_MS

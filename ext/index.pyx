@@ -1,12 +1,20 @@
-"""Sparse indexes of a segment (see index.pxd)."""
+"""Sparse indexes of a segment (see index.pxd).
+
+A page of a mapped file that cannot be read, or that another process has cut off, raises SIGBUS.
+Every access to a mapping is guarded: such a page becomes one of zeros. What follows is as with rot:
+the index does not lead to the batch that it names, and is rebuilt from the .log.
+"""
 from libc.errno cimport ENOSPC, EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset, strlen
 
 from kbroker.ext.debug cimport OBJECT_MAPPING, object_born, object_died
 from kbroker.ext.endian cimport load_i32, load_i64, store_be32, store_be64
+from kbroker.ext.mapping_guard cimport guard_begin, guard_end, guard_faults, guard_prepare
 from kbroker.ext.posix cimport (
+    EIO,
     ENOENT,
+    ENOSPC,
     MAP_FAILED,
     MAP_SHARED,
     O_CLOEXEC,
@@ -62,6 +70,7 @@ cdef int open_file(const Index* x, int flags) noexcept nogil:
 
 
 cdef int map_file(Index* x, int fd, int64_t bytes, int protection) noexcept nogil:
+    guard_prepare()
     cdef void* map = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0)
     if map == MAP_FAILED:
         return errno
@@ -93,8 +102,9 @@ cdef int index_load(Index* x) noexcept nogil:
         if x.entries > 0:
             error = map_file(x, fd, <int64_t> x.entries * x.entry_bytes, PROT_READ)
     close(fd)
-    if error == 0:
-        set_last(x)
+    if error == 0 and set_last(x):
+        index_release(x)
+        error = EIO
     return error
 
 
@@ -219,32 +229,49 @@ cdef bint index_full(const Index* x, int64_t max_bytes) noexcept nogil:
 
 cdef int64_t index_entry_offset(const Index* x, int32_t n) noexcept nogil:
     cdef const uint8_t* at = x.map + <int64_t> n * x.entry_bytes
-    return x.base_offset + load_i32(at if x.entry_bytes == OFFSET_ENTRY_BYTES else at + 8)
+    cdef int64_t value
+    guard_begin(x.map, x.mapped)
+    value = load_i32(at if x.entry_bytes == OFFSET_ENTRY_BYTES else at + 8)
+    guard_end()
+    return x.base_offset + value
 
 
 cdef int64_t index_entry_position(const Index* x, int32_t n) noexcept nogil:
-    return load_i32(x.map + <int64_t> n * OFFSET_ENTRY_BYTES + 4)
+    cdef int64_t value
+    guard_begin(x.map, x.mapped)
+    value = load_i32(x.map + <int64_t> n * OFFSET_ENTRY_BYTES + 4)
+    guard_end()
+    return value
 
 
 cdef int64_t index_entry_timestamp(const Index* x, int32_t n) noexcept nogil:
-    return load_i64(x.map + <int64_t> n * TIME_ENTRY_BYTES)
+    cdef int64_t value
+    guard_begin(x.map, x.mapped)
+    value = load_i64(x.map + <int64_t> n * TIME_ENTRY_BYTES)
+    guard_end()
+    return value
 
 
-cdef void set_last(Index* x) noexcept nogil:
+cdef bint set_last(Index* x) noexcept nogil:
+    """Read the last entry. True: it cannot be read."""
+    cdef int64_t before = guard_faults()
     x.last_offset = x.base_offset
     x.last_timestamp = -1
     if x.entries > 0 and x.map != NULL:
         x.last_offset = index_entry_offset(x, x.entries - 1)
         if x.entry_bytes == TIME_ENTRY_BYTES:
             x.last_timestamp = index_entry_timestamp(x, x.entries - 1)
+    return guard_faults() != before
 
 
 cdef void offset_index_append(Index* x, int64_t offset, int64_t position) noexcept nogil:
     if x.entries > 0 and offset <= x.last_offset:
         return
     cdef uint8_t* at = x.map + <int64_t> x.entries * OFFSET_ENTRY_BYTES
+    guard_begin(x.map, x.mapped)
     store_be32(at, <uint32_t> (offset - x.base_offset))
     store_be32(at + 4, <uint32_t> position)
+    guard_end()
     x.entries += 1
     x.last_offset = offset
     x.dirty = 1
@@ -254,16 +281,24 @@ cdef void time_index_append(Index* x, int64_t timestamp, int64_t offset) noexcep
     if timestamp <= x.last_timestamp or offset < x.last_offset:
         return
     cdef uint8_t* at = x.map + <int64_t> x.entries * TIME_ENTRY_BYTES
+    guard_begin(x.map, x.mapped)
     store_be64(at, <uint64_t> timestamp)
     store_be32(at + 8, <uint32_t> (offset - x.base_offset))
+    guard_end()
     x.entries += 1
     x.last_timestamp = timestamp
     x.last_offset = offset
     x.dirty = 1
 
 
-cdef int index_truncate(Index* x, int64_t offset) noexcept nogil:
+cdef int load_or_clear(Index* x) noexcept nogil:
+    """Load it; one that cannot be read has no entries from now on."""
     cdef int error = index_load(x)
+    return index_clear(x) if error == EIO else error
+
+
+cdef int index_truncate(Index* x, int64_t offset) noexcept nogil:
+    cdef int error = load_or_clear(x)
     cdef int32_t low = 0
     cdef int32_t high
     cdef int32_t middle
@@ -332,7 +367,7 @@ cdef bint index_sane(Index* x, int64_t log_bytes) noexcept nogil:
 cdef int index_keep_valid(Index* x, int64_t log_bytes) noexcept nogil:
     cdef int32_t n = 0
     cdef int32_t had
-    cdef int error = index_load(x)
+    cdef int error = load_or_clear(x)
     if error:
         return error
     had = x.entries
@@ -373,7 +408,12 @@ cdef int32_t floor_entry(const Index* x, int64_t key, bint by_time) noexcept nog
 cdef int32_t offset_index_lookup(Index* x, int64_t offset, int64_t* entry_offset,
                                  int64_t* position) noexcept nogil:
     cdef int32_t n = -1
-    if x.entries != 0 and index_load(x) == 0:
+    cdef int error = index_load(x) if x.entries != 0 else 0
+    if error == EIO:                        # an entry that leads nowhere: it is rebuilt
+        entry_offset[0] = x.base_offset
+        position[0] = -1
+        return 0
+    if x.entries != 0 and error == 0:
         n = floor_entry(x, offset, False)
     entry_offset[0] = index_entry_offset(x, n) if n >= 0 else x.base_offset
     position[0] = index_entry_position(x, n) if n >= 0 else 0

@@ -23,6 +23,7 @@ the group buffer fills and producers are held back. Spare files go after a minut
 Concurrency: `active` is the flusher's alone; flags, owner lists and the table of files are
 guarded by the journal lock.
 """
+from libc.errno cimport ENOSYS
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
@@ -41,7 +42,9 @@ from kbroker.ext.posix cimport (
     EINTR,
     EINVAL,
     EIO,
+    ENOMEM,
     ENOSPC,
+    EOPNOTSUPP,
     O_CLOEXEC,
     O_CREAT,
     O_DIRECT,
@@ -130,6 +133,17 @@ cdef int fill_with_zeros(int fd, int64_t size) noexcept nogil:
     return code
 
 
+cdef int reserve_blocks(int fd, int64_t size, bint prepare) noexcept nogil:
+    """Have blocks on disk. They are written where the file system cannot reserve them (ext2, NFS,
+    FUSE). 0 or an errno."""
+    if fallocate(fd, 0, 0, size) == 0:
+        if not prepare:
+            return 0 if fsync(fd) == 0 else errno
+    elif errno != EOPNOTSUPP and errno != ENOSYS:
+        return errno
+    return fill_with_zeros(fd, size)
+
+
 cdef void file_path(Journal* journal, uint32_t index, char* out) noexcept nogil:
     snprintf(out, PATH_BYTES, b"%s/.kbroker-journal.%u", journal.directory, index)
 
@@ -152,12 +166,7 @@ cdef JournalFile* file_create(Journal* journal, uint32_t index, int64_t size,
     if fd < 0:
         return NULL
     file = <JournalFile*>calloc(1, sizeof(JournalFile))
-    if file == NULL or fallocate(fd, 0, 0, size) != 0:
-        code = errno
-    elif prepare:
-        code = fill_with_zeros(fd, size)
-    elif fsync(fd) != 0:
-        code = errno
+    code = reserve_blocks(fd, size, prepare) if file != NULL else ENOMEM
     if code == 0:
         code = directory_sync(journal.directory)
     if code:

@@ -62,6 +62,7 @@ LAYERS = (
     "kbroker.ext.batch_build",
     "kbroker.ext.records",
     "kbroker.ext.walk",
+    "kbroker.ext.mapping_guard",
     "kbroker.ext.index",
     "kbroker.ext.open_files",
     "kbroker.ext.segment",
