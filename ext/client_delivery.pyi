@@ -3,6 +3,7 @@ from collections.abc import Callable
 from typing import NamedTuple, final
 
 log: logging.Logger
+PUBLIC: str
 EXPIRED: int
 PURGED: int
 CLOSED: int

@@ -10,6 +10,7 @@ cdef class FetchParts(LoopDriver):
     cdef dict parts                     # (topic, partition): address of its Part
     cdef list names                     # of topics, by their index
     cdef object convert
+    cdef public object unassigned       # the exception for a partition that is not assigned
     # The open batch, of the chunk that `source` is for.
     cdef Chunk* open_chunk
     cdef Source source

@@ -11,6 +11,7 @@ CORRUPT: int
 
 class FetchParts(LoopDriver):
     busy: bool
+    unassigned: type[Exception]
     returned: bool
     def __new__(
         cls,

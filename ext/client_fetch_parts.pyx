@@ -64,6 +64,7 @@ cdef class FetchParts(LoopDriver):
         self.parts = {}
         self.names = []
         self.convert = convert
+        self.unassigned = KeyError
         self.fetch.driver = &self.driver
         self.driver.self = self.fetch
         self.driver.drive = fetch_drive
@@ -78,7 +79,7 @@ cdef class FetchParts(LoopDriver):
     cdef Part* part(self, object where) except NULL:
         found = self.parts.get(where)
         if found is None:
-            raise KeyError(f"{where[0]}-{where[1]} is not assigned")
+            raise self.unassigned(f"{where[0]}-{where[1]} is not assigned")
         return <Part*> <size_t> found
 
     cdef Topic* topic(self, str name) except NULL:

@@ -21,14 +21,12 @@ cdef inline Slice bytes_slice(object given) noexcept:
     return s
 
 
-cdef int raise_not_bytes(object given, str field) except -1
+# A copy of a bytearray, a memoryview or a subclass of bytes; TypeError for anything else.
+cdef object bytes_of(object given, str field)
 
 
-cdef inline int take_bytes(object given, Slice* out, str field) except -1:
-    if given is not None and type(given) is not bytes:
-        raise_not_bytes(given, field)
-    out[0] = bytes_slice(given)
-    return 0
+# A topic's name as str itself, where it is a member of a StrEnum or of another subclass.
+cdef str plain_name(object name)
 
 
 # A record's timestamp in ms, as the caller gave it.

@@ -4,11 +4,21 @@ from cpython.number cimport PyNumber_Index
 from libc.stdlib cimport free, malloc
 
 
-cdef int raise_not_bytes(object given, str field) except -1:
+cdef object bytes_of(object given, str field):
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(given)
     raise TypeError(
         f"{field}: {type(given).__name__} is not bytes; encode it, or give the producer a"
         f" {field}_serializer"
     )
+
+
+cdef str plain_name(object name):
+    if type(name) is str:
+        return <str> name
+    if not isinstance(name, str):
+        raise TypeError(f"topic: {type(name).__name__} is not str")
+    return str.__str__(name)
 
 
 cdef int64_t checked_time(object timestamp_ms) except -1:
@@ -65,9 +75,12 @@ cdef class HeadersIn:
             raise TypeError(f"headers: the name {name!r} is not str")
         if isinstance(value, str):
             value = (<str> value).encode()
+        elif isinstance(value, (bytearray, memoryview)):
+            value = bytes(value)
         elif value is not None and not isinstance(value, bytes):
             raise TypeError(
-                f"headers: the value of {name.decode('utf-8', 'replace')!r} is {type(value).__name__}, not bytes"
+                f"headers: the value of {name.decode('utf-8', 'replace')!r} is"
+                f" {type(value).__name__}, not bytes"
             )
         self.held.append((name, value))
         out.key = bytes_slice(name)

@@ -19,7 +19,7 @@ from kbroker.ext.client_accumulator cimport (
 from kbroker.ext.client_topic cimport Part, topic_grow
 from kbroker.ext.client_batch cimport ClientBatch, fork_generation
 from kbroker.ext.client_delivery cimport delivery_new, run_callbacks
-from kbroker.ext.client_headers cimport HeadersIn, checked_time, take_bytes
+from kbroker.ext.client_headers cimport HeadersIn, bytes_of, bytes_slice, checked_time, plain_name
 from kbroker.ext.client_thread cimport loop_wake
 from kbroker.ext.client_link cimport Loop
 from kbroker.ext.client_memory cimport (
@@ -325,8 +325,7 @@ cdef class ProducerBase:
     cdef Topic* find_topic(self, object name) except NULL:
         """Asks Python for one that is not known yet, which may take up to max.block.ms."""
         cdef Topic* t
-        if type(name) is not str:
-            raise TypeError(f"topic: {type(name).__name__} is not str")
+        name = plain_name(name)
         t = self.driver.topic(name)
         if t == NULL or t.count == 0:
             self._load_topic(name, self.max_block_ns / 1e9)
@@ -399,8 +398,13 @@ cdef class ProducerBase:
             t = self.last_topic
         else:
             t = self.find_topic(topic)
-        take_bytes(value, &rec.value, "value")
-        take_bytes(key, &rec.key, "key")
+            topic = self.last_name
+        if value is not None and type(value) is not bytes:
+            value = bytes_of(value, "value")
+        if key is not None and type(key) is not bytes:
+            key = bytes_of(key, "key")
+        rec.value = bytes_slice(value)
+        rec.key = bytes_slice(key)
         if timestamp_ms is None:
             rec.timestamp = realtime_ms()
         else:

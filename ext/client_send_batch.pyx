@@ -86,10 +86,14 @@ cdef class ColumnsIn:
                 if type(<object> item) is bytes:
                     self.held.append(<object> item)
                 elif <object> item is not None:
-                    raise TypeError(
-                        f"{'key' if keys else 'value'} {start + i}:"
-                        f" {type(<object> item).__name__} is not bytes"
-                    )
+                    if not isinstance(<object> item, (bytes, bytearray, memoryview)):
+                        raise TypeError(
+                            f"{'key' if keys else 'value'} {start + i}:"
+                            f" {type(<object> item).__name__} is not bytes"
+                        )
+                    made = bytes(<object> item)
+                    self.held.append(made)
+                    item = <PyObject*> made
                 s = bytes_slice(<object> item)
             else:
                 s = column_slice(&column.c, start + i)
@@ -255,14 +259,15 @@ cdef class ProducerCore(ProducerBase):
         return columns.delivery
 
     def _begin_batch(
-        self, topic: str, values: object, keys: object, headers: object, timestamps_ms: object,
-        partition: object,
+        self, topic: object, values: object, keys: object, headers: object,
+        timestamps_ms: object, partition: object,
     ) -> ColumnsIn:
         """send_batch() before it takes records."""
         cdef ColumnsIn columns = ColumnsIn.__new__(ColumnsIn)
         columns.delivery = batch_delivery_new()
         self.check()
         self.find_topic(topic)
+        topic = self.last_name
         for field, given in self._columns(topic, values, keys, headers, timestamps_ms, partition):
             columns.set(field, given)
         if is_index(partition):

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from kbroker.client.admin_transactions import OpenTransaction
+from kbroker.client.async_delivery import DeliveryFuture, call_from_outside
 from kbroker.client.beside import beside, ended
 from kbroker.client.group.room import GroupMetadata
 from kbroker.client.producer import Held, Producer
@@ -33,32 +34,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncDelivery:
+class AsyncDelivery(DeliveryFuture[Delivery]):
     """The future of one record; `await` gives RecordMetadata or raises what became of it."""
 
-    __slots__ = ("_producer", "delivery")
+    __slots__ = ("_producer",)
 
     def __init__(self, producer: AsyncProducer, delivery: Delivery) -> None:
+        super().__init__(delivery)
         self._producer = producer
-        self.delivery = delivery
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         while not self.delivery.done():  # a batch that is gone may have had this one's id
             yield from self._producer.settled(self.delivery).__await__()
         return self.delivery.result(0)
 
-    def done(self) -> bool:
-        """True once the record is delivered or has failed."""
-        return self.delivery.done()
 
-
-class AsyncBatchDelivery:
+class AsyncBatchDelivery(DeliveryFuture[BatchDelivery]):
     """The future of one send_batch(); `await` gives the offset ranges."""
 
-    __slots__ = ("delivery",)
-
-    def __init__(self, delivery: BatchDelivery) -> None:
-        self.delivery = delivery
+    __slots__ = ()
 
     def __await__(self) -> Generator[Any, None, list[OffsetRange]]:
         if not self.delivery.done():
@@ -66,10 +60,6 @@ class AsyncBatchDelivery:
             self.delivery.add_done_callback(lambda _: _settle_from_outside(future))
             yield from future.__await__()
         return self.delivery.result(0)
-
-    def done(self) -> bool:
-        """True once every record is delivered or has failed."""
-        return self.delivery.done()
 
 
 class AsyncProducer:
@@ -338,9 +328,7 @@ class AsyncProducer:
 
 
 def _settle_from_outside(future: asyncio.Future[None]) -> None:
-    """On the control thread, or on the loop's own."""
-    with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-        future.get_loop().call_soon_threadsafe(_settle, future)
+    call_from_outside(future.get_loop(), partial(_settle, future))
 
 
 def _settle(future: asyncio.Future[None]) -> None:

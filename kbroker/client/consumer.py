@@ -26,6 +26,7 @@ from kbroker.client.deserializers import converter, deserializer_of
 from kbroker.client.errors import (
     CorruptDataError,
     KafkaError,
+    NotAssignedError,
     RequestTimeoutError,
 )
 from kbroker.client.offsets import EARLIEST, LATEST, checked_time
@@ -126,6 +127,7 @@ class Consumer:
             decompressed_bytes_max=_DECOMPRESSED_BYTES_MAX,
             convert=convert,
         )
+        self._fetcher.unassigned = NotAssignedError
         name = f"kbroker-consumer-{next(_numbers)}"
         self._loop = ClientLoop(self._fetcher, client_id=settings.client_id, name=name)
         self._control = Control(settings, self._cluster, self._fetcher, self._loop)
@@ -272,6 +274,10 @@ class Consumer:
                     yield from self._fetcher.allow(most)
                 except FetchedBatchError as error:
                     raise CorruptDataError(str(error)) from error
+
+    def __next__(self) -> Record:
+        """Return the next record, however long it takes to come."""
+        return next(iter(self))
 
     def _intercepted_records(self) -> Iterator[Record]:
         """Yield what interceptors make of one record. The position moves with the first."""

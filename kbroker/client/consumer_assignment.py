@@ -128,7 +128,7 @@ class Assignment:
     # positions
 
     def stop_at(self, where: TopicPartition, offset: int) -> None:
-        """Raises KeyError for what is not assigned."""
+        """Raises NotAssignedError."""
         self._fetcher.stop_at(*where, offset)
         self._ends[where] = offset
 
@@ -142,7 +142,7 @@ class Assignment:
         return max(deadline - monotonic(), 0.0)
 
     def seek(self, where: TopicPartition, offset: int, epoch: int) -> None:
-        """Raises KeyError for what is not assigned, and ValueError for an offset below 0."""
+        """Raises NotAssignedError, and ValueError for an offset below 0."""
         if offset < 0:
             raise ValueError(f"offset {offset} of {where}; offsets begin at 0")
         self._go(where, offset, epoch, None)
@@ -154,7 +154,7 @@ class Assignment:
     def _go(self, where: TopicPartition, offset: int, epoch: int, strategy: int | None) -> None:
         """Tells the control thread before it is asked anew: what fails from then on is tried again,
         and an error of before is none."""
-        self._fetcher.state(*where)  # KeyError where it is not assigned
+        self._fetcher.state(*where)  # NotAssignedError
         self._control.forget(where)
         self.asking.discard(where)
         if strategy is None:

@@ -121,6 +121,10 @@ class AsyncConsumer:
                 except FetchedBatchError as error:
                     raise CorruptDataError(str(error)) from error
 
+    async def __anext__(self) -> Record:
+        """Return the next record, however long it takes to come."""
+        return await anext(aiter(self))
+
     async def _until(self, timeout_s: float, take: Callable[[], T], *, ends: bool = False) -> T:
         """What `take` gives, once that is something or the time is over; with `ends`, also once
         all is read up to where it stops. Without a group nothing in it waits; with one, callbacks

@@ -197,6 +197,12 @@ class NoOffsetError(KafkaError):
     """A partition has no committed offset, and `auto.offset.reset` is none."""
 
 
+class NotAssignedError(KafkaError, KeyError):
+    """A call names a partition that is not assigned to the consumer. Also a KeyError."""
+
+    __str__ = KafkaError.__str__  # KeyError's is the repr of the text
+
+
 class LogTruncationError(NoOffsetError):
     """A new leader lacks records that were read (KIP-320), and `auto.offset.reset` is none.
     offset: where its log goes on differently; -1: before all that it knows of."""

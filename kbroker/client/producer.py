@@ -247,6 +247,7 @@ class Producer(ProducerCore):
         for none, and raises where it is given what is no topic or no partition."""
         if not isinstance(topic, str) or not topic:
             return None
+        topic = str.__str__(topic)  # of a member of a StrEnum
         if not hasattr(partition, "__index__"):
             return None if self._knows(topic) else -1
         wanted = max(operator.index(partition), -1)

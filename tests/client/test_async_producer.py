@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,6 +14,7 @@ from kbroker.client.async_producer import AsyncDelivery, AsyncProducer
 from kbroker.client.consumer import Consumer
 from kbroker.client.errors import KafkaError, UndeliveredError
 from kbroker.client.partitions import OffsetAndMetadata, TopicPartition
+from tests.client.between import silent as standing_still
 from tests.client.reading import read_all
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
@@ -259,3 +261,53 @@ def test_transactions(kbroker: KbrokerProcess, topic: str) -> None:
             60,
         )
         assert found == [b"%d" % i for i in range(10)] + [b"last"]
+
+
+def test_deliveries_are_futures_of_asyncio(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 1)
+
+    async def work() -> None:
+        async with AsyncProducer(bootstrap_servers=kbroker.bootstrap, linger_ms=100) as producer:
+            sent = [await producer.send(topic, b"x") for _ in range(3)]
+            sent.append(await producer.send_batch(topic, [b"x", b"y"]))
+            with pytest.raises(asyncio.InvalidStateError):
+                sent[0].result()
+            with pytest.raises(asyncio.InvalidStateError):
+                sent[0].exception()
+            assert not sent[0].cancel() and not sent[0].cancelled()
+            called: list[object] = []
+            sent[0].add_done_callback(called.append)
+            sent[0].add_done_callback(print)
+            assert sent[0].remove_done_callback(print) == 1
+            done, pending = await asyncio.wait(sent, timeout=30)
+            assert done == {*sent} and not pending
+            assert [one.result().offset for one in sent[:3]] == [0, 1, 2]
+            assert sent[3].result()[0].offset == 3 and sent[3].exception() is None
+            assert called == [sent[0]]
+            sent[0].add_done_callback(called.append)
+            await asyncio.sleep(0.05)
+            assert called == [sent[0]] * 2, "at once, on the loop"
+            assert await asyncio.gather(*sent) == [one.result() for one in sent]
+            refused = await producer.send(topic, b"x", partition=0, timestamp_ms=1)
+            await asyncio.wait([refused], return_when=asyncio.FIRST_EXCEPTION)
+            assert refused.exception() is None
+
+    asyncio.run(work())
+
+
+def test_close_is_bounded_by_wait_for(kbroker: KbrokerProcess, topic: str) -> None:
+    wire.create_topic(kbroker.port, topic, 1)
+
+    async def work() -> None:
+        producer = AsyncProducer(bootstrap_servers=kbroker.bootstrap, delivery_timeout_ms=100_000)
+        sent = await producer.send(topic, b"x")
+        await sent
+        with standing_still(kbroker):
+            sent = await producer.send(topic, b"y")
+            began_s = time.monotonic()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.close(), 0.5)
+            assert time.monotonic() - began_s < 10
+            assert isinstance(sent.exception(), UndeliveredError)
+
+    asyncio.run(work())
