@@ -21,12 +21,12 @@ from tests.support.waits import wait_for
 
 Run = Callable[..., tuple[int, str]]
 LOCKER = """\
-import sys, time
+import signal, sys
 from pathlib import Path
 from kbroker.files import DirectoryLock
 DirectoryLock(Path(sys.argv[1])).acquire()
 print("locked", flush=True)
-time.sleep(600)
+signal.pause()
 """
 
 
@@ -61,7 +61,7 @@ def name_process(place: Path, pid: int) -> None:
 
 
 def test_stop_spares_a_process_that_does_not_hold_the_lock(tmp_path: Path, run: Run) -> None:
-    with program("-c", "import time; print('up', flush=True); time.sleep(600)") as other:
+    with program("-c", "import signal; print('up', flush=True); signal.pause()") as other:
         assert other.stdout is not None and other.stdout.readline() == "up\n"
         name_process(tmp_path, other.pid)
         with DirectoryLock(tmp_path):
