@@ -4,7 +4,7 @@ A page of a mapped file that cannot be read, or that another process has cut off
 Every access to a mapping is guarded: such a page becomes one of zeros. What follows is as with rot:
 the index does not lead to the batch that it names, and is rebuilt from the .log.
 """
-from libc.errno cimport ENOSPC, EOPNOTSUPP, errno
+from libc.errno cimport EOPNOTSUPP, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset, strlen
 
