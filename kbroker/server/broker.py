@@ -218,7 +218,7 @@ class Broker:
         self._control = ControlThread(
             data_plane, dispatcher, self._clock, mailbox,
             (services.groups, services.transactions, services.durable),
-            ticks_of(services, dispatcher, slow),
+            ticks_of(services, store, dispatcher, slow),
             DiskWatch(store, logs, data_plane, self.config.node_id, services.changes),
             services.operations,
         )  # fmt: skip

@@ -9,13 +9,14 @@ from kbroker.api.data_rights import Denials
 from kbroker.api.delegation import PrincipalSweep, TokenSweep
 from kbroker.api.dispatch import Dispatcher
 from kbroker.api.recreation import Recreations
+from kbroker.metadata.store import MetadataStore
 from kbroker.server.control import FullCollection
 from kbroker.server.disk_failure import FlushesPutOff
 from kbroker.server.slow import SlowRequests
 
 
 def ticks_of(
-    services: Services, dispatcher: Dispatcher, slow: SlowRequests
+    services: Services, store: MetadataStore, dispatcher: Dispatcher, slow: SlowRequests
 ) -> tuple[Callable[[], object], ...]:
     """Return what is to be called every second."""
     return (
@@ -23,7 +24,7 @@ def ticks_of(
         dispatcher.tell_dropped,
         services.authentication.refusals.tell_dropped,
         services.audit.tell_dropped,
-        services.store.snapshot_when_due,
+        store.snapshot_when_due,
         TokenSweep(services).tick,
         PrincipalSweep(services).tick,
         Denials(services).tick,
