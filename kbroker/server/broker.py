@@ -220,7 +220,7 @@ class Broker:
             (slow.tick, dispatcher.tell_dropped, services.authentication.refusals.tell_dropped,
              services.audit.tell_dropped, store.snapshot_when_due, TokenSweep(services).tick,
              Denials(services).tick, FlushesPutOff(logs, self._clock).tick,
-             FullCollection(services.operations, self._clock).tick),
+             FullCollection(services.operations, self._clock).tick, dispatcher.drop_gone),
             DiskWatch(store, logs, data_plane, self.config.node_id, services.changes),
             services.operations,
         )  # fmt: skip

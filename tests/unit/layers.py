@@ -13,6 +13,7 @@ LAYERS = (
     "kbroker.limits",
     "kbroker.clock",
     "kbroker.operations",
+    "kbroker.changes",
     "kbroker.offload",
     "kbroker.bounded_log",
     "kbroker.files",
