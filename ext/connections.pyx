@@ -15,8 +15,9 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_FAILED, BLOCK_HELD, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_CLOSES,
-    FLAG_IN_FLUSH, FLAG_IN_HANDSHAKES, FLAG_IN_READY, FLAG_IN_STALLED, LOG_LINE_BYTES, Post,
-    SECURITY_PLAINTEXT, SECURITY_SASL_PLAINTEXT, STAGE_OPEN, STAGE_SASL, STAGE_TLS,
+    FLAG_IN_FLUSH, FLAG_IN_HANDSHAKES, FLAG_IN_READY, FLAG_IN_STALLED, FLAG_PEER_CLOSED,
+    LOG_LINE_BYTES, Post, SECURITY_PLAINTEXT, SECURITY_SASL_PLAINTEXT, STAGE_OPEN, STAGE_SASL,
+    STAGE_TLS,
 )
 from kbroker.ext.debug cimport OBJECT_CONNECTION, object_born, object_died
 from kbroker.ext.handshakes cimport handshake_leaves
@@ -30,14 +31,16 @@ from kbroker.ext.principal_uses cimport principal_drop
 from kbroker.ext.quotas cimport Hold, quota_leave
 from kbroker.ext.response cimport connection_cancel_ops, connection_unblock, flush_later
 from kbroker.ext.sockets cimport (
-    AF_INET, AF_INET6, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, epoll_ctl,
-    epoll_event_t, inet_ntop, ntohs, sockaddr_in6_t, sockaddr_in_t, sockaddr_t, write,
+    AF_INET, AF_INET6, EPOLLET, EPOLLIN, EPOLLOUT, EPOLLRDHUP, EPOLL_CTL_ADD, MSG_DONTWAIT,
+    MSG_PEEK, epoll_ctl, epoll_event_t, inet_ntop, ntohs, recv, sockaddr_in6_t, sockaddr_in_t,
+    sockaddr_t, write,
 )
 from kbroker.ext.timer cimport Timer, timer_arm, timer_disarm
 from kbroker.ext.tls cimport Tls, tls_free
 
 cdef enum:
     ADDRESS_TEXT_BYTES = 46
+    PEER_CLOSED_MS = 1000
 
 
 cdef uint16_t address_read(const void* address, uint8_t* into) noexcept nogil:
@@ -162,8 +165,20 @@ cdef void watch(Connection* connection) noexcept nogil:
         idle_from_ms = thread.now_ms
     if idle_ms_max > 0 and (ends_ms == 0 or idle_from_ms + idle_ms_max < ends_ms):
         ends_ms = idle_from_ms + idle_ms_max
+    if connection.flags & FLAG_PEER_CLOSED and connection.tls == NULL \
+            and (ends_ms == 0 or thread.now_ms + PEER_CLOSED_MS < ends_ms):
+        ends_ms = thread.now_ms + PEER_CLOSED_MS
     if ends_ms > 0:
         timer_arm(&thread.wheel, &connection.idle, ends_ms)
+
+
+cdef bint has_left(Connection* connection) noexcept nogil:
+    """Whether the client has closed its side and all that it sent was taken. Not looked for under
+    TLS: requests may stand in OpenSSL's buffer."""
+    cdef uint8_t byte
+    return connection.flags & FLAG_PEER_CLOSED and connection.tls == NULL \
+        and connection.in_begin == connection.in_end \
+        and recv(connection.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0
 
 
 cdef void idle_fired(Timer* timer) noexcept nogil:
@@ -174,6 +189,8 @@ cdef void idle_fired(Timer* timer) noexcept nogil:
     if connection.stage != STAGE_OPEN and thread.now_ms >= connection.stage_ends_ms:
         connection_close(connection, LOG_WARNING,
                          "did not say who it is within kbroker.handshake.timeout.ms")
+    elif has_left(connection):
+        connection_close(connection, LOG_DEBUG, "closed by the client, which waits for no answer")
     elif connection.ops != NULL or connection.blocked & BLOCK_HELD or idle_ms_max <= 0 \
             or thread.now_ms - connection.last_active_ms < idle_ms_max:
         watch(connection)

@@ -8,6 +8,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+from kbroker.ext.atomics cimport atomic_load_ptr
 from kbroker.ext.broker cimport broker_of
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
@@ -259,6 +260,12 @@ cdef class Request:
         if not queue_pass_on(&job.net.io, job):
             job.reason = "the broker stops"
             job_finish(job, H_CLOSE)
+
+    @property
+    def gone(self) -> bool:
+        """Whether the connection has closed, so that no answer can leave."""
+        cdef Job* job = self.job
+        return job != NULL and atomic_load_ptr(<void**> &job.op.connection) == NULL
 
     def close(self) -> None:
         """Close the connection instead of answering; after an answer this does nothing."""

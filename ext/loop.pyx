@@ -30,10 +30,11 @@ from kbroker.ext.sockets cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, epoll_create1, epoll_ctl, epoll_event_t, epoll_wait, eventfd,
     THREAD_NAME_BYTES, thread_hurries, thread_name,
 )
-from kbroker.ext.timer cimport wheel_advance, wheel_init, wheel_wait_ms
+from kbroker.ext.timer cimport timer_arm, wheel_advance, wheel_init, wheel_wait_ms
 
 cdef enum:
     FETCH = 1
+    PEER_CLOSED_MS = 1000           # until it is looked whether such a client waits for an answer
 
 cdef enum Ending:                   # of a turn
     TURN_OVER
@@ -142,6 +143,9 @@ cdef void handle_event(Connection* connection, uint32_t events) noexcept nogil:
         connection.flags |= FLAG_READABLE
     if connection.flags & FLAG_READABLE:
         connection_progress(connection)
+    if events & EPOLLRDHUP and not connection.blocked & BLOCK_CLOSED:
+        timer_arm(&connection.thread.wheel, &connection.idle,
+                  connection.thread.now_ms + PEER_CLOSED_MS)
 
 
 cdef void run_events(NetThread* thread) noexcept nogil:

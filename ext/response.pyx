@@ -13,6 +13,7 @@ from libc.string cimport memset
 
 from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_add_relaxed_i32, atomic_exchange_i32, atomic_load_i32, atomic_store_i32,
+    atomic_store_ptr,
 )
 from kbroker.ext.connection cimport (
     BLOCK_FAILED, BLOCK_INFLIGHT, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD,
@@ -350,7 +351,7 @@ cdef void connection_cancel_ops(Connection* connection) noexcept nogil:
     while op != NULL:
         following = op.next
         timer_disarm(&op.thread.wheel, &op.timer)
-        op.connection = NULL
+        atomic_store_ptr(<void**> &op.connection, NULL)     # Request.gone looks
         if op.state == OP_PARKED:
             op.state = OP_DEAD
             # What is lent to a job is cancelled when the job comes back.

@@ -7,9 +7,10 @@ Completion, to be resumed with its result or with its error. Its code reads from
     yield store.append(records, publish)              # durable, and in the image
     return response
 
-An operation ends exactly once: with what it returns, with what it raises, or cancelled. At its
-deadline OperationTimeoutError is raised at the yield where it waits, or waits next; what it waited
-for goes on.
+An operation ends exactly once: with what it returns, with what it raises, or cancelled. One that
+only reads is cancelled when its client is gone, a change when that was before its first wait.
+At its deadline OperationTimeoutError is raised at the yield where it waits, or waits next; what it
+waited for goes on.
 
 Owned by the control thread. Another thread resolves a Completion through the mailbox
 (kbroker.server.control.Mailbox).
@@ -45,6 +46,10 @@ class OperationTimeoutError(ClientError):
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT)
+
+
+class GoneError(Exception):
+    """The client has gone: nobody waits for the result."""
 
 
 class Completion(Generic[T]):
@@ -105,6 +110,12 @@ class Completion(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._result  # type: ignore[return-value]
+
+
+class Turn(Completion[None]):
+    """A wait before anything has begun: a change that waits for it may still be cancelled."""
+
+    __slots__ = ()
 
 
 def joined(completions: Iterable[Completion[Any]]) -> Completion[None]:
@@ -183,18 +194,22 @@ def unique(values: Iterable[T]) -> Steps[dict[T, None]]:
 class Operation:
     """One operation: its steps and its deadline (monotonic ms)."""
 
-    __slots__ = ("_ended", "_meter", "_on_cancel", "_on_end", "_steps", "_value", "deadline_ms",
-                 "overdue", "waits_for")  # fmt: skip
+    __slots__ = ("_ended", "_gone", "_meter", "_on_cancel", "_on_end", "_steps", "_value",
+                 "changes", "deadline_ms", "overdue", "waits_for")  # fmt: skip
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         steps: Steps[Any],
         on_end: OnEnd,
         on_cancel: Callable[[], object] | None,
         deadline_ms: int | None,
         meter: Meter,
+        gone: Callable[[], bool] | None = None,
     ) -> None:
         self._meter = meter
+        self._gone = gone
+        self.changes = False
+        """Whether it goes on without its client once it has waited for more than a Turn."""
         self._steps = steps
         self._on_end = on_end
         self._on_cancel = on_cancel
@@ -209,6 +224,10 @@ class Operation:
     def ended(self) -> bool:
         """Whether it has returned, raised or was cancelled."""
         return self._ended
+
+    def is_given_up(self) -> bool:
+        """Whether its client is gone and it may be cancelled."""
+        return self._gone is not None and self._gone()
 
     def run(self, slice_ns: int, error: BaseException | None = None) -> bool:
         """Run until the slice is over, it waits or it ends; `error` is raised at its last yield.
@@ -229,6 +248,8 @@ class Operation:
                     if time.monotonic_ns() < until_ns:
                         continue
                     return True
+                if self.changes and not isinstance(waited, Turn):
+                    self._gone = None
                 if not waited.done or time.monotonic_ns() >= until_ns:
                     self.waits_for = waited
                     return False
@@ -293,9 +314,13 @@ class Operations:
         on_cancel: Callable[[], object] | None = None,
         deadline_ms: int | None = None,
         meter: Meter | None = None,
+        gone: Callable[[], bool] | None = None,
+        changes: bool = False,
     ) -> Operation:
-        """Run the first slice; `on_end` is called with the result or the error."""
-        operation = Operation(steps, on_end, on_cancel, deadline_ms, meter or Meter())
+        """Run the first slice; `on_end` is called with the result or the error. Once `gone` it is
+        cancelled, unless it `changes` something and has waited."""
+        operation = Operation(steps, on_end, on_cancel, deadline_ms, meter or Meter(), gone)
+        operation.changes = changes
         self._run(operation, FIRST_SLICE_NS, None)
         if deadline_ms is not None and not operation.ended:
             self._drop_ended_deadlines()
@@ -322,7 +347,9 @@ class Operations:
         """Run one slice of the operation that has waited longest for it."""
         if self._ready:
             operation, error = self._ready.popleft()
-            if not operation.ended:
+            if operation.is_given_up():
+                self._drop(operation)
+            elif not operation.ended:
                 self._run(operation, SLICE_NS, error)
 
     def _run(self, operation: Operation, slice_ns: int, error: BaseException | None) -> None:
@@ -343,6 +370,13 @@ class Operations:
         if operation.waits_for is completion and not operation.ended:
             self._waiting.discard(operation)
             self._ready.append((operation, operation.resume_with(completion)))
+
+    def drop_gone(self) -> None:
+        """Cancel operations whose clients are gone; to be called about once a second."""
+        for operation in [*self._waiting, *(each for each, _ in self._ready)]:
+            if operation.is_given_up():
+                self._drop(operation)
+        self._ready = deque(each for each in self._ready if not each[0].ended)
 
     # ---- deadlines
 
@@ -391,65 +425,6 @@ class Operations:
             operation.cancel()
         except Exception:
             _LOG.exception("an operation failed when it was cancelled")
-
-
-class Changes:
-    """Runs one operation at a time, in the order of arrival: each change of the metadata is planned
-    on an image that no other change alters."""
-
-    def __init__(self, operations: Operations, now_ms: Callable[[], int]) -> None:
-        self._operations = operations
-        self._now_ms = now_ms
-        self._busy = False
-        self._queue: deque[Completion[None]] = deque()
-
-    def run(
-        self, steps: Steps[T], deadline_ms: int | None = None, meter: Meter | None = None
-    ) -> Completion[T]:
-        """Run `steps` alone, to their end: a client that gives up does not cut a change off. One
-        that has not begun at its deadline fails with OperationTimeoutError."""
-        done: Completion[T] = Completion()
-
-        def on_end(value: Any, error: BaseException | None) -> None:
-            if error is None:
-                done.resolve(value)
-            else:
-                done.fail(error)
-
-        self._operations.start(
-            self._alone(steps, deadline_ms), on_end, on_cancel=steps.close, meter=meter
-        )
-        return done
-
-    def _alone(self, steps: Steps[T], deadline_ms: int | None) -> Steps[T]:
-        yield from self._enter()
-        try:
-            if deadline_ms is not None and self._now_ms() >= deadline_ms:
-                raise OperationTimeoutError
-            return (yield from steps)
-        finally:
-            self._leave()
-
-    def _enter(self) -> Steps[None]:
-        if not self._busy:
-            self._busy = True
-            return
-        turn: Completion[None] = Completion()
-        self._queue.append(turn)
-        try:
-            yield turn
-        except BaseException:
-            if turn.done:
-                self._leave()
-            else:
-                self._queue.remove(turn)
-            raise
-
-    def _leave(self) -> None:
-        if self._queue:
-            self._queue.popleft().resolve(None)
-        else:
-            self._busy = False
 
 
 def settle(completion: Completion[T], work: Callable[[], T]) -> None:

@@ -13,12 +13,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kbroker.api.registry import Registration, Response
 from kbroker.errors import ErrorCode
-from kbroker.offload import Offload
-from kbroker.operations import Completion, Meter, settle
+from kbroker.offload import Asker, Offload
+from kbroker.operations import Completion, GoneError, Meter, settle
 from kbroker.protocol import Answered, encode_response
 
 _LOG: Final = logging.getLogger("kbroker.api")
-_SMALL_BYTES: Final = 64 << 10
+SMALL_BYTES: Final = 64 << 10
+"""Of a body that is decoded at once: in a few ms at the most."""
 _SMALL_ELEMENTS: Final = 1_000
 """Of the arrays in an answer that is encoded at once, in some ms; so is one to a small request that
 failed as a whole."""
@@ -48,6 +49,8 @@ class RequestPort(Protocol):
     @property
     def open(self) -> bool: ...
     @property
+    def gone(self) -> bool: ...
+    @property
     def state(self) -> bytes: ...
     @property
     def software(self) -> tuple[str, str]: ...
@@ -70,6 +73,11 @@ class RequestPort(Protocol):
     def throttle(self, least_ms: int) -> int: ...
     def handled(self, used_ns: int = -1) -> None: ...
     def close(self) -> None: ...
+
+
+def asker_of(request: RequestPort) -> Asker:
+    """The client of a request among others: connections of one address and principal share."""
+    return Asker((request.peer[0], request.principal), lambda: request.gone)
 
 
 class AnswerServices(Protocol):
@@ -102,8 +110,8 @@ class Parked:
 class RequestAnswer:
     """The answer of one request; the contract is kbroker.group.outcome.Answer."""
 
-    __slots__ = ("_answered", "_entry", "_failing", "_large", "_offload", "_parked", "_request",
-                 "_size", "_throttle_ms", "_version", "meter")  # fmt: skip
+    __slots__ = ("_answered", "_entry", "_failing", "_gone", "_held", "_large", "_offload",
+                 "_parked", "_request", "_size", "_throttle_ms", "_version", "meter")  # fmt: skip
 
     def __init__(
         self, request: RequestPort, entry: Registration, entity: Any, services: AnswerServices
@@ -111,7 +119,8 @@ class RequestAnswer:
         self._request: RequestPort | None = request
         self._answered = services.answered
         self._offload = services.offload
-        self._large = len(request.body) > _SMALL_BYTES
+        self._large = len(request.body) > SMALL_BYTES
+        self._held = len(request.body) if self._large else 0
         self.meter: Meter | None = None
         """The time of its operation; None: it has none."""
         self._entry = entry
@@ -119,6 +128,7 @@ class RequestAnswer:
         self._size = len(request.body)
         self._parked: Parked | None = None
         self._throttle_ms = 0
+        self._gone = False
         self._failing: Failing = lambda code, message: entry.failed(entity, code, message)
 
     @property
@@ -135,6 +145,14 @@ class RequestAnswer:
     def open(self) -> bool:
         """Whether the client had said who it is, or need not, when it asked."""
         return self._request is not None and self._request.open
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has gone before it was answered."""
+        request = self._request
+        if request is not None and request.gone:
+            self._gone = True
+        return self._gone
 
     @property
     def state(self) -> bytes:
@@ -181,6 +199,7 @@ class RequestAnswer:
         it is over."""
         if self._request is not None and self.meter is None:
             self._request.handled()
+        self._release()
         self._parked = parked
         parked.add(self._size)
 
@@ -258,13 +277,15 @@ class RequestAnswer:
         """Encode, on another thread where that takes long, and respond."""
         encoded: Completion[T] = Completion()
         if large:
-            encoded = self._offload.run(encode)
+            encoded = self._offload.run(encode, asker_of(request), encodes=True)
         else:
             settle(encoded, encode)
 
         def on_done(encoded: Completion[T]) -> None:
             try:
                 respond(encoded.result())
+            except GoneError:
+                request.close()
             except Exception:
                 _LOG.exception("%s v%d: no answer", self._entry.key.name, self._version)
                 request.close()
@@ -279,7 +300,14 @@ class RequestAnswer:
         if self._parked is not None:
             self._parked.remove(self._size)
             self._parked = None
+        self._release()
         return request
+
+    def _release(self) -> None:
+        """What was decoded of a large request is not needed any more, or counts as parked."""
+        if self._held:
+            self._offload.release(self._held)
+            self._held = 0
 
 
 def _elements(value: Mapping[str, Any], left: int) -> int:

@@ -59,6 +59,7 @@ from kbroker.api.topic_names import (
     unified,
 )
 from kbroker.api.transactions import TransactionHost
+from kbroker.changes import Changes
 from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import ClientError, DiskError, ErrorCode
@@ -70,7 +71,7 @@ from kbroker.metadata.meta_properties import MetaProperties
 from kbroker.metadata.quorum import Quorum
 from kbroker.metadata.records.schema import Record
 from kbroker.offload import Offload
-from kbroker.operations import Changes, Completion, Operations, Steps
+from kbroker.operations import Completion, Operations, Steps
 from kbroker.protocol import Answered
 from kbroker.security.acls import Decision
 from kbroker.security.audit import Audit

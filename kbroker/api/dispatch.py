@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kbroker.api.answer import Parked, RequestAnswer, RequestPort
+from kbroker.api.answer import SMALL_BYTES, Parked, RequestAnswer, RequestPort, asker_of
 from kbroker.api.context import Context, Services
 from kbroker.api.data_rights import settle_rights
 from kbroker.api.registry import Left, Registration, Response, inner_table
@@ -29,12 +29,19 @@ from kbroker.bounded_log import BoundedLog
 from kbroker.errors import ClientError, DiskError, ErrorCode, code_of
 from kbroker.group.outcome import DEFERRED
 from kbroker.limits import PARKED_REQUESTS_MAX_BYTES, PARKED_REQUESTS_MAX_COUNT
-from kbroker.operations import Completion, Meter, OperationTimeoutError, Steps
+from kbroker.operations import Completion, GoneError, Meter, OperationTimeoutError, Steps
 from kbroker.printable import host_port
 from kbroker.protocol import ApiKey, MalformedRequestError, decode_request
 
-_SMALL_BYTES: Final = 64 << 10
-"""Of a body that is decoded at once: in a few ms at the most."""
+_READS: Final = frozenset({
+    ApiKey.METADATA, ApiKey.OFFSET_FETCH, ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS, ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+})  # fmt: skip
+"""APIs that leave nothing behind, and are cancelled when their client is gone."""
 _LOG: Final = logging.getLogger("kbroker.api")
 
 
@@ -68,12 +75,23 @@ class Dispatcher:
             )
             request.close()
             return
-        if len(request.body) <= _SMALL_BYTES:
+        if len(request.body) <= SMALL_BYTES:
             self._decoded(entry, request, lambda: decode_request(entry.key, version, request.body))
             return
         body = request.body
-        decoded = self._services.offload.run(lambda: decode_request(entry.key, version, body))
-        decoded.on_done(lambda done: self._decoded(entry, request, done.result))
+        decoded = self._services.offload.run(
+            lambda: decode_request(entry.key, version, body),
+            asker_of(request),
+            holds=len(body),
+        )
+        decoded.on_done(lambda done: self._decoded_large(entry, request, done))
+
+    def _decoded_large(
+        self, entry: Registration, request: RequestPort, decoded: Completion[Any]
+    ) -> None:
+        if decoded.error is not None:
+            self._services.offload.release(len(request.body))
+        self._decoded(entry, request, decoded.result)
 
     def _decoded(
         self, entry: Registration, request: RequestPort, entity_of: Callable[[], Any]
@@ -82,6 +100,9 @@ class Dispatcher:
             entity = entity_of()
         except MalformedRequestError as error:
             self._tell_malformed(request.peer, error)
+            request.close()
+            return
+        except GoneError:
             request.close()
             return
         settle_rights(request, self._services)
@@ -158,15 +179,27 @@ class Dispatcher:
         answer.meter = Meter()
         steps: Steps[Response | Completion[Response]]
         steps = _waiting_for(outcome) if isinstance(outcome, Completion) else outcome
+
+        def gone() -> bool:
+            return answer.gone
+
         if entry.changes:
-            steps = _waiting_for(self._services.changes.run(steps, deadline_ms, answer.meter))
+            steps = _waiting_for(
+                self._services.changes.run(steps, deadline_ms, answer.meter, gone)
+            )
         self._services.operations.start(
             _response_of(steps),
             on_end,
             on_cancel=answer.close,
             deadline_ms=deadline_ms,
             meter=answer.meter,
+            gone=gone if entry.changes or entry.key in _READS else None,
         )
+
+    def drop_gone(self) -> None:
+        """Drop what clients that are gone wait for; about once a second."""
+        self._services.operations.drop_gone()
+        self._services.offload.drop_gone()
 
     def _respond(self, response: Response, answer: RequestAnswer) -> None:
         if response is not DEFERRED:

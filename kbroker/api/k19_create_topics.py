@@ -22,7 +22,7 @@ from kbroker.api.context import Context
 from kbroker.api.durations import client_timeout_ms
 from kbroker.api.quotas import mutation_quota
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import denied, may_cluster
+from kbroker.api.rights import denied_steps, may_cluster
 from kbroker.api.topic_creation import NewTopic, Placed, Planned, plan_topic
 from kbroker.api.topic_names import CLUSTER_METADATA
 from kbroker.errors import ClientError, ErrorCode
@@ -44,14 +44,14 @@ _FIRST_STRICT: Final = 6
 @register(ApiKey.CREATE_TOPICS, 2, 7, failed=_failed, timeout=client_timeout_ms, changes=True)
 def create_topics(request: Any, context: Context) -> Steps[Response | Completion[Response]]:
     """Answer a CreateTopics request, when the logs of the topics are made."""
-    _check_total(request, context)
+    yield from _check_total(request, context)
     counts = Counter(topic.name for topic in request.topics)
     quota = mutation_quota(context, _FIRST_STRICT)
     once = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA]
     refused: frozenset[str] = frozenset()
     if not may_cluster(context, CREATE, tell=False):
-        refused = denied(context, CREATE, TOPIC, once)
-    untold = denied(context, DESCRIBE_CONFIGS, TOPIC, once, tell=False)
+        refused = yield from denied_steps(context, CREATE, TOPIC, once)
+    untold = yield from denied_steps(context, DESCRIBE_CONFIGS, TOPIC, once, tell=False)
     services = context.services
     results = []
     records: list[Record] = []
@@ -106,14 +106,17 @@ def _new_topic(asked: Any) -> NewTopic:
     )
 
 
-def _check_total(request: Any, context: Context) -> None:
+def _check_total(request: Any, context: Context) -> Steps[None]:
+    """Refuse more partitions than one request may create. A topic counts as one at the least, where
+    Apache Kafka counts none for one that it refuses: others' changes wait meanwhile."""
     default = context.config.integer("num.partitions")
     total = 0
     for topic in request.topics:
         if topic.assignments:
             total += len(topic.assignments)
         else:
-            total += default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+            total += default if topic.num_partitions == -1 else max(topic.num_partitions, 1)
+        yield
     if total > PARTITIONS_PER_REQUEST_MAX_COUNT:
         raise ClientError(
             ErrorCode.POLICY_VIOLATION,

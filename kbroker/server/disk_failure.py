@@ -15,11 +15,12 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final
 
+from kbroker.changes import Changes
 from kbroker.errors import DiskError
 from kbroker.ext.log_flush import flushes_put_off
 from kbroker.ext.log_state import logs_taken_offline
 from kbroker.metadata.builders import change_directories
-from kbroker.operations import Changes, Completion, Steps
+from kbroker.operations import Completion, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,6 +22,7 @@ def ticks_of(
     return (
         slow.tick,
         dispatcher.tell_dropped,
+        dispatcher.drop_gone,
         services.authentication.refusals.tell_dropped,
         services.audit.tell_dropped,
         store.snapshot_when_due,

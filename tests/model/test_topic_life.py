@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from kbroker.changes import Changes
 from kbroker.group.slot_loads import SlotLoads
-from kbroker.operations import Changes, Operations
+from kbroker.operations import Operations
 from kbroker.storage import partition_lifecycle
 from kbroker.storage.disk_worker import DiskWorker
 from tests.model.topic_life import BrokenInvariantError, DrivenWorker, run

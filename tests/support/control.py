@@ -37,6 +37,7 @@ class FakeRequest:
     peer: tuple[str, int] = ("127.0.0.1", 1)
     principal: int = 0
     open: bool = True
+    gone: bool = False
     state: bytes = b""
     software: tuple[str, str] = ("", "")
     session_ms: int | None = None

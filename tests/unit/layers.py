@@ -15,6 +15,7 @@ LAYERS = (
     "kbroker.descriptors",
     "kbroker.clock",
     "kbroker.operations",
+    "kbroker.changes",
     "kbroker.offload",
     "kbroker.bounded_log",
     "kbroker.files",

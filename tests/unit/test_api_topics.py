@@ -139,6 +139,13 @@ def test_a_request_for_too_many_partitions_fails_as_a_whole(control):
     assert codes(answer) == {"a": 44, "b": 44}
 
 
+def test_topics_that_are_refused_one_by_one_count_as_a_partition_each(control):
+    most = [topic(f"t{n}", 0) for n in range(10_000)]
+    assert set(codes(control.call(CREATE, 7, topics=most)).values()) == {37}
+    answer = control.call(CREATE, 7, topics=[*most, topic("one-more", 0)])
+    assert set(codes(answer).values()) == {44}
+
+
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_at_every_version(control, version):
     control.create("a", 2)

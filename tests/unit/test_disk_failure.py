@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from kbroker.changes import Changes
 from kbroker.clock import FakeClock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.ext import log_folders
 from kbroker.ext.log import Log
 from kbroker.ext.log_folders import end_logs
-from kbroker.operations import Changes, Completion, Operations
+from kbroker.operations import Completion, Operations
 from kbroker.server import disk_failure
 from kbroker.server.disk_failure import DiskWatch, FlushesPutOff
 from kbroker.storage.cleaner import LogCleaner

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from kbroker.changes import Changes
 from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.operations import (
     SLICE_NS,
-    Changes,
     Completion,
     Meter,
     Operations,
@@ -219,6 +219,34 @@ def test_operation_started_after_the_stop_ends_or_is_cancelled(world: World) -> 
     assert world.ends == [1] and world.cancelled == 1
 
 
+def test_operations_of_a_client_that_is_gone_are_cancelled(world: World) -> None:
+    gone = False
+    steps_taken = 0
+
+    def is_gone() -> bool:
+        return gone
+
+    def long() -> Steps[None]:
+        nonlocal steps_taken
+        while True:
+            steps_taken += 1
+            busy(SLICE_NS / 1e6 + 1)
+            yield
+
+    world.start(long(), gone=is_gone)
+    world.start(waiting(Completion()), gone=is_gone, deadline_ms=10)
+    world.start(waiting(Completion()))
+    world.operations.run_slice()
+    world.operations.drop_gone()
+    assert world.cancelled == 0 and steps_taken == 2
+    gone = True
+    world.operations.run_slice()
+    assert world.cancelled == 1 and steps_taken == 2
+    world.operations.drop_gone()
+    assert world.cancelled == 2 and not world.ends and len(world.operations) == 1
+    assert world.operations.next_due_ms() is None
+
+
 def test_joined_is_set_when_all_are_with_the_first_error() -> None:
     one, two = Completion[None](), Completion[None]()
     both = joined([one, two])
@@ -341,6 +369,35 @@ def test_change_goes_on_when_its_client_has_given_up(world: World) -> None:
     disk.resolve(None)
     world.run()
     assert log == ["a begins", "a ends"] and done.result() == "a"
+
+
+def test_change_of_a_client_that_is_gone_gives_its_turn_away(world: World) -> None:
+    changes = Changes(world.operations, lambda: world.now_ms)
+    log: list[str] = []
+    gone: set[str] = set()
+
+    def planning(name: str, wait: Completion[None]) -> Steps[None]:
+        log.append(f"{name} plans")
+        for _ in range(2):
+            busy(SLICE_NS / 1e6 + 1)
+            yield
+        yield from changing(log, name, wait)
+
+    disk = Completion[None]()
+    changes.run(planning("a", disk), gone=lambda: "a" in gone)
+    changes.run(planning("b", disk), gone=lambda: "b" in gone)
+    done = changes.run(planning("c", disk), gone=lambda: "c" in gone)
+    after = changes.run(changing(log, "d", Completion.of(None)))
+    gone |= {"a", "b"}  # in the middle of its plan, and in the queue
+    world.operations.drop_gone()
+    world.run()
+    assert log == ["a plans", "c plans", "c begins"]
+    gone.add("c")  # what is being written goes on
+    world.operations.drop_gone()
+    disk.resolve(None)
+    world.run()
+    assert log[3:] == ["c ends", "d begins", "d ends"]
+    assert done.done and after.result() == "d" and not len(world.operations)
 
 
 def test_stop_in_the_middle_of_changes_leaves_none_waiting(world: World) -> None:
