@@ -14,8 +14,8 @@ Version notes:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.registry import Response, register
@@ -24,7 +24,7 @@ from kbroker.errors import ErrorCode
 from kbroker.group.offsets import Fetch
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.part import Call
-from kbroker.operations import Steps
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 
@@ -56,13 +56,17 @@ def offset_fetch(request: Any, context: Context) -> Steps[Response]:
     hidden = yield from denied_steps(context, DESCRIBE, GROUP, names)
     refused: list[Response | None] = []  # in the order of the request; None: the group is asked
     calls = []
-    for group, asked in _once(groups):
+    seen = _Seen({}, set())
+    for group in groups:
         yield
+        if group.topics is None and group.group_id in seen.whole:
+            continue
+        asked = yield from _once(seen, group)
         if group.group_id in hidden:
             refused.append(_refused(context, group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         else:
             refused.append(None)
-            calls.append(_call(context, group, asked, stable))
+            calls.append((yield from _call(context, group, asked, stable)))
 
     def answer(parts: list[Response]) -> Response:
         found = iter(parts)
@@ -71,16 +75,21 @@ def offset_fetch(request: Any, context: Context) -> Steps[Response]:
     return (yield from context.groups.each(calls, context.answer, answer))
 
 
-def _once(groups: Sequence[Any]) -> Iterator[tuple[Any, _Asked | None]]:
-    """Each group with its topics and their partitions, None for all; nothing of it twice."""
-    told: dict[Any, set[int]] = {}
-    whole: set[str] = set()
-    for group in groups:
-        if group.topics is not None:
-            yield group, [(topic, _new(told, group, topic)) for topic in group.topics]
-        elif group.group_id not in whole:
-            whole.add(group.group_id)
-            yield group, None
+class _Seen(NamedTuple):
+    """Partitions of (group, topic), and groups of which all were asked for."""
+
+    partitions: dict[Any, set[int]]
+    whole: set[str]
+
+
+def _once(seen: _Seen, group: Any) -> Steps[_Asked | None]:
+    """The topics of a group and their partitions, None for all; nothing that was seen before."""
+    if group.topics is None:
+        seen.whole.add(group.group_id)
+        return None
+    return (
+        yield from collect((topic, _new(seen.partitions, group, topic)) for topic in group.topics)
+    )
 
 
 def _new(told: dict[Any, set[int]], group: Any, topic: Any) -> Sequence[int]:
@@ -95,10 +104,10 @@ def _answer(version: int, parts: list[Response]) -> Response:
     return {"groups": parts} if version >= _FIRST_WITH_GROUPS else parts[0]
 
 
-def _call(context: Context, group: Any, asked: _Asked | None, stable: bool) -> Call:
+def _call(context: Context, group: Any, asked: _Asked | None, stable: bool) -> Steps[Call]:
     """What is to be asked about a group, and how its answer is completed."""
     unknown: list[dict[str, Any]] = []
-    topics = None if asked is None else _visible(context, asked, unknown)
+    topics = None if asked is None else (yield from _visible(context, asked, unknown))
     fetch = Fetch(
         group.group_id,
         topics,
@@ -133,25 +142,26 @@ def _refused(context: Context, group: Any, code: ErrorCode) -> Response:
     return {"topics": _all_failed(group.topics, code)}
 
 
-def _visible(context: Context, asked: _Asked, wrong: list[dict[str, Any]]) -> _Topics:
+def _visible(context: Context, asked: _Asked, wrong: list[dict[str, Any]]) -> Steps[_Topics]:
     """What may be told; the topics that may not, and those of unknown ids, go to `wrong`."""
-    topics = _topics(context, asked, wrong)
-    hidden = denied(context, DESCRIBE, TOPIC, (name for name, _, _ in topics))
+    topics = yield from _topics(context, asked, wrong)
+    hidden = yield from denied_steps(context, DESCRIBE, TOPIC, (name for name, _, _ in topics))
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    wrong += [
+    wrong += yield from collect(
         {"name": name, "topic_id": topic_id, "partitions": _nothing(indexes, code)}
         for name, topic_id, indexes in topics
         if name in hidden
-    ]
+    )
     return [topic for topic in topics if topic[0] not in hidden]
 
 
-def _topics(context: Context, asked: _Asked, unknown: list[dict[str, Any]]) -> _Topics:
+def _topics(context: Context, asked: _Asked, unknown: list[dict[str, Any]]) -> Steps[_Topics]:
     """(name, id, partitions); topics of an id that is not known go to `unknown`."""
     if context.version < _FIRST_WITH_IDS:
-        return [(topic.name, ZERO_UUID, indexes) for topic, indexes in asked]
+        return (yield from collect((topic.name, ZERO_UUID, indexes) for topic, indexes in asked))
     topics = []
     for topic, indexes in asked:
+        yield
         topic_id = uuid_bytes(topic.topic_id)
         found = context.image.topic_by_id(topic_id)
         if found is None:

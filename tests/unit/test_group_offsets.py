@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 
+from kbroker.api.k09_offset_fetch import offset_fetch
 from kbroker.errors import DiskError
 from kbroker.ext import records
 from kbroker.ext.offsets_build import commit_key, commit_value
@@ -410,3 +412,20 @@ def test_commits_of_open_transactions_are_not_stable(groups):
     offsets.end_transaction(3, committed=True)
     assert fetched(groups, stable=True) == {("a", 0): 200, ("a", 1): 8}
     assert not len(offsets.pending)
+
+
+@pytest.mark.parametrize("authorized", [False, True])
+def test_fetch_of_many_topics_lets_others_in_between_them(authorized):
+    """However they are refused or told, there are slice points between the topics of one group."""
+    services = SimpleNamespace(
+        authorizer=object() if authorized else None,
+        groups=SimpleNamespace(each=lambda calls, *_: iter(())),
+    )
+    context = SimpleNamespace(
+        version=8, services=services, groups=services.groups, answer=None,
+        may=lambda *_, **__: True,
+    )  # fmt: skip
+    topics = [SimpleNamespace(name=f"t{n}", partition_indexes=[0]) for n in range(1_000)]
+    request = SimpleNamespace(groups=[SimpleNamespace(group_id="g", topics=topics)])
+    points = sum(1 for _ in offset_fetch(request, context))
+    assert points >= (3_000 if authorized else 2_000)
