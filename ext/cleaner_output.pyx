@@ -8,6 +8,7 @@ from kbroker.ext.debug cimport OBJECT_FILE, object_born
 from kbroker.ext.endian cimport store_be16, store_be32, store_be64
 from kbroker.ext.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from kbroker.ext.log_state cimport LOG_OK, log_disk_error, log_index_limits, log_usable
+from kbroker.ext.open_files cimport files_count
 from kbroker.ext.posix cimport (
     EFBIG,
     ENOMEM,
@@ -224,6 +225,7 @@ cdef Segment* output_segment(Output* o, const char* dir) noexcept nogil:
         return NULL
     s.fd = o.fd
     o.fd = -1
+    files_count(1)
     object_born(OBJECT_FILE)
     s.size = o.size
     s.sealed = 1

@@ -105,14 +105,16 @@ cdef Log* log_new(const char* dir, const char* topic, const uint8_t* topic_id,
 
 cdef int32_t let_go(FileOwner* owner) noexcept nogil:
     cdef Log* log = <Log*> owner
+    cdef Segment* s
     cdef int32_t i
     cdef int32_t left = 0
     if pthread_mutex_trylock(&log.lock) != 0:
         return 1
     for i in range(log.count):
-        if atomic_load_i32(&log.segments[i].refs) == 1:     # no reader and no sync
-            segment_close_unused(log.segments[i])
-        left += log.segments[i].fd >= 0
+        s = log.segments[i]
+        if atomic_load_i32(&s.refs) == 1:                   # no reader and no sync
+            segment_close_unused(s)
+        left += s.fd >= 0
     pthread_mutex_unlock(&log.lock)
     return left
 
@@ -120,6 +122,8 @@ cdef int32_t let_go(FileOwner* owner) noexcept nogil:
 cdef int log_open_segment(Log* log, Segment* s, bint create) noexcept nogil:
     cdef int error
     if s.fd >= 0:
+        if not log.files.listed:        # of a segment that compaction wrote
+            files_note(&log.files)
         return 0
     files_make_room(False)
     error = segment_open(s, create)

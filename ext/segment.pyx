@@ -317,19 +317,20 @@ cdef int64_t segment_largest(Segment* s) noexcept nogil:
 
 
 cdef int segment_load_first(Segment* s) noexcept nogil:
+    """The file is left as it was, open or not: no owner of open files knows of this."""
     cdef Walk w
-    cdef int error
-    if s.first_timestamp != TIMES_UNKNOWN:
-        return 0
-    error = segment_open(s, False)
-    if error:
+    cdef bint was_open = s.fd >= 0
+    cdef int error = 0 if s.first_timestamp != TIMES_UNKNOWN else segment_open(s, False)
+    if error or s.first_timestamp != TIMES_UNKNOWN:
         return error
-    if walk_init(&w, s.fd, 0, s.size, 0) != 0:
-        return ENOMEM
-    if walk_next(&w) == WALK_BATCH:
+    error = ENOMEM if walk_init(&w, s.fd, 0, s.size, 0) != 0 else 0
+    if error == 0 and walk_next(&w) == WALK_BATCH:
         s.first_timestamp = w.info.max_timestamp
-    walk_free(&w)
-    return 0
+    if error == 0:
+        walk_free(&w)
+    if not was_open:
+        close_file(s)
+    return error
 
 
 cdef void segment_hint(Segment* s, int64_t offset, Hint* out) noexcept nogil:

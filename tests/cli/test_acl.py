@@ -105,4 +105,4 @@ def test_what_makes_no_sense(acl: Run) -> None:
 
 
 def test_without_an_authorizer(run: Run) -> None:
-    assert "no authorizer" in run("acl", "list", status=1).err
+    assert "No Authorizer is configured" in run("acl", "list", status=1).err

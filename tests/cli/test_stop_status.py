@@ -106,6 +106,7 @@ def test_status_of_a_guarded_broker_leaves_no_warnings(
         wait_for("the broker serves", lambda: runfile.running(place), 60)
         info = runfile.running(place)
         assert info is not None and info.open == []
+        wait_for("its last line", lambda: "listening on" in log.read_text(), 60)
         before = log.read_text()
         for command in (["status"], ["log", "sizes"], ["check"]):
             status, said = run(*command, "-D", place)

@@ -52,7 +52,7 @@ class DrivenWorker(DiskWorker):
     def __init__(self, name: str, posted: deque[Callable[[], None]]) -> None:
         super().__init__(name)
         self._thread = SimpleNamespace(join=lambda: None)  # type: ignore[assignment]
-        self.open(posted.append)
+        self._post = posted.append  # `open` would start a thread
 
     def drive(self, rng: random.Random) -> bool:
         """One turn of a job, mostly of the first; whether there was any."""

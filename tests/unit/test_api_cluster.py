@@ -150,7 +150,8 @@ def test_ids_without_a_coordinator_and_half_told_producers_are_refused(control):
 @pytest.mark.parametrize("version", range(2, 5))
 def test_the_end_of_a_leader_epoch(control, version):
     control.create("a")
-    control.log("a").epochs = [(0, 5), (2, 9)]
+    log = control.log("a")
+    log.epochs, log.high_watermark = [(0, 5), (2, 9)], 9
     partitions = [
         {"partition": 0, "current_leader_epoch": -1, "leader_epoch": 1},
         {"partition": 0, "current_leader_epoch": 3, "leader_epoch": 1},

@@ -8,6 +8,7 @@ import socket
 
 from kbroker.client import connection
 from kbroker.client.address import Address
+from kbroker.client.dialing import dial, resolve
 from kbroker.ext.engine import Engine
 from tests.support.waits import wait_for
 
@@ -60,5 +61,7 @@ def test_clients_of_the_broker_s_own_address() -> None:
 def test_a_broker_of_the_client_s_own_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = Address("127.0.0.1", listener.getsockname()[1])
-        with connection._connect(address, 20, {}) as made:
+        made, _ = dial(address, resolve(address), 20)
+        connection._set_up(made, {})
+        with made:
             assert congestion_of(made) == "reno"
