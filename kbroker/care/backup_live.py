@@ -341,7 +341,9 @@ class LiveDirectories:
         """The partitions that are not whole in the stage, and why. One that was created meanwhile
         is taken as an empty one. ChangedError where one has moved."""
         taken = {key: [folders[key].directory] for key in extents}
-        placed = place_partitions(image, self.node_id, taken, self.directories, self.left_out)
+        placed = place_partitions(
+            image, self.node_id, taken, self.directories, self.left_out, ids_checked=True
+        )
         reasons = dict(placed.missing)
         for key, folder in folders.items():
             if key in extents and self._has_moved(image, key, folder):

@@ -132,9 +132,12 @@ def place_partitions(
     folders: Mapping[Key, Sequence[StagedDirectory]],
     directories: Sequence[StagedDirectory],
     left_out: Mapping[bytes, str],
+    *,
+    ids_checked: bool = False,
 ) -> Placement:
     """Find the directory of every partition of the node, as a start of the broker would
-    (kbroker.storage.homes). `folders` are the directories in which each has a folder."""
+    (kbroker.storage.homes). `folders` are the directories in which each has a folder; those of
+    another topic id count for nothing, unless the ids were checked before."""
     places = _Places(directories, left_out)
     found = Placement({}, {})
     for topic in image.topics.values():
@@ -142,7 +145,9 @@ def place_partitions(
             if node_id not in state.replicas:
                 continue
             key = (topic.name, index)
-            here = [one for one in folders.get(key, ()) if _is_of(one, key, topic)]
+            here = list(folders.get(key, ()))
+            if not ids_checked:
+                here = [one for one in here if _is_of(one, key, topic)]
             place = places.place(home_of(state, node_id), here)
             if isinstance(place, str):
                 found.missing[key] = place

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from kbroker.care.copying import Tick, digest_of, give_tree, take
-from kbroker.care.manifest import BackupFile, Manifest, read_manifest
+from kbroker.care.manifest import DATA, BackupFile, Manifest, read_manifest
 from kbroker.errors import DiskError, OperatorError
 from kbroker.ext.log_flush import sync_file_system
 from kbroker.files import DirectoryLock, sync_directory
@@ -165,10 +165,9 @@ def verify(backup: Path, tick: Tick = lambda _: None) -> Iterator[str]:
         if trouble is not None:
             yield f"{path}: {trouble}"
     known = {file.path for file in manifest.files}
-    for one in manifest.directories:
-        for path in sorted((backup / one.folder).rglob("*")):
-            if path.is_file() and str(path.relative_to(backup)) not in known:
-                yield f"{path}: is not in the manifest"
+    for path in sorted(backup.glob(f"{DATA}*/**/*")):
+        if path.is_file() and str(path.relative_to(backup)) not in known:
+            yield f"{path}: is not in the manifest"
     yield from map(str, manifest.incomplete)
 
 

@@ -229,6 +229,25 @@ def test_directory_that_is_away_is_named(
     assert values(restart(tmp_path / "b1", tmp_path / "b2")) == written
 
 
+def test_directory_that_nobody_names_is_missed(
+    broker: BrokerProcess, tmp_path: Path, second: Path
+) -> None:
+    """Apache Kafka keeps no list of log directories: the metadata has the id of one alone."""
+    broker.stop()
+    (broker.data_dir / ".kbroker-log-dirs.json").unlink()
+    create(broker.data_dir, tmp_path / "b")
+    lines = list(verify(tmp_path / "b"))
+    assert [line.partition(" ")[0] for line in lines] == sorted(names(second))
+    assert all(line.endswith(" is not there") for line in lines)
+    create(broker.data_dir, tmp_path / "c", further=[second])
+    assert list(verify(tmp_path / "c")) == []
+    (tmp_path / "c" / "data.3").mkdir()
+    (tmp_path / "c" / "data.3" / "file").write_text("")
+    assert [line.rpartition(": ")[2] for line in verify(tmp_path / "c")] == [
+        "is not in the manifest"
+    ]  # fmt: skip
+
+
 def test_partition_without_folder_is_named(
     broker: BrokerProcess, tmp_path: Path, second: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
