@@ -72,10 +72,10 @@ def later(batches: Iterable[Place], moment_ms: int) -> Place | None:
 
 
 class Decided:
-    """What `__transaction_state` says in a directory, by producer id."""
+    """What `__transaction_state` says in the log directories of a broker, by producer id."""
 
-    def __init__(self, data: Path) -> None:
-        self._data = data
+    def __init__(self, directories: Sequence[Path]) -> None:
+        self._directories = directories
         self._known: dict[int, Transaction] | None = None
 
     def undecided(self, key: Key, batches: Iterable[Place]) -> Place | None:
@@ -99,7 +99,7 @@ class Decided:
 
     def _of(self, producer_id: int) -> Transaction | None:
         if self._known is None:
-            values = list(_values(self._data))
+            values = [one for path in self._directories for one in _values(path)]
             # Whoever has got a new producer id has done with the one before.
             past = {one.previous_producer_id: one._replace(epoch=EPOCH_MAX, state=State.EMPTY)
                     for one in values}  # fmt: skip

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kbroker.errors import DiskError
+from kbroker.errors import CorruptFileError, DiskError
 
 __all__ = ["CLONED", "COPIED", "LINKED", "digest_of", "give_tree", "take"]
 
@@ -40,15 +40,16 @@ def take(
     """The first `size` bytes of an open file as a new file; how, and their SHA-256.
 
     path: the name of the open file. link: it is never written again, and all of it is wanted.
-    Raises DiskError.
+    Raise DiskError with the name of the file that failed; CorruptFileError for one that was cut
+    meanwhile.
     """
     try:
         with open(target, "xb", buffering=0) as out:
             if _cloned(source, out.fileno(), size):
-                return CLONED, _read_through(source, size, None, tick)
+                return CLONED, _read_through(path, source, size, None, tick)
             if not (link and _linked(source, path, target)):
-                return COPIED, _read_through(source, size, out.fileno(), tick)
-        return LINKED, _read_through(source, size, None, tick)
+                return COPIED, _read_through(path, source, size, out.fileno(), tick)
+        return LINKED, _read_through(path, source, size, None, tick)
     except OSError as error:
         raise DiskError(target, error) from error
 
@@ -93,18 +94,21 @@ def give_tree(folder: Path, owner: os.stat_result) -> None:
 def digest_of(path: Path, tick: Tick) -> str:
     """The SHA-256 of a whole file."""
     with path.open("rb", buffering=0) as file:
-        return _read_through(file.fileno(), os.fstat(file.fileno()).st_size, None, tick)
+        return _read_through(path, file.fileno(), os.fstat(file.fileno()).st_size, None, tick)
 
 
-def _read_through(source: int, size: int, target: int | None, tick: Tick) -> str:
-    """Reads the first `size` bytes, writes them where that is wanted; their SHA-256."""
+def _read_through(path: Path, source: int, size: int, target: int | None, tick: Tick) -> str:
+    """Read the first `size` bytes of a file, write them where that is wanted; their SHA-256."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(min(_PIECE_BYTES, max(size, 1))))
     at = 0
     while at < size:
-        got = os.preadv(source, [buffer[: min(len(buffer), size - at)]], at)
+        try:
+            got = os.preadv(source, [buffer[: min(len(buffer), size - at)]], at)
+        except OSError as error:
+            raise DiskError(path, error) from error
         if got == 0:
-            raise OSError(errno.EIO, "the file is shorter than it was")
+            raise CorruptFileError(path, "it is shorter than it was")
         digest.update(buffer[:got])
         rest = buffer[:got] if target is not None else buffer[:0]
         while rest:

@@ -21,6 +21,7 @@ __all__ = [
     "end_of",
     "links_of",
     "list_folder",
+    "order_of",
     "partitions_of",
     "refuse_other_kinds",
 ]
@@ -28,7 +29,7 @@ __all__ = [
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)\Z")
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log\Z")
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot\Z")
-_FIRST: Final = ("__transaction_state", "__consumer_offsets")
+_ORDER: Final = {"__transaction_state": -2, "__consumer_offsets": -1}
 _HINTS: Final = 8
 
 Key = tuple[str, int]
@@ -67,8 +68,12 @@ def partitions_of(source: Path) -> dict[str, Key]:
         match = _PARTITION.match(entry.name)
         if match and entry.name != METADATA_FOLDER and entry.is_dir(follow_symlinks=False):
             found[entry.name] = (match["topic"], int(match["partition"]))
-    order = {name: at - len(_FIRST) for at, name in enumerate(_FIRST)}
-    return dict(sorted(found.items(), key=lambda item: (order.get(item[1][0], 0), item[1])))
+    return dict(sorted(found.items(), key=lambda item: order_of(item[1])))
+
+
+def order_of(key: Key) -> tuple[int, Key]:
+    """The place of a partition in the order in which a backup takes them."""
+    return _ORDER.get(key[0], 0), key
 
 
 def links_of(source: Path) -> Iterator[Path]:

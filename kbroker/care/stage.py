@@ -1,8 +1,8 @@
 """The folder in which a backup comes into being: `NAME.partial` beside its name.
 
-It holds `.lock` while it is being written, so that nobody takes a backup in the making for what a
-kill left behind. `finish` syncs everything, writes the manifest and renames it: what has the name
-of a backup is whole.
+It has a folder for each log directory, and `.lock` while it is being written, so that nobody takes
+a backup in the making for what a kill left behind. `finish` syncs everything, writes the manifest
+and renames it: what has the name of a backup is whole.
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from types import TracebackType
 from typing import Final, Self
 
 from kbroker.care.copying import COPIED, Tick, digest_of, give_tree, take
-from kbroker.care.manifest import DATA, BackupFile, Manifest, write_manifest
+from kbroker.care.manifest import (
+    BackupDirectory,
+    BackupFile,
+    Manifest,
+    folder_name,
+    write_manifest,
+)
 from kbroker.errors import OperatorError
 from kbroker.ext.log_flush import sync_file_system
 from kbroker.files import LOCK_FILE, DirectoryLock, sync_directory
+from kbroker.uuids import uuid_text
 
-__all__ = ["REUSED", "Earlier", "Stage"]
+__all__ = ["REUSED", "Earlier", "Stage", "StagedDirectory"]
 
 REUSED: Final = "reused"
 _SUFFIX: Final = ".partial"
@@ -32,25 +39,28 @@ class Earlier:
     """A backup that this one may take unchanged files from."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.data = folder / DATA
+        self.folder = folder
         self.manifest = manifest
         self.files = {file.path: file for file in manifest.files}
+        self._folders = {one.directory_id: one.folder for one in manifest.directories}
+
+    def folder_of(self, directory_id: str, *, main: bool) -> str | None:
+        """The folder of a log directory there. Inodes of another one's disk say nothing. Format 1
+        has no ids, and the `main` directory alone."""
+        return self._folders.get(directory_id, self._folders.get("") if main else None)
 
 
 class Stage:
-    """Files on their way into a backup of `source`; `with` removes it unless it was finished."""
+    """Log directories on their way into a backup; `with` removes it unless it was finished."""
 
-    def __init__(self, source: Path, target: Path, earlier: Earlier | None, tick: Tick) -> None:
+    def __init__(self, target: Path, earlier: Earlier | None, tick: Tick) -> None:
         if os.path.lexists(target):  # so it has a name, which `.` and `/` have not
             raise OperatorError(f"{target} is there already: choose another name")
-        self.source = source
         self.target = target
         self.folder = target.with_name(target.name + _SUFFIX)
-        self.data = self.folder / DATA
-        self.files: dict[str, BackupFile] = {}
-        self.how: dict[str, str] = {}
-        self._earlier = earlier
-        self._tick = tick
+        self.earlier = earlier
+        self.tick = tick
+        self.directories: list[StagedDirectory] = []
         self._lock = DirectoryLock(self.folder)
         self._finished = False
 
@@ -59,7 +69,6 @@ class Stage:
             self._remove_leftover()
         self.folder.mkdir(mode=0o700, parents=True)
         self._lock.acquire()
-        self.data.mkdir()
         return self
 
     def __exit__(
@@ -78,6 +87,75 @@ class Stage:
             raise OperatorError(f"{self.folder} is no backup that was broken off: remove it first")
         with DirectoryLock(self.folder):
             shutil.rmtree(self.folder)
+
+    def add_directory(self, source: Path, directory_id: bytes | None) -> StagedDirectory:
+        """One more log directory; the first is the one with the metadata log."""
+        made = StagedDirectory(self, len(self.directories), source, directory_id)
+        self.directories.append(made)
+        return made
+
+    @property
+    def files(self) -> list[BackupFile]:
+        """All files, with their paths in the backup."""
+        return [
+            file._replace(path=f"{directory.folder}/{file.path}")
+            for directory in self.directories
+            for file in directory.files.values()
+        ]
+
+    # ---- the end
+
+    def bytes_by_way(self) -> Counter[str]:
+        """Bytes of files by how they came here: cloned, linked, copied, reused."""
+        sizes: Counter[str] = Counter()
+        for directory in self.directories:
+            for name, how in directory.how.items():
+                sizes[how] += directory.files[name].bytes
+        return sizes
+
+    def finish(self, manifest: Manifest) -> None:
+        """Make it durable, and a backup. Raises DiskError."""
+        sync_file_system(str(self.folder))
+        write_manifest(self.folder, manifest)
+        give_tree(self.folder, self.directories[0].source.stat())
+        self._lock.release()
+        (self.folder / LOCK_FILE).unlink()
+        self.folder.rename(self.target)
+        self._finished = True
+        sync_directory(self.target.parent)
+
+
+class StagedDirectory:
+    """A log directory on its way into a backup; names of files are those below it."""
+
+    def __init__(
+        self, stage: Stage, number: int, source: Path, directory_id: bytes | None
+    ) -> None:
+        self.source = source
+        self.directory_id = directory_id
+        self.folder = folder_name(number)
+        self.data = stage.folder / self.folder
+        self.data.mkdir()
+        self.files: dict[str, BackupFile] = {}
+        self.how: dict[str, str] = {}
+        self._earlier = stage.earlier
+        self._tick = stage.tick
+        self._before: str | None = None
+        if self._earlier is not None:
+            self._before = self._earlier.folder_of(self.id_text, main=number == 0)
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+    @property
+    def id_text(self) -> str:
+        """The directory.id as text; empty where meta.properties has none."""
+        return "" if self.directory_id is None else uuid_text(self.directory_id)
+
+    @property
+    def entry(self) -> BackupDirectory:
+        """What the manifest says of it."""
+        return BackupDirectory(self.folder, str(self.source.absolute()), self.id_text)
 
     # ---- files in and out
 
@@ -113,20 +191,21 @@ class Stage:
             self.take(source, name, sealed=sealed)
 
     def _reuse(self, name: str, identity: tuple[int, int, int], size: int) -> bool:
-        if self._earlier is None:
+        if self._earlier is None or self._before is None:
             return False
-        before = self._earlier.files.get(name)
+        earlier = f"{self._before}/{name}"
+        before = self._earlier.files.get(earlier)
         if before is None or before.source != identity or before.bytes != size:
             return False
         target = self.data / name
         target.parent.mkdir(exist_ok=True)
         try:
-            if (self._earlier.data / name).stat().st_size != size:
+            if (self._earlier.folder / earlier).stat().st_size != size:
                 return False
-            os.link(self._earlier.data / name, target)
+            os.link(self._earlier.folder / earlier, target)
         except OSError:  # another file system, or it was tampered with
             return False
-        self.files[name] = before
+        self.files[name] = before._replace(path=name)
         self.how[name] = REUSED
         return True
 
@@ -159,23 +238,3 @@ class Stage:
         for folder in {name.partition("/")[0] for name in self.files if "/" in name}:
             if folder not in folders:
                 self.keep_only(folder, set())
-
-    # ---- the end
-
-    def bytes_by_way(self) -> Counter[str]:
-        """Bytes of files by how they came here: cloned, linked, copied, reused."""
-        told: Counter[str] = Counter()
-        for name, how in self.how.items():
-            told[how] += self.files[name].bytes
-        return told
-
-    def finish(self, manifest: Manifest) -> None:
-        """Make it durable, and a backup. Raises DiskError."""
-        sync_file_system(str(self.folder))
-        write_manifest(self.folder, manifest)
-        give_tree(self.folder, self.source.stat())
-        self._lock.release()
-        (self.folder / LOCK_FILE).unlink()
-        self.folder.rename(self.target)
-        self._finished = True
-        sync_directory(self.target.parent)

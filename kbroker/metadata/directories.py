@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -220,7 +220,18 @@ def _listed(first: Path) -> dict[str, bytes]:
 
 def further(first: Path) -> list[Path]:
     """The other log directories of a data directory, as the last start knew them: for tools."""
-    return [Path(path) for path in _listed(first)]
+    return list(listed_directories(first))
+
+
+def listed_directories(first: Path) -> dict[Path, bytes]:
+    """The same with their ids."""
+    return {Path(path): found for path, found in _listed(first).items()}
+
+
+def write_listed_directories(first: Path, directories: Mapping[Path, bytes]) -> None:
+    """Write the list before any start, for directories that were restored. Raises DiskError."""
+    names = {str(path): uuid_text(found) for path, found in directories.items()}
+    write_atomically(first / LIST, json.dumps(names).encode())
 
 
 def _write_list(directories: Iterable[LogDirectory], before: dict[str, bytes]) -> None:
@@ -230,7 +241,6 @@ def _write_list(directories: Iterable[LogDirectory], before: dict[str, bytes]) -
     fresh = {path: found for path, found in kept.items() if found is not None}
     if fresh != before:
         try:
-            told = {path: uuid_text(found) for path, found in fresh.items()}
-            write_atomically(first.path / LIST, json.dumps(told).encode())
+            write_listed_directories(first.path, {Path(p): found for p, found in fresh.items()})
         except DiskError as error:
             _LOG.warning("%s", error)

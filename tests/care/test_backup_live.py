@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.care.backup import create
-from kbroker.care.backup_live import LiveDirectory
+from kbroker.care.backup_live import LiveDirectories
 from kbroker.care.restore import restore, verify
 from kbroker.cli import root
 from kbroker.client import Admin, NewTopic, Producer
@@ -80,16 +80,16 @@ def test_a_topic_that_is_deleted_and_made_again_meanwhile(
             for topic in ("again", "gone"):
                 producer.send(topic, b"old").result(60)
         looks = []
-        metadata: Callable[[LiveDirectory], Image] = LiveDirectory._metadata
+        metadata: Callable[[LiveDirectories], Image] = LiveDirectories._metadata
 
-        def disturbed(live: LiveDirectory) -> Image:
+        def disturbed(live: LiveDirectories) -> Image:
             looks.append(1)
             if len(looks) == 1:
                 admin.delete_topics(["again", "gone"])
                 admin.create_topics([NewTopic("again"), NewTopic("new")])
             return metadata(live)
 
-        monkeypatch.setattr(LiveDirectory, "_metadata", disturbed)
+        monkeypatch.setattr(LiveDirectories, "_metadata", disturbed)
         made = create(broker.data_dir, tmp_path / "backup")
     assert len(looks) == 2
     extents = {one.topic: one for one in made.manifest.partitions}

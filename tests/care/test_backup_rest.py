@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.care.backup import create
-from kbroker.care.manifest import read_manifest
+from kbroker.care.manifest import BackupFile, read_manifest
 from kbroker.care.restore import restore, verify
 from kbroker.client import Admin, NewTopic, Producer
 from kbroker.clock import SystemClock
@@ -39,6 +39,11 @@ def fill(broker: Broker, label: str, count: int = 6) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         for number in range(count):
             producer.send("t", f"{label} {number}".encode(), partition=number % 3).result(60)
+
+
+def below(file: BackupFile) -> str:
+    """The path of a file below its log directory."""
+    return file.path.removeprefix("data/")
 
 
 def values(bootstrap: str) -> list[bytes]:
@@ -81,7 +86,8 @@ def test_as_it_is_and_back(rested: Path, tmp_path: Path) -> None:
     assert list(verify(tmp_path / "b")) == []
     restore(tmp_path / "b", tmp_path / "back")
     for file in made.manifest.files:
-        back, here = tmp_path / "back" / file.path, rested / file.path
+        path = below(file)
+        back, here = tmp_path / "back" / path, rested / path
         assert back.read_bytes() == here.read_bytes()
         assert not os.path.samefile(back, here)
     assert (tmp_path / "back" / ".kafka_cleanshutdown").exists()
@@ -110,8 +116,8 @@ def test_what_root_makes_belongs_to_whom_the_data_belong(rested: Path, tmp_path:
 def test_only_closed_segments_are_linked(rested: Path, tmp_path: Path) -> None:
     made = create(rested, tmp_path / "b")
     linked = {
-        file.path for file in made.manifest.files
-        if os.path.samefile(tmp_path / "b/data" / file.path, rested / file.path)
+        below(file) for file in made.manifest.files
+        if os.path.samefile(tmp_path / "b" / file.path, rested / below(file))
     }  # fmt: skip
     closed = {
         str(path.relative_to(rested))
@@ -130,9 +136,9 @@ def test_a_later_backup_takes_what_has_not_changed(rested: Path, tmp_path: Path)
     create(rested, tmp_path / "one")
     os.utime(rested / "t-0" / "partition.metadata")
     again = create(rested, tmp_path / "two", since=tmp_path / "one")
-    read = {file.path for file in again.manifest.files
-            if not os.path.samefile(tmp_path / "one/data" / file.path,
-                                    tmp_path / "two/data" / file.path)}  # fmt: skip
+    read = {below(file) for file in again.manifest.files
+            if not os.path.samefile(tmp_path / "one" / file.path,
+                                    tmp_path / "two" / file.path)}  # fmt: skip
     assert read == {"t-0/partition.metadata"}
     with pytest.raises(OperatorError, match="no backup"):
         create(rested, tmp_path / "three", since=rested)
@@ -243,7 +249,7 @@ def test_a_manifest_that_was_tampered_with(rested: Path, tmp_path: Path) -> None
     whole = path.read_text()
     told = json.loads(whole)
     for text in (whole.replace("t-1/", "../../", 1), whole[:-9], "[]", '{"format":1}',
-                 whole.replace('"format":1', '"format":9')):  # fmt: skip
+                 whole.replace('"format":2', '"format":9')):  # fmt: skip
         path.write_text(text)
         with pytest.raises(OperatorError):
             read_manifest(tmp_path / "b")

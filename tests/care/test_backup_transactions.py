@@ -7,12 +7,18 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
 
+from kbroker.care import backup_live
 from kbroker.care.backup import create
+from kbroker.care.backup_live import LiveDirectories
+from kbroker.care.folders import Key
+from kbroker.care.manifest import Extent
 from kbroker.care.restore import restore
 from kbroker.client import Admin, Producer
 from kbroker.txn.transaction import State
@@ -30,9 +36,10 @@ TIMEOUT_S = 120.0
 
 
 @contextmanager
-def restored(backup: Path, home: Path) -> Iterator[BrokerProcess]:
-    restore(backup, home / "back")
-    broker = KbrokerProcess(home / "again", data_dir=home / "back")
+def restored(backup: Path, home: Path, directories: int = 1) -> Iterator[BrokerProcess]:
+    first, *more = places = [home / f"back-{number}" for number in range(directories)]
+    restore(backup, places)
+    broker = KbrokerProcess(home / "again", data_dir=first, more_dirs=tuple(more))
     broker.start()
     try:
         yield broker
@@ -90,6 +97,45 @@ def test_open_and_prepared(start_kbroker: BrokerFactory, tmp_path: Path, live: b
         assert Counter(values_of(again, TOPIC, "read_committed", PARTITIONS)) == expected
         kept = {name: committed_offset(again, name, TOPIC) for name in names}
         assert kept == {"committing": 7, "aborting": -1, "staying": 7}
+
+
+def test_states_of_every_directory_decide(
+    start_kbroker: BrokerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions that go on when the ends of logs are noted, and are committed by the moment."""
+    second = tmp_path / "second"
+    broker = start_kbroker({"offsets.topic.num.partitions": "2"}, more_dirs=(second,))
+    make_topic(broker)
+    producers = [WireProducer(broker, f"id-{number}") for number in range(8)]
+    for number, producer in enumerate(producers):
+        producer.init()
+        producer.send(TOPIC, number % PARTITIONS, producer.name.encode())
+    moment_ms = backup_live._moment_ms
+
+    def committed_before() -> int:
+        for number, producer in enumerate(producers):
+            producer.send(TOPIC, number % PARTITIONS, producer.name.encode())
+            producer.end(True)
+            producer.until_state("CompleteCommit")
+        return moment_ms()
+
+    taken: list[str] = []
+    take = LiveDirectories._partition
+
+    def noted(live: LiveDirectories, folder: Any, key: Key, *rest: Any) -> Extent | None:
+        taken.append(key[0])
+        return take(live, folder, key, *rest)
+
+    monkeypatch.setattr(backup_live, "_moment_ms", committed_before)
+    monkeypatch.setattr(LiveDirectories, "_partition", noted)
+    create(broker.data_dir, tmp_path / "backup")
+    broker.kill()
+    assert [name for name, _ in groupby(taken)] == ["__transaction_state", TOPIC]
+    assert places(broker.data_dir) and places(second)
+    with restored(tmp_path / "backup", tmp_path, 2) as again:
+        all_is_stable(again)
+        expected = {producer.name.encode(): 2 for producer in producers}
+        assert Counter(values_of(again, TOPIC, "read_committed", PARTITIONS)) == expected
 
 
 class Writer(threading.Thread, ABC):
@@ -166,9 +212,13 @@ class First(Writer):
             self.producer.abort_transaction()
 
 
-def test_transactions_that_go_on(start_kbroker: BrokerFactory, tmp_path: Path) -> None:
+@pytest.mark.parametrize("directories", [1, 2])
+def test_transactions_that_go_on(
+    start_kbroker: BrokerFactory, tmp_path: Path, directories: int
+) -> None:
     """Each is in the backup whole, with its offsets, or not at all; nobody waits for one."""
-    broker = start_kbroker({"offsets.topic.num.partitions": "2"})
+    more = tuple(tmp_path / f"more-{number}" for number in range(1, directories))
+    broker = start_kbroker({"offsets.topic.num.partitions": "2"}, more_dirs=more)
     make_topic(broker)
     writers: list[Writer] = [Second(broker, "b"), Second(broker, "c"), First(broker, "a")]
     for writer in writers:
@@ -192,7 +242,7 @@ def test_transactions_that_go_on(start_kbroker: BrokerFactory, tmp_path: Path) -
             writer.join(TIMEOUT_S)
     assert not [writer.failed for writer in writers if writer.failed]
     broker.kill()
-    with restored(tmp_path / "backup", tmp_path) as again:
+    with restored(tmp_path / "backup", tmp_path, directories) as again:
         for name in told:
             WireProducer(again, name).init()  # the next of that name; what was open is aborted
         all_is_stable(again)

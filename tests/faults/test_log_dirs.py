@@ -269,9 +269,13 @@ def check_tools(broker: KbrokerProcess, topic: str, second: Path) -> None:
     status = command("status", "--data-dir", str(broker.data_dir), "-o", "json")
     assert json.loads(status.stdout)["offline_partitions"] == 2
     assert str(second) in command("check", "--data-dir", str(broker.data_dir)).stdout
-    backup = command("backup", "create", str(second.with_name("backup")), "--data-dir",
-                     str(broker.data_dir))  # fmt: skip
-    assert backup.returncode == 1 and "one of several log directories" in backup.stderr
+    backup = str(second.with_name("backup"))
+    made = command("backup", "create", backup, "--data-dir", str(broker.data_dir))
+    verified = command("backup", "verify", backup)
+    for one, output in ((made, made.stderr), (verified, verified.stdout)):
+        assert one.returncode == 1 and "all good" not in output, one
+        incomplete = [line.partition(" ")[0] for line in output.splitlines() if "whole" in line]
+        assert incomplete == [f"{topic}-1", f"{topic}-3"], one
 
 
 def test_a_log_that_cannot_be_opened_keeps_the_journal_of_its_directory(

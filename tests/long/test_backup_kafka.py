@@ -36,13 +36,16 @@ def led(broker: BrokerProcess) -> bool:
     )
 
 
+@pytest.mark.parametrize("directories", [1, 2])
 @pytest.mark.parametrize("live", [True, False], ids=["live", "crashed"])
 def test_kafka_starts_on_what_was_restored(
-    start_kbroker: BrokerFactory, tmp_path: Path, live: bool
+    start_kbroker: BrokerFactory, tmp_path: Path, live: bool, directories: int
 ) -> None:
-    broker = start_kbroker(BROKER | {"kbroker.journal.bytes.max": "16777216"})
+    more = tuple(tmp_path / f"more-{number}" for number in range(1, directories))
+    broker = start_kbroker(BROKER | {"kbroker.journal.bytes.max": "16777216"}, more_dirs=more)
     make_topics(broker.bootstrap)
-    backup, back = tmp_path / "backup", tmp_path / "back"
+    backup = tmp_path / "backup"
+    back = [tmp_path / f"back-{number}" for number in range(directories)]
     with Traffic(broker.bootstrap) as traffic:
         traffic.wait_for_more(900, commits=50)
         told = traffic.told()
@@ -53,13 +56,14 @@ def test_kafka_starts_on_what_was_restored(
     if not live:
         assert not create(broker.data_dir, backup).manifest.live
     assert list(verify(backup)) == []
-    files = [path for path in (backup / "data").glob("*-[0-9]*/*")
+    files = [path for path in backup.glob("data*/*-[0-9]*/*")
              if path.suffix in (".log", ".index", ".timeindex", ".snapshot")
              and not path.parent.name.startswith("__cluster")]  # fmt: skip
     if live:  # what a crash left may end in anything
         dump_log([path for path in files if path.suffix == ".log" or path.stat().st_size])
     restore(backup, back)
-    kafka = KafkaProcess(tmp_path / "kafka", KAFKA, data_dir=back)
+    log_dirs = {"log.dirs": ",".join(map(str, back))}
+    kafka = KafkaProcess(tmp_path / "kafka", KAFKA | log_dirs, data_dir=back[0])
     kafka.start()
     try:
         wait_for("every topic is led", lambda: led(kafka), 120)

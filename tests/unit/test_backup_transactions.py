@@ -32,7 +32,7 @@ def cut(state: State, version: int, places: list[Place]) -> int | None:
         partitions=frozenset({KEY}), started_ms=MOMENT_MS - 10, previous_producer_id=PRODUCER,
         next_producer_id=-1, last_epoch=-1, version=version,
     )  # fmt: skip
-    decided = Decided(Path("nowhere"))
+    decided = Decided([Path("nowhere")])
     decided._known = {PRODUCER: now}
     found = decided.undecided(KEY, places)
     return None if found is None else found.batch.base_offset

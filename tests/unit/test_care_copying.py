@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.care.copying import CLONED, COPIED, LINKED, digest_of, take
-from kbroker.errors import DiskError
+from kbroker.errors import CorruptFileError, DiskError
 
 DATA = bytes(range(256)) * 9000
 
@@ -78,6 +78,9 @@ def test_a_clone_is_cut_to_what_is_wanted(
 
 
 def test_errors_name_the_file(source: Path, tmp_path: Path) -> None:
-    for target, size in ((source, 1), (tmp_path / "t", len(DATA) + 1)):
-        with source.open("rb") as file, pytest.raises(DiskError, match=str(target)):
-            take(file.fileno(), source, target, size, link=False, tick=lambda _: None)
+    with source.open("rb") as file:
+        with pytest.raises(DiskError, match=f"{source}: File exists"):
+            take(file.fileno(), source, source, 1, link=False, tick=lambda _: None)
+        with pytest.raises(CorruptFileError, match=f"{source}: it is shorter than it was"):
+            take(file.fileno(), source, tmp_path / "t", len(DATA) + 1, link=False,
+                 tick=lambda _: None)  # fmt: skip
