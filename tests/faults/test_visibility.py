@@ -93,7 +93,8 @@ def test_page_cache_does_not_wait(start_kbroker: Callable[..., BrokerProcess], t
         assert end_offset(broker.port, topic) == 20
 
 
-TIME = int(time.time() * 1000) + 60_000  # behind all others
+TIME = int(time.time() * 1000)
+EARLIER = TIME - 60_000
 
 
 def questions(topic: str) -> dict[str, tuple[int, int, dict[str, Any]]]:
@@ -139,7 +140,8 @@ def test_what_was_acknowledged_unsynced_is_told_once_synced(
     """acks=1: nobody is shown what a power cut could take back, and nobody misses what he wrote."""
     broker = start_kbroker()
     wire.create_topic(broker.port, topic)
-    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, batch(b"before")))
+    before = batch(b"before", base_timestamp=EARLIER)
+    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, before))
     data = Batch(records=[Record(b"mine")], base_timestamp=TIME).encode()
     api, version, asked = questions(topic)[name]
     with slow_syncs(broker), WireConnection(broker.port) as connection:
@@ -156,7 +158,8 @@ def test_a_disk_that_hangs_holds_up_readers_for_some_seconds(
     """Then they are told of what is synced."""
     broker = start_kbroker()
     wire.create_topic(broker.port, topic)
-    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, batch(b"before")))
+    before = batch(b"before", base_timestamp=EARLIER)
+    wire.call_once(broker.port, PRODUCE, 9, produce_body(topic, before))
     data = Batch(records=[Record(b"mine")], base_timestamp=TIME).encode()
     with slow_syncs(broker, 20), WireConnection(broker.port) as connection:
         connection.call(PRODUCE, 9, produce_body(topic, data, acks=1))
