@@ -38,7 +38,7 @@ def test_refused_record_of_no_interest_is_logged_once(
         producer.send(f"{topic}-other", LARGE)
         producer.send_batch(topic, [LARGE] * 2)
         producer.flush(SLOW_S)
-        assert producer.metrics()["record-error-unseen-total"] == 8
+        wait_for("the count", lambda: producer.metrics()["record-error-unseen-total"] == 8, SLOW_S)
         lines = told(caplog, REFUSED)
         assert len(lines) == 2 and all("MessageTooLarge" in line for line in lines)
         assert f"topic={topic} records=1 " in lines[0]

@@ -48,6 +48,7 @@ def moved(plane, append=None):
     if append is not None:
         plane.store.append = append
     moving.finish(plane.services, move)
+    plane.run_operations()
     assert move.done.is_set()
     return move
 
