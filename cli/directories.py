@@ -26,8 +26,8 @@ def log_directories(named: Sequence[Path]) -> list[Path]:
     Raise ConfigError for a settings file that cannot be read."""
     from kbroker.metadata.directories import further
 
-    given = list(named) or _configured() or default_data_dirs()
-    first = next((one for one in given if _is_main(one)), given[0])
+    given = _given(named)
+    first = _main_of(given)
     found: dict[Path, Path] = {}
     for one in (first, *given, *further(first)):
         found.setdefault(one.resolve(), one)
@@ -36,7 +36,14 @@ def log_directories(named: Sequence[Path]) -> list[Path]:
 
 def main_directory(named: Sequence[Path]) -> Path:
     """Return the directory with the metadata log, where a running broker has its run file."""
-    given = list(named) or _configured() or default_data_dirs()
+    return _main_of(_given(named))
+
+
+def _given(named: Sequence[Path]) -> list[Path]:
+    return list(named) or _configured() or default_data_dirs()
+
+
+def _main_of(given: Sequence[Path]) -> Path:
     return next((one for one in given if _is_main(one)), given[0])
 
 

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from kbroker.errors import CorruptFileError, DiskError, OperatorError
 
@@ -27,6 +28,7 @@ _READ_BYTES = 1 << 20
 
 # struct flock of 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid.
 _FLOCK = struct.Struct("hhqqi4x")
+_WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 def sync_directory(path: Path) -> None:
@@ -190,11 +192,10 @@ class DirectoryLock:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise DiskError(self.path, error) from error
-        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE)
         except BlockingIOError:
-            pid = _holder(descriptor, wanted)
+            pid = _holder(descriptor)
             os.close(descriptor)
             raise DirectoryInUseError(self.path.parent, pid) from None
         except OSError as error:
@@ -233,17 +234,20 @@ def is_locked(directory: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        found = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))
+        return bool(_conflict(descriptor)[0] != fcntl.F_UNLCK)
     finally:
         os.close(descriptor)
-    return bool(found[0] != fcntl.F_UNLCK)
 
 
-def _holder(descriptor: int, wanted: bytes) -> int:
+def _conflict(descriptor: int) -> tuple[Any, ...]:
+    """Return the lock, as a struct flock, that stands against one on the whole file; its type is
+    F_UNLCK where none does."""
+    return _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _WHOLE_FILE))
+
+
+def _holder(descriptor: int) -> int:
     """The pid that holds the lock: the kernel knows Kafka's, the file tells kbroker's."""
-    lock = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted))
-    pid = int(lock[4])
+    pid = int(_conflict(descriptor)[4])
     if pid > 0:
         return pid
     text = os.pread(descriptor, 32, 0).strip()
