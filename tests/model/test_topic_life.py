@@ -16,8 +16,10 @@ from kbroker.operations import Operations
 from kbroker.storage import partition_lifecycle
 from kbroker.storage.disk_worker import DiskWorker
 from tests.model.topic_life import BrokenInvariantError, DrivenWorker, run
+from tests.support.rounds import scaled
 
 SHORT_STEPS, LONG_STEPS = 6_000, 100_000
+LONG_SEEDS = range(100, scaled(102, full=110))  # with FULL=1 a million steps in all
 
 
 def test_short_runs_keep_every_invariant(tmp_path: Path) -> None:
@@ -32,8 +34,8 @@ def test_short_runs_keep_every_invariant(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(100, 110))
-def test_million_steps_keep_every_invariant(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", LONG_SEEDS)
+def test_long_runs_keep_every_invariant(tmp_path: Path, seed: int) -> None:
     run(tmp_path, seed, LONG_STEPS)
 
 

@@ -14,8 +14,8 @@ from tests.support.wire import ConnectionClosedError
 from tests.txn.committed import Follower
 
 #: Errors after which the same request may succeed: no leader yet, timed out, coordinator or
-#: replicas on their way, the transaction before is ending.
-AGAIN = {3, 5, 6, 7, 14, 15, 16, 19, 51}
+#: replicas on their way, the transaction before is ending, a log whose lock a slow write has.
+AGAIN = {3, 5, 6, 7, 14, 15, 16, 19, 51, 56}
 PARTITIONS = 2
 PAUSE_S = 0.1
 #: The share of transactions that commit an offset of a group as well.
