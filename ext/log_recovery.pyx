@@ -31,6 +31,8 @@ from kbroker.ext.log_rebuild cimport (
     rebuild_start,
 )
 from kbroker.ext.log_state cimport (
+    LOG_IN_USE,
+    LOG_IS_CLOSED,
     LOG_NO_MEMORY,
     LOG_OK,
     LOG_STORAGE_ERROR,
@@ -428,7 +430,8 @@ cdef int log_close(Log* log, bint clean, bint sync) noexcept nogil:
     cdef int code = log_usable(log)
     if clean and code == LOG_OK:
         code = close_clean(log, sync)
-    atomic_store_i32(&log.closed, 1)
+    if log.closed == LOG_IN_USE:
+        atomic_store_i32(&log.closed, LOG_IS_CLOSED)
     close_files_locked(log)
     pthread_mutex_unlock(&log.lock)
     return code

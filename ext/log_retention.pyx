@@ -10,6 +10,7 @@ from kbroker.ext.log_files cimport files_snapshots
 from kbroker.ext.log_rebuild cimport rebuild_end, rebuild_producers
 from kbroker.ext.log_state cimport (
     LOG_CORRUPT,
+    LOG_IS_DELETED,
     LOG_MOVING,
     LOG_OFFSET_OUT_OF_RANGE,
     LOG_OK,
@@ -337,6 +338,6 @@ cdef int log_mark_deleted(Log* log) noexcept nogil:
     cdef int code = log_usable(log)
     for i in range(log.count):
         segment_idle(log.segments[i])
-    atomic_store_i32(&log.closed, 1)
+    atomic_store_i32(&log.closed, LOG_IS_DELETED)
     pthread_mutex_unlock(&log.lock)
     return code

@@ -41,6 +41,11 @@ cdef enum LogError:
     LOG_MOVING = -12                    # to another directory, at this moment: try again
     LOG_HELD = -13                      # its lock, by somebody who stands in the disk: try again
 
+cdef enum LogEnd:
+    LOG_IN_USE = 0
+    LOG_IS_CLOSED = 1
+    LOG_IS_DELETED = 2                  # its topic was: there is no such partition any more
+
 cdef enum Isolation:
     READ_TO_HW = 0
     READ_TO_LSO = 1
@@ -97,7 +102,7 @@ ctypedef struct Log:
     pthread_mutex_t lock
     int32_t refs                        # atomic
     int32_t offline                     # sticky disk error; atomic
-    int32_t closed                      # closed or deleted; atomic
+    int32_t closed                      # a LogEnd; atomic
     int32_t error_errno                 # of the error that took the log offline
     int32_t held                        # atomic: log_lock_soon has waited for nothing
     int32_t frozen                      # moves to another directory: nothing changes it now

@@ -3,15 +3,20 @@
 The response is complete when the batches are appended. Only the error codes may change after that,
 at the places that `error_at` names. See produce_wait.pxd and log_wait.pxd.
 """
-from libc.stdint cimport int16_t
+from libc.stdint cimport int16_t, int32_t
 from libc.stdlib cimport free
 
 from kbroker.ext.atomics cimport atomic_load_i32
 from kbroker.ext.broker cimport COUNTED_PRODUCE_LATE, broker_of, count_error
 from kbroker.ext.connection cimport OP_WORDS
 from kbroker.ext.debug cimport debug_assert
-from kbroker.ext.error_codes cimport KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
-from kbroker.ext.log_state cimport Log
+from kbroker.ext.error_codes cimport (
+    KAFKA_STORAGE_ERROR,
+    NOT_LEADER_OR_FOLLOWER,
+    REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from kbroker.ext.log_state cimport LOG_IS_CLOSED, LOG_IS_DELETED, Log
 from kbroker.ext.log_wait cimport (
     LogWait,
     LogWaits,
@@ -34,7 +39,12 @@ cdef void set_error(Op* op, const LogWait* item) noexcept nogil:
     """Replace the partition's error code by the reason why its batch is not durable."""
     cdef const Log* log = item.watch.log
     cdef int16_t code = REQUEST_TIMED_OUT
-    if atomic_load_i32(&log.offline) or atomic_load_i32(&log.closed):
+    cdef int32_t ended = atomic_load_i32(&log.closed)
+    if ended == LOG_IS_DELETED:
+        code = UNKNOWN_TOPIC_OR_PARTITION
+    elif ended == LOG_IS_CLOSED:
+        code = NOT_LEADER_OR_FOLLOWER
+    elif atomic_load_i32(&log.offline):
         code = KAFKA_STORAGE_ERROR
     store_i16(item.error_at, code)
     count_error(broker_of(op.connection.net), COUNTED_PRODUCE_LATE, code)

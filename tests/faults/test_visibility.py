@@ -19,6 +19,7 @@ from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 from tests.support.wire import (
     DELETE_RECORDS,
+    DELETE_TOPICS,
     FETCH,
     LIST_OFFSETS,
     OFFSET_FOR_LEADER_EPOCH,
@@ -28,7 +29,7 @@ from tests.support.wire import (
 from tests.wire.test_connections import fetch_body, produce_body
 
 HOLD_S = 3
-REQUEST_TIMED_OUT = 7
+UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT = 3, 7
 
 
 def slow_syncs(broker: BrokerProcess, seconds: int = HOLD_S) -> AbstractContextManager[None]:
@@ -80,6 +81,29 @@ def test_a_producer_waits_as_long_as_it_said(
         part = answer["responses"][0]["partition_responses"][0]
         assert part["error_code"] == REQUEST_TIMED_OUT
     wait_for("the record is there", lambda: end_offset(broker.port, topic) == 1, 60)
+
+
+@pytest.mark.timeout(120)
+def test_a_producer_that_waits_hears_of_its_topics_deletion(
+    start_kbroker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    """As in Apache Kafka: there is no such partition, while the disk is well."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic)
+    with (
+        slow_syncs(broker),
+        WireConnection(broker.port) as admin,
+        WireConnection(broker.port) as producer,
+    ):
+        body = {"topics": [{"name": topic}], "timeout": 30_000}
+        deleting = admin.send(DELETE_TOPICS, 6, body)
+        assert admin.is_silent(0.5)
+        waiting = producer.send(PRODUCE, 9, produce_body(topic, batch(b"held")))
+        deleted = admin.receive(DELETE_TOPICS, 6, deleting)
+        assert deleted["responses"][0]["error_code"] == 0
+        answer = producer.receive(PRODUCE, 9, waiting)
+        part = answer["responses"][0]["partition_responses"][0]
+        assert part["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.timeout(120)
