@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from kbroker import runfile
@@ -15,12 +16,16 @@ from tests.support.kbroker import KbrokerProcess
 from tests.support.waits import wait_for
 
 
-def test_a_broker_at_work(kbroker: KbrokerProcess, start: Start, run: Run, topic: str) -> None:
-    """Rates by API and topic between two looks, sizes, lag of groups."""
-    wire.create_topic(kbroker.port, topic, 2)
-    words = ("top", "-D", str(kbroker.data_dir), "-i", "0.2", "-o", "json")
+def test_a_broker_at_work(
+    start_kbroker: Callable[..., KbrokerProcess], start: Start, run: Run, topic: str
+) -> None:
+    """Rates by API and topic between two looks, sizes, lag of groups. A broker of its own: those
+    that lag most come first."""
+    broker = start_kbroker()
+    wire.create_topic(broker.port, topic, 2)
+    words = ("top", "-D", str(broker.data_dir), "-i", "0.2", "-o", "json")
     looking = start(*words)
-    settings = {"bootstrap.servers": kbroker.bootstrap}
+    settings = {"bootstrap.servers": broker.bootstrap}
     with Producer(settings) as producer, Consumer(settings, group_id=f"of-{topic}") as consumer:
         producer.send(topic, b"first", partition=0).result()
         consumer.assign([(topic, 0), (topic, 1)])

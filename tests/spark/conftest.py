@@ -63,7 +63,8 @@ def _end(session: Any) -> None:
     """stop() leaves the JVM to the exit of this process; a test session ends what it began."""
     process = session.sparkContext._gateway.proc
     session.stop()
-    process.stdin.close()  # which is what the JVM waits for
+    process.stdin.close()  # the JVM waits for that, but a child that was forked may have it too
+    process.terminate()
     process.wait(60)
 
 

@@ -50,8 +50,10 @@ STEADY, TRANSACTED = "steady", "transacted"
 STEADY_PARTITIONS = 4
 #: Limits from the end of the delays: everything works, and a killed broker serves again.
 WORKS_S, SERVES_S = 5.0, 10.0
-#: The limit for a stop, to which the longest delay of one call is added.
+#: The limit for a stop, to which the longest delay of one call is added, and of the delayed ones
+#: among those that a stop makes one after the other.
 STOP_S = 10.0
+STOP_CALLS = 20
 #: After a kill, disk calls of the next start are delayed for this time.
 SLOW_START_S = 3.0
 ENDED_S = 10.0
@@ -234,7 +236,9 @@ class Round:
 
     def _stop(self) -> None:
         """Send SIGTERM while calls are slow. The next start has no delays."""
-        self._timed_stop("SIGTERM", STOP_S + self.scenario.plan.longest_ms / 1000)
+        plan = self.scenario.plan
+        delayed = 1 + STOP_CALLS * plan.per_thousand / 1000
+        self._timed_stop("SIGTERM", STOP_S + delayed * plan.longest_ms / 1000)
         self.delays.end()
         self._start_again()
 
