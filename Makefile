@@ -109,7 +109,7 @@ TEST_CACHE := build/test-cache
 test: build test-venv
 	@rm -rf $(TEST_CACHE) && mkdir -p $(TEST_CACHE)
 	KBROKER_TEST_CRASHES=$(CURDIR)/$(TEST_CACHE)/crashes \
-	    $(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) --ledger build/test.jsonl \
+	    $(BIN)/pytest -n $(TEST_PROCESSES) -o cache_dir=$(TEST_CACHE) --ledger=build/test.jsonl \
 	    || $(BIN)/python -m tests.again $(TEST_CACHE) $$?
 
 test-long faults: export KBROKER_TEST_FULL := $(if $(FULL),1)
@@ -122,7 +122,7 @@ LONG_PROCESSES ?= 3
 
 test-long: build test-venv
 	$(BIN)/pytest -n $(LONG_PROCESSES) -m "long and not kafka" -o cache_dir=build/long-cache \
-	    --ledger $(LEDGER) $(if $(PART),--part $(PART))
+	    --ledger=$(LEDGER) $(if $(PART),--part=$(PART))
 
 test-long-status:
 	@$(BIN)/python -m tests.support.ledger status $(LEDGER)

@@ -3,7 +3,8 @@
     python -m tests.support.ledger status LEDGER...     print the newest run of each part
     python -m tests.support.ledger durations LEDGER...  write tests/durations.json
 
-A run with `--ledger PATH` appends one line of JSON to that file, which is outside git.
+A run with `--ledger=PATH` appends one line of JSON to that file, which is outside git. Without the
+"=" pytest takes a file that exists for a test, and does not read the options of this suite.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,3 +163,15 @@ def test_a_run_is_appended_with_its_part_and_failures(
     assert files == {f"{suite} test_{number}.py" for suite in (LONG, SHORT) for number in range(4)}
     failed = [name for run in runs for name in run.failed]
     assert sorted(failed) == [f"test_{number}.py::test_b" for number in range(4)]
+
+
+@pytest.mark.parametrize("target", ["test", "test-long"])
+def test_a_second_run_reads_its_options(target: str) -> None:
+    """pytest takes an option's value for a test to run where such a file exists, as the ledger does
+    then: it would not read the suite's options."""
+    made = subprocess.run(
+        ["make", "-n", target, "PART=1/6"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    words = made.stdout.split()
+    options = [word for word in words if word.startswith(("--ledger", "--part"))]
+    assert options and all("=" in word for word in options)
