@@ -32,6 +32,8 @@ PRODUCER_ID_BLOCK_COUNT: Final = 1_000
 
 # Partitions that one request may bring into being, as in Apache Kafka.
 PARTITIONS_PER_REQUEST_MAX_COUNT: Final = 10_000
+# Settings that one request may change, as in Apache Kafka.
+CHANGES_PER_REQUEST_MAX_COUNT: Final = 10_000
 
 # Member ids of one classic group that were given out and not joined with yet (KIP-394). Apache
 # Kafka has no bound but their session timeout; a group's real members join within a round trip.

@@ -36,6 +36,7 @@ SLICE_NS: Final = 5_000_000
 _DEADLINES_LEAST: Final = 64
 """Deadlines kept before those of ended operations are looked for."""
 
+K = TypeVar("K")
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
 """Yields None or Completions; returns the result of the operation."""
@@ -178,6 +179,15 @@ def collect(values: Iterable[T]) -> Steps[list[T]]:
     found = []
     for value in values:
         found.append(value)
+        yield
+    return found
+
+
+def mapping(pairs: Iterable[tuple[K, T]]) -> Steps[dict[K, T]]:
+    """Return the pairs as a dictionary; each is added in a step of its own."""
+    found: dict[K, T] = {}
+    for key, value in pairs:
+        found[key] = value
         yield
     return found
 

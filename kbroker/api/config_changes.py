@@ -42,6 +42,7 @@ from kbroker.config.types import (
     parse_value,
 )
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.limits import CHANGES_PER_REQUEST_MAX_COUNT
 from kbroker.metadata import builders
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
@@ -87,12 +88,19 @@ def duplicates(resources: Iterable[Any]) -> Steps[set[tuple[int, str]]]:
     return twice
 
 
-def check_shape(configs: Iterable[tuple[str, str | None, int]]) -> None:
+def check_shape(configs: Iterable[tuple[str, str | None, int]]) -> Steps[None]:
     """Refuse keys that are given twice, and null where a value is needed. Raises ClientError."""
-    listed = list(configs)
-    if len({name for name, _, _ in listed}) != len(listed):
+    names: set[str] = set()
+    empty: list[str] = []
+    count = 0
+    for name, value, operation in configs:
+        count += 1
+        names.add(name)
+        if value is None and operation != DELETE:
+            empty.append(name)
+        yield
+    if len(names) != count:
         raise ClientError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    empty = [name for name, value, operation in listed if value is None and operation != DELETE]
     if empty:
         text = f"Null value not supported for : {', '.join(empty)}"
         raise ClientError(ErrorCode.INVALID_REQUEST, text)
@@ -116,10 +124,11 @@ def resource_of(context: Context, kind: int, name: str) -> Resource:
 
 def apply_operations(
     kind: int, current: Mapping[str, str], operations: Iterable[tuple[str, str | None, int]]
-) -> dict[str, str]:
+) -> Steps[dict[str, str]]:
     """The settings after incremental operations. Raises ClientError."""
     settings = dict(current)
     for name, value, operation in operations:
+        yield
         if operation == SET:
             settings[name] = value or ""
         elif operation == DELETE:
@@ -133,9 +142,10 @@ def apply_operations(
     return settings
 
 
-def check_lists(kind: int, operations: Iterable[tuple[str, str | None, int]]) -> None:
+def check_lists(kind: int, operations: Iterable[tuple[str, str | None, int]]) -> Steps[None]:
     """Refuse to add to what is no list: before anything else of a resource. Raises ClientError."""
     for name, _, operation in operations:
+        yield
         if operation in (APPEND, SUBTRACT) and kind in _KEYS:
             _list_key(kind, name, operation)
 
@@ -170,9 +180,11 @@ def _edit(before: str, value: str, operation: int) -> str:
 
 def validate(
     context: Context, kind: int, resource: Resource, settings: Mapping[str, str]
-) -> None:
+) -> Steps[None]:
     """Check the settings that a resource is to have. Raises ClientError."""
-    check_lengths(settings)
+    yield from check_lengths(settings)
+    if kind == BROKERS:  # which may have names of their own, for plugins
+        _check_records(len(settings))
     try:
         if kind == TOPICS:
             validate_topic(context.config, settings)
@@ -330,10 +342,12 @@ def require_altering(context: Context, asked: Any, *, before: bool) -> None:
 def take_effect(
     context: Context, records: list[Record], changed: list[Resource]
 ) -> Completion[None] | None:
-    """Write the changes and publish them; None where there is nothing to write."""
+    """Write the changes and publish them; None where there is nothing to write. Raises
+    ClientError."""
     services = context.services
     if not records:
         return None
+    _check_records(len(records))
     differing = _differing(context, records)
 
     def follow() -> None:
@@ -347,6 +361,14 @@ def take_effect(
             publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])
 
     return services.store.append(records, follow)
+
+
+def _check_records(count: int) -> None:
+    """Refuse a request of more changes than Apache Kafka's controller makes of one."""
+    if count > CHANGES_PER_REQUEST_MAX_COUNT:
+        raise ClientError(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
 
 
 def _differing(context: Context, records: Iterable[Record]) -> dict[Resource, list[str]]:

@@ -28,7 +28,7 @@ from kbroker.api.topic_names import CLUSTER_METADATA
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
 from kbroker.metadata.records.schema import Record
-from kbroker.operations import Completion, Steps
+from kbroker.operations import Completion, Steps, mapping
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CREATE, DESCRIBE_CONFIGS, TOPIC
 
@@ -62,7 +62,8 @@ def create_topics(request: Any, context: Context) -> Steps[Response | Completion
         if counts[asked.name] > 1 or asked.name == CLUSTER_METADATA or asked.name in refused:
             continue
         try:
-            planned = plan_topic(services, _new_topic(asked), placed)
+            wanted = yield from _new_topic(asked)
+            planned = yield from plan_topic(services, wanted, placed)
             quota.record(planned.partitions)
         except ClientError as error:
             results.append(_refused(asked.name, error.code, str(error)))
@@ -96,12 +97,13 @@ def create_topics(request: Any, context: Context) -> Steps[Response | Completion
     return offered
 
 
-def _new_topic(asked: Any) -> NewTopic:
+def _new_topic(asked: Any) -> Steps[NewTopic]:
+    configs = yield from mapping((config.name, config.value) for config in asked.configs)
     return NewTopic(
         asked.name,
         asked.num_partitions,
         asked.replication_factor,
-        {config.name: config.value for config in asked.configs},
+        configs,
         [(one.partition_index, one.broker_ids) for one in asked.assignments],
     )
 

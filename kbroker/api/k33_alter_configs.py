@@ -17,7 +17,7 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
-from kbroker.operations import Steps
+from kbroker.operations import Steps, mapping
 from kbroker.protocol import ApiKey
 
 
@@ -38,11 +38,11 @@ def alter_configs(request: Any, context: Context) -> Steps[Response]:
             if (one.resource_type, one.resource_name) in twice:
                 text = "Each resource must appear at most once."
                 raise ClientError(ErrorCode.INVALID_REQUEST, text)
-            changes.check_shape((c.name, c.value, changes.SET) for c in one.configs)
+            yield from changes.check_shape((c.name, c.value, changes.SET) for c in one.configs)
             changes.require_altering(context, one, before=True)
             resource = changes.resource_of(context, one.resource_type, one.resource_name)
-            settings = {config.name: config.value for config in one.configs}
-            changes.validate(context, one.resource_type, resource, settings)
+            settings = yield from mapping((config.name, config.value) for config in one.configs)
+            yield from changes.validate(context, one.resource_type, resource, settings)
             changes.require_altering(context, one, before=False)
             records += changes.records_of(context, one.resource_type, resource, settings)
         except ClientError as error:

@@ -24,7 +24,7 @@ from kbroker.api.registry import Response, register
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
-from kbroker.operations import Steps
+from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
 
 
@@ -36,21 +36,27 @@ def incremental_alter_configs(request: Any, context: Context) -> Steps[Response]
     changed: list[Resource] = []
     for one in request.resources:
         yield
-        operations = [(c.name, c.value, c.config_operation) for c in one.configs]
+        operations = yield from collect(
+            (config.name, config.value, config.config_operation) for config in one.configs
+        )
         try:
             if (one.resource_type, one.resource_name) in twice:
                 text = "Each resource must appear at most once."
                 raise ClientError(ErrorCode.INVALID_REQUEST, text)
-            changes.check_shape(operations)
+            yield from changes.check_shape(operations)
             changes.require_altering(context, one, before=True)
             if one.resource_type == BROKER_LOGGERS:
-                _alter_loggers(context, one.resource_name, operations, request.validate_only)
+                yield from _alter_loggers(
+                    context, one.resource_name, operations, request.validate_only
+                )
             else:
-                changes.check_lists(one.resource_type, operations)
+                yield from changes.check_lists(one.resource_type, operations)
                 resource = changes.resource_of(context, one.resource_type, one.resource_name)
                 current = context.image.configs(resource)
-                settings = changes.apply_operations(one.resource_type, current, operations)
-                changes.validate(context, one.resource_type, resource, settings)
+                settings = yield from changes.apply_operations(
+                    one.resource_type, current, operations
+                )
+                yield from changes.validate(context, one.resource_type, resource, settings)
                 changes.require_altering(context, one, before=False)
                 records += changes.records_of(context, one.resource_type, resource, settings)
                 changed.append(resource)
@@ -74,7 +80,7 @@ def _alter_loggers(
     name: str,
     operations: list[tuple[str, str | None, int]],
     validate_only: bool,
-) -> None:
+) -> Steps[None]:
     parse_node(name, context.node_id)
     wanted: dict[str, str | None] = {}
     for logger, level, operation in operations:
@@ -82,7 +88,9 @@ def _alter_loggers(
             raise ClientError(ErrorCode.INVALID_REQUEST, "A log level is set or removed.")
         wanted[logger] = (level or "") if operation == changes.SET else None
         check_logger_level(logger, wanted[logger])
+        yield
     if not validate_only:
         for logger, known in wanted.items():
             set_logger_level(logger, known)
             context.changed("log level changed", logger=logger, level=known or "(its parent's)")
+            yield

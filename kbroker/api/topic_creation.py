@@ -53,11 +53,13 @@ class Planned(NamedTuple):
     records: list[Record]
 
 
-def plan_topic(services: Services, topic: NewTopic, planned: Placed | None = None) -> Planned:
+def plan_topic(
+    services: Services, topic: NewTopic, planned: Placed | None = None
+) -> Steps[Planned]:
     """Check a new topic. Raises ClientError; changes nothing. `planned` counts partitions by log
     directory over one request."""
     _check_name(services, topic.name)
-    configs = _check_configs(services, topic.configs)
+    configs = yield from _check_configs(services, topic.configs)
     if topic.assignments:
         partitions = _check_assignments(services, topic)
     else:
@@ -103,15 +105,21 @@ def _check_name(services: Services, name: str) -> None:
         )
 
 
-def _check_configs(services: Services, configs: Mapping[str, str | None]) -> dict[str, str]:
-    empty = [name for name, value in configs.items() if value is None]
+def _check_configs(services: Services, configs: Mapping[str, str | None]) -> Steps[dict[str, str]]:
+    empty: list[str] = []
+    kept: dict[str, str] = {}
+    for name, value in configs.items():
+        if value is None:
+            empty.append(name)
+        else:
+            kept[name] = value
+        yield
     if empty:
         names = ", ".join(empty)
         raise ClientError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {names}"
         )
-    kept = {name: value for name, value in configs.items() if value is not None}
-    check_lengths(kept)
+    yield from check_lengths(kept)
     try:
         validate_topic(services.config, kept)
     except ConfigError as error:
@@ -119,13 +127,15 @@ def _check_configs(services: Services, configs: Mapping[str, str | None]) -> dic
     return kept
 
 
-def check_lengths(configs: Mapping[str, str]) -> None:
+def check_lengths(configs: Mapping[str, str]) -> Steps[None]:
     """Refuse values that a record of the metadata log cannot hold. Raises ClientError."""
-    if any(len(value.encode()) > STRING_LENGTH_MAX_BYTES for value in configs.values()):
-        raise ClientError(
-            ErrorCode.INVALID_CONFIG,
-            f"A config value has more than {STRING_LENGTH_MAX_BYTES} bytes.",
-        )
+    for value in configs.values():
+        if len(value.encode()) > STRING_LENGTH_MAX_BYTES:
+            raise ClientError(
+                ErrorCode.INVALID_CONFIG,
+                f"A config value has more than {STRING_LENGTH_MAX_BYTES} bytes.",
+            )
+        yield
 
 
 def _check_numbers(services: Services, topic: NewTopic) -> int:
@@ -233,7 +243,7 @@ def _create_missing(
         if name in services.image.topics:
             continue
         try:
-            topic = plan_topic(services, automatic_topic(services, name), placed)
+            topic = yield from plan_topic(services, automatic_topic(services, name), placed)
             if quota is not None:
                 quota.record(topic.partitions)
         except ClientError as error:

@@ -120,13 +120,13 @@ def effective_value(config: BrokerConfig, overrides: Mapping[str, str], name: st
 
 def validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
     """Check overrides that are about to be stored. Raises ConfigError as Apache Kafka words it."""
+    for name in overrides:
+        if name not in TOPIC:
+            raise ConfigError(f"Unknown topic config name: {name}")
     shared(config, "valid", overrides, lambda: _validate_topic(config, overrides))
 
 
 def _validate_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    for name in overrides:
-        if name not in TOPIC:
-            raise ConfigError(f"Unknown topic config name: {name}")
     values = effective(config, overrides)
     shortest, longest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if isinstance(shortest, int) and isinstance(longest, int) and shortest > longest:

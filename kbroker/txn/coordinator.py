@@ -51,6 +51,9 @@ from kbroker.txn.writer import Writer
 _LOG: Final = logging.getLogger("kbroker.txn")
 
 _AGAIN_MS: Final = 100
+_NEXT_SLICE_MS: Final = 1  # a timer that is due at once belongs to the same slice
+MARKERS_PER_SLICE: Final = 250
+"""Markers that are written, or waited for, before other requests are served."""
 _PASSED_OVER: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -258,7 +261,7 @@ class TransactionCoordinator:
 
     def _prepared(self, slot: Slot, name: str, value: Transaction) -> None:
         log = slot.active_log()
-        slot.unmarked[name] = set(value.partitions)
+        slot.unmarked[name] = sorted(value.partitions, reverse=True)
         self.durable.when(
             log,
             log.log_end_offset,
@@ -351,31 +354,39 @@ class TransactionCoordinator:
         log = slot.active_log()
         commit = now.state is State.PREPARE_COMMIT
         marker = Marker(now.producer_id, now.epoch, commit, log.leader_epoch, now.version)
-        left = slot.unmarked.setdefault(name, set(now.partitions))
-        for partition in sorted(left):
+        left = slot.unmarked.setdefault(name, sorted(now.partitions, reverse=True))
+        failed: list[Partition] = []
+        for _ in range(min(len(left), MARKERS_PER_SLICE)):
+            partition = left.pop()
             try:
                 place = self._markers.write(partition, marker, self._host.clock.wall_ms())
                 slot.marked.setdefault(name, []).append(place)
             except (ClientError, DiskError, OSError) as error:
                 if not self._is_passed_over(name, partition, error):
-                    continue
-            left.discard(partition)
+                    failed.append(partition)
+        others = bool(left)
+        left[:0] = reversed(failed)
         if left:
-            self._later(slot, name, partial(self._write_markers, slot, name))
+            pause_ms = _NEXT_SLICE_MS if others else _AGAIN_MS
+            self._later(slot, name, partial(self._write_markers, slot, name), pause_ms)
         else:
             self._when_marked(slot, name, slot.marked.get(name) or [(log, log.log_end_offset)])
 
     def _when_marked(self, slot: Slot, name: str, places: list[tuple[LogPort, int]]) -> None:
         """Complete the transaction when every log shows its marker: what one write of the journal
         has made durable is told to one log after the other, in no order."""
+        rest = places[MARKERS_PER_SLICE:]
 
         def do(durable: bool) -> None:
-            if durable:
-                self._complete(slot, name)
-            else:
+            if not durable:
                 self._rewrite_later(slot, name)
+            elif rest:
+                resume = partial(self._when_marked, slot, name, rest)
+                self._later(slot, name, resume, _NEXT_SLICE_MS)
+            else:
+                self._complete(slot, name)
 
-        self.durable.when_all(places, do)
+        self.durable.when_all(places[:MARKERS_PER_SLICE], do)
 
     @staticmethod
     def _is_passed_over(name: str, partition: Partition, error: Exception) -> bool:
@@ -384,12 +395,14 @@ class TransactionCoordinator:
         _LOG.info("no marker of transaction %s in %s-%d: %s", name, *partition, error.code.name)
         return True
 
-    def _later(self, slot: Slot, name: str, do: Callable[[], None]) -> None:
+    def _later(
+        self, slot: Slot, name: str, do: Callable[[], None], pause_ms: int = _AGAIN_MS
+    ) -> None:
         def due(now: Now) -> Outcome:
             do()
             return NOTHING
 
-        at_ms = self._now().monotonic_ms + _AGAIN_MS
+        at_ms = self._now().monotonic_ms + pause_ms
         self._timers.schedule((slot.partition, name, "end"), at_ms, due)
 
     def _rewrite_later(self, slot: Slot, name: str) -> None:

@@ -35,7 +35,7 @@ class Slot:
         self.transactions: dict[str, Transaction] = {}
         self.ongoing: set[str] = set()
         self.by_state = dict.fromkeys(State, 0)
-        self.unmarked: dict[str, set[Partition]] = {}
+        self.unmarked: dict[str, list[Partition]] = {}
         """Of transactions that end: partitions that have no marker yet."""
         self.marked: dict[str, list[tuple[LogPort, int]]] = {}
         """... the logs that got a marker, and where each ended then."""

@@ -90,6 +90,20 @@ LARGEST: Final[Mapping[str, tuple[int, int, dict[str, Any], int]]] = {
     "ConsumerGroupDescribe": (69, 0, {"group_ids": [_NAME]}, 1),
     "DescribeTopicPartitions": (75, 0, {"topics": [{"name": _NAME}],
                                         "response_partition_limit": 2_000}, 1),
+    "CreateTopics": (19, 7, {"timeout": 30_000, "topics": [
+        {"name": _NAME, "num_partitions": 0, "replication_factor": 1}]}, 1),
+    "CreateTopics, settings": (19, 7, {"timeout": 30_000, "topics": [
+        {"name": "flood", "num_partitions": 1, "replication_factor": 1,
+         "configs": [{"name": _NAME, "value": "1"}]}]}, 1),
+    "AlterConfigs, settings": (33, 2, {"resources": [
+        {"resource_type": 4, "resource_name": "",
+         "configs": [{"name": _NAME, "value": "1"}]}]}, 1),
+    "IncrementalAlterConfigs, settings": (44, 1, {"resources": [
+        {"resource_type": 4, "resource_name": "",
+         "configs": [{"name": _NAME, "config_operation": 0, "value": "1"}]}]}, 1),
+    "IncrementalAlterConfigs, settings of a topic": (44, 1, {"resources": [
+        {"resource_type": 2, "resource_name": "flood",
+         "configs": [{"name": _NAME, "config_operation": 1, "value": None}]}]}, 1),
     "DeleteTopics": (20, 6, {"timeout": 30_000, "topics": [{"name": _NAME}]}, 1),
 }  # fmt: skip
 

@@ -340,6 +340,17 @@ def test_a_host_without_an_address_is_told_of_once(control, monkeypatch, caplog)
     assert told() == ["WARNING"] * 2
 
 
+@pytest.mark.parametrize("api", [CHANGE, ApiKey.ALTER_CONFIGS])
+def test_more_changes_than_one_request_may_make_are_refused(control, api):
+    """As by Apache Kafka's controller. Brokers may have settings of names that nobody knows."""
+    kinds = {"config_operation": SET} if api == CHANGE else {}
+    for count, code in ((10_000, 0), (10_001, 44)):
+        configs = [{"name": f"plugin.{n}", "value": "1", **kinds} for n in range(count)]
+        resource = {"resource_type": BROKER, "resource_name": "1", "configs": configs}
+        (answer,) = control.call(api, 1, resources=[resource])["responses"]
+        assert answer["error_code"] == code
+
+
 def test_the_last_cleaner_thread_stays(control):
     threads = "log.cleaner.threads"
     configs = [{"name": threads, "config_operation": SET, "value": "0"}]

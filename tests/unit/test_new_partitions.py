@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,6 +18,8 @@ from kbroker.storage.log_port import Opening, PartitionSpec
 from tests.support.control import ControlPlane
 from tests.support.ports import FakeLog
 
+T = TypeVar("T")
+
 
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[ControlPlane]:
@@ -25,12 +28,21 @@ def control(tmp_path: Path) -> Iterator[ControlPlane]:
     made.close()
 
 
+def result_of(steps: Steps[T]) -> T:
+    """Take the steps one after the other; what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
 def records_of(control: ControlPlane, *names: str) -> None:
     """The records of a CreateTopics are in the metadata log; no log is made yet."""
     records = [
         record
         for name in names
-        for record in plan_topic(control.services, NewTopic(name, 1)).records
+        for record in result_of(plan_topic(control.services, NewTopic(name, 1))).records
     ]
     control.store.append(records).result()
 

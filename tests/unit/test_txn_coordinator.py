@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.txn import coordinator
 from kbroker.txn.steps import Producer
 from kbroker.txn.transaction import EPOCH_MAX, State
 from tests.support.txn_world import (
@@ -86,6 +87,38 @@ class TestSteps:
         assert state_of(world) is State.PREPARE_COMMIT
         log.late = 0
         world.sync()
+        assert state_of(world) is State.COMPLETE_COMMIT
+
+    def test_markers_are_written_in_slices(self, world, monkeypatch):
+        """The first partition cannot be written for a while: it gets its marker later."""
+        monkeypatch.setattr(coordinator, "MARKERS_PER_SLICE", 2)
+        client = Client(world, "id", 2)
+        client.init()
+        client.send(PARTITIONS)
+        world.sync()
+        client.end(True)
+        before = len(world.stream.appends)
+        first, *others = PARTITIONS
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise ClientError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+        def marked() -> list[Any]:
+            return [name for name, _ in world.stream.appends[before:]]
+
+        monkeypatch.setattr(world.logs[first], "append", refuse)
+        world.sync()
+        assert marked() == others[:1]
+        world.advance(1)
+        assert marked() == others
+        world.settle()
+        assert state_of(world) is State.PREPARE_COMMIT
+        monkeypatch.undo()
+        world.advance(100)
+        assert marked() == [*others, first]
+        for _ in range(4):
+            world.advance(1)
+            world.settle()
         assert state_of(world) is State.COMPLETE_COMMIT
 
     def test_the_next_one_waits_for_the_end(self, world):
