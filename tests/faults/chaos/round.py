@@ -51,7 +51,7 @@ STEADY_PARTITIONS = 4
 #: Limits from the end of the delays: everything works, and a killed broker serves again.
 WORKS_S, SERVES_S = 5.0, 10.0
 #: The limit for a stop, to which the longest delay of one call is added, and of the delayed ones
-#: among those that a stop makes one after the other.
+#: among those that a stop makes one after the other. Without loads there are few of those.
 STOP_S = 10.0
 STOP_CALLS = 20
 #: After a kill, disk calls of the next start are delayed for this time.
@@ -237,7 +237,8 @@ class Round:
     def _stop(self) -> None:
         """Send SIGTERM while calls are slow. The next start has no delays."""
         plan = self.scenario.plan
-        delayed = 1 + STOP_CALLS * plan.per_thousand / 1000
+        calls = STOP_CALLS if self.scenario.loads else 0
+        delayed = 1 + calls * plan.per_thousand / 1000
         self._timed_stop("SIGTERM", STOP_S + delayed * plan.longest_ms / 1000)
         self.delays.end()
         self._start_again()
