@@ -35,7 +35,7 @@ from kbroker.txn.durable import Durable
 from kbroker.txn.expiry import in_batches
 from kbroker.txn.figures import Counts, Figures, figures_of
 from kbroker.txn.host import Host
-from kbroker.txn.markers import Marker, Markers
+from kbroker.txn.markers import Marker, Markers, is_passed_over
 from kbroker.txn.slot import Slot
 from kbroker.txn.steps import Add, End, Producer
 from kbroker.txn.transaction import (
@@ -54,14 +54,6 @@ _AGAIN_MS: Final = 100
 _NEXT_SLICE_MS: Final = 1  # a timer that is due at once belongs to the same slice
 MARKERS_PER_SLICE: Final = 250
 """Markers that are written, or waited for, before other requests are served."""
-_PASSED_OVER: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-    }
-)
-"""Of a marker: the partition is gone, or somebody else has ended the transaction there."""
 
 Operation = Callable[[Slot, int], Response]
 """(slot, wall ms) -> answer; takes its step by `TransactionCoordinator.put`."""
@@ -362,7 +354,7 @@ class TransactionCoordinator:
                 place = self._markers.write(partition, marker, self._host.clock.wall_ms())
                 slot.marked.setdefault(name, []).append(place)
             except (ClientError, DiskError, OSError) as error:
-                if not self._is_passed_over(name, partition, error):
+                if not is_passed_over(name, partition, error):
                     failed.append(partition)
         others = bool(left)
         left[:0] = reversed(failed)
@@ -387,13 +379,6 @@ class TransactionCoordinator:
                 self._complete(slot, name)
 
         self.durable.when_all(places[:MARKERS_PER_SLICE], do)
-
-    @staticmethod
-    def _is_passed_over(name: str, partition: Partition, error: Exception) -> bool:
-        if not isinstance(error, ClientError) or error.code not in _PASSED_OVER:
-            return False
-        _LOG.info("no marker of transaction %s in %s-%d: %s", name, *partition, error.code.name)
-        return True
 
     def _later(
         self, slot: Slot, name: str, do: Callable[[], None], pause_ms: int = _AGAIN_MS

@@ -7,6 +7,7 @@ pending there, too.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -22,6 +23,15 @@ _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 _ABORT, _COMMIT = 0, 1
 _VERSION: Final = 0
+_LOG: Final = logging.getLogger("kbroker.txn")
+_PASSED_OVER: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+"""Of a marker: the partition is gone, or somebody else has ended the transaction there."""
 
 
 class Marker(NamedTuple):
@@ -118,3 +128,11 @@ def build_marker(marker: Marker, now_ms: int) -> bytes:
         transactional=True,
         control=True,
     )
+
+
+def is_passed_over(name: str, partition: Partition, error: Exception) -> bool:
+    """Whether the transaction ends without a marker in the partition, where this one failed."""
+    if not isinstance(error, ClientError) or error.code not in _PASSED_OVER:
+        return False
+    _LOG.info("no marker of transaction %s in %s-%d: %s", name, *partition, error.code.name)
+    return True
