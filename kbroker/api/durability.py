@@ -7,19 +7,34 @@ request hurries the flush and waits for it. ListOffsets and Fetch do the same in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from kbroker.api.context import Context
-from kbroker.operations import Completion
+from kbroker.errors import ErrorCode
+from kbroker.operations import Completion, OperationTimeoutError, Steps
 from kbroker.storage.manager import LogPort
 
 WAIT_MS: Final = 5_000
 """The deadline at least of an operation that waits so."""
+_LOGS_PER_SLICE: Final = 250
 
 
-def durable_up_to(context: Context, log: LogPort, offset: int) -> Completion[bool]:
-    """Return when all below `offset` is on disk: whether it is, or the log cannot be written any
-    more."""
-    done: Completion[bool] = Completion()
-    context.services.durable.when(log, offset, done.resolve)
-    return done
+def durable_up_to(context: Context, ends: Sequence[tuple[LogPort, int]]) -> Steps[ErrorCode]:
+    """Wait until each log is on disk up to its offset, or cannot be written any more, or the time
+    is over: all together, as one flush is of all of them. Return what is wrong with those that are
+    not."""
+    waiting: list[tuple[LogPort, int]] = []
+    for log, offset in ends:
+        yield
+        if offset > log.high_watermark:
+            waiting.append((log, offset))
+    for start in range(0, len(waiting), _LOGS_PER_SLICE):
+        settled: Completion[bool] = Completion()
+        some = waiting[start : start + _LOGS_PER_SLICE]
+        context.services.durable.when_all(some, settled.resolve)
+        try:
+            yield settled
+        except OperationTimeoutError:
+            return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.KAFKA_STORAGE_ERROR

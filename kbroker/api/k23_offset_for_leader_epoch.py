@@ -10,7 +10,7 @@ Version notes:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbroker.api.context import Context
 from kbroker.api.durability import WAIT_MS, durable_up_to
@@ -20,8 +20,19 @@ from kbroker.errors import ErrorCode, KbrokerError
 from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CLUSTER_ACTION, DESCRIBE, TOPIC
+from kbroker.storage.manager import LogPort
 
 _UNDEFINED = -1
+
+
+class _End(NamedTuple):
+    """Where an epoch of a partition ends; without a log the partition is refused."""
+
+    partition: int
+    code: ErrorCode
+    log: LogPort | None = None
+    epoch: int = _UNDEFINED
+    offset: int = _UNDEFINED
 
 
 def _failed(request: Any, code: int, message: str) -> Response:
@@ -45,37 +56,58 @@ def offset_for_leader_epoch(request: Any, context: Context) -> Steps[Response]:
     if not may_cluster(context, CLUSTER_ACTION, tell=False):
         names = (topic.topic for topic in request.topics)
         hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names)
-    no = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    ends = yield from _find(request, context, hidden)
+    late = yield from durable_up_to(
+        context, [(end.log, end.offset) for end in ends if end.log is not None]
+    )
+    found = iter(ends)
     topics = []
     for topic in request.topics:
         partitions = []
-        for each in topic.partitions:
+        for _ in topic.partitions:
             yield
-            if topic.topic in hidden:
-                partitions.append(_result(each.partition, no))
-            else:
-                partitions.append((yield from _partition(context, topic.topic, each)))
+            partitions.append(_answer(next(found), late))
         topics.append({"topic": topic.topic, "partitions": partitions})
     return {"topics": topics}
 
 
-def _partition(context: Context, topic: str, asked: Any) -> Steps[dict[str, Any]]:
+def _find(request: Any, context: Context, hidden: frozenset[str]) -> Steps[list[_End]]:
+    """The ends of all partitions, in the order of the request."""
+    ends = []
+    for topic in request.topics:
+        for each in topic.partitions:
+            yield
+            if topic.topic in hidden:
+                ends.append(_End(each.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            else:
+                ends.append(_end(context, topic.topic, each))
+    return ends
+
+
+def _end(context: Context, topic: str, asked: Any) -> _End:
     state = context.image.partition(topic, asked.partition)
     if state is None:
-        return _result(asked.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _End(asked.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     log = context.services.logs.get(topic, asked.partition)
     if log is None:
-        return _result(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _End(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR)
     code = _check_epoch(asked.current_leader_epoch, state.leader_epoch)
     if code is not ErrorCode.NONE:
-        return _result(asked.partition, code)
+        return _End(asked.partition, code)
     try:
-        epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+        epoch, offset = log.end_offset_for_epoch(asked.leader_epoch)
     except KbrokerError as error:
-        return _result(asked.partition, error.code)
-    if end_offset > log.high_watermark and not (yield durable_up_to(context, log, end_offset)):
-        return _result(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR)
-    return _result(asked.partition, ErrorCode.NONE, epoch, end_offset)
+        return _End(asked.partition, error.code)
+    return _End(asked.partition, ErrorCode.NONE, log, epoch, offset)
+
+
+def _answer(end: _End, late: ErrorCode) -> dict[str, Any]:
+    """`late` is the error of what is not durable."""
+    if end.log is None:
+        return _result(end.partition, end.code)
+    if end.offset > end.log.high_watermark:
+        return _result(end.partition, late)
+    return _result(end.partition, ErrorCode.NONE, end.epoch, end.offset)
 
 
 def _check_epoch(told: int, known: int) -> ErrorCode:

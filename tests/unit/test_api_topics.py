@@ -394,6 +394,25 @@ def test_records_that_are_not_durable_yet_are_waited_for(control, offset):
     assert (part["error_code"], part["low_watermark"]) == (0, wanted) == (0, log.log_start_offset)
 
 
+def test_partitions_wait_for_the_disk_together(control):
+    """One that is not durable in time does not keep the others."""
+    control.create("a", 3)
+    logs = [control.log("a", index) for index in range(3)]
+    for log in logs:
+        log.hold(3, 9, 10, 12)
+    control.services.durable = Durable(lambda log, offset: False)
+    partitions = [{"partition_index": index, "offset": 11} for index in range(3)]
+    request = control.send(TRIM, 2, topics=[{"name": "a", "partitions": partitions}], timeout=1)
+    assert len(control.services.durable) == 3
+    logs[0].high_watermark = logs[2].high_watermark = 12
+    control.clock.advance(5_000)
+    control.services.operations.run_due()
+    control.run_operations()
+    parts = control.decoded(request)["topics"][0]["partitions"]
+    assert [part["error_code"] for part in parts] == [0, 7, 0]
+    assert [log.log_start_offset for log in logs] == [11, 3, 11]
+
+
 def test_records_that_never_get_durable_are_not_deleted(control):
     control.create("a")
     log = control.log("a", 0)
