@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import random
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -20,7 +19,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbroker.client.errors import AuthenticationError, ConfigError
+from kbroker.client.native_threads import Lock
 from kbroker.ext.client_clock import monotonic
+from kbroker.ext.client_flag import Flag
 
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
@@ -54,7 +55,7 @@ class TokenSource:
 
     def __init__(self, config: ClientConfig, options: Mapping[str, str]) -> None:
         self._config = config
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._token: Token | None = None
         self._renew_at_s = 0.0
         self._extensions = {
@@ -143,7 +144,7 @@ class TokenSource:
             except _PassingError as error:
                 if monotonic() + pause_s > over_s:
                     raise AuthenticationError(str(error)) from error
-            time.sleep(pause_s)
+            Flag().wait(pause_s)
             pause_s *= 2
 
     def _post(self, name: str, secret: str, scope: str | None) -> Token:

@@ -40,6 +40,7 @@ LAYERS = (
     "kbroker.ext.clock",
     "kbroker.ext.sockets",
     "kbroker.ext.borrowed",
+    "kbroker.ext.greenlets",
     "kbroker.ext.tls",
     "kbroker.ext.tls_records",
     "kbroker.ext.tls_context",
