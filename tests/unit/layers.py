@@ -21,6 +21,7 @@ LAYERS = (
     "kbroker.files",
     "kbroker.uuids",
     "kbroker.printable",
+    "kbroker.urls",
     "kbroker.ports",
     "kbroker.environment",
     "kbroker.runfile",
