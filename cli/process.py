@@ -164,16 +164,9 @@ def _pid_of(place: Path) -> int | None:
     info = runfile.running(place)
     if info is not None:
         return info.pid
-    lock_file = place / ".lock"
-    if not lock_file.exists():
-        return None
-    from kbroker.files import DirectoryInUseError, DirectoryLock
+    from kbroker.files import lock_holder
 
-    try:
-        with DirectoryLock(place):
-            return None
-    except DirectoryInUseError as error:
-        return error.pid or None
+    return lock_holder(place) or None
 
 
 def _end(place: Path, pid: int) -> None:

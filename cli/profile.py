@@ -127,13 +127,19 @@ def list_profiles(output: str) -> None:
 def show(name: str | None, output: str) -> None:
     """Show a profile's settings, secrets hidden; the current one unless named."""
     from kbroker.cli.settings import is_secret
+    from kbroker.urls import shown_url
+
+    def shown_value(key: str, value: str) -> str:
+        if is_secret(key):
+            return _HIDDEN
+        return shown_url(value) if key.endswith(".url") else value
 
     profiles = read_profiles()
     which = name or profiles.current
     if which is None:
         raise OperatorError("no profile is used; name one (`kbroker profile list` shows them)")
     found = sorted(profiles.named(which).items())
-    shown = {key: _HIDDEN if is_secret(key) else value for key, value in found}
+    shown = {key: shown_value(key, value) for key, value in found}
     if output == "json":
         current = which == profiles.current
         print_json({"name": which, "current": current, "file": profiles_file(), "settings": shown})

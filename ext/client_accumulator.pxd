@@ -62,7 +62,7 @@ cdef struct Accumulator:
     ClientBatch* all_tail
     int64_t serial
     int64_t flushed_serial          # no batch up to here waits for its linger; atomic
-    int32_t waiting                 # atomic: threads in accumulator_flush
+    int32_t waiting                 # atomic: threads in accumulator_flushed
     int32_t closed                  # atomic: nothing more is taken
     int32_t kicked                  # atomic: the sender is to look again
     int64_t sleeps_until            # atomic: the sender's next turn; 0: it is at work
@@ -104,7 +104,9 @@ cdef int64_t accumulator_pending(Accumulator* a) noexcept nogil
 cdef void accumulator_forget(Accumulator* a, ClientBatch* b) noexcept nogil
 # Nothing is taken any more, so that a flush is of all that ever was. Who waits for memory is told.
 cdef void accumulator_close(Accumulator* a) noexcept nogil
-# Waits until what was appended before has its outcome; False: not until deadline_ns.
-cdef bint accumulator_flush(Accumulator* a, int64_t deadline_ns) noexcept nogil
+# Sends all that was appended before. Returns what `accumulator_flushed` takes, which waits until
+# all of that has its outcome; False: not until deadline_ns.
+cdef int64_t accumulator_flush(Accumulator* a) noexcept nogil
+cdef bint accumulator_flushed(Accumulator* a, int64_t serial, int64_t deadline_ns) noexcept nogil
 # The size of the pieces that batches of a topic get.
 cdef int64_t piece_bytes(Accumulator* a, Topic* t) noexcept nogil

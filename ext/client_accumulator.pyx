@@ -362,16 +362,22 @@ cdef void accumulator_close(Accumulator* a) noexcept nogil:
     accumulator_kick(a, True)
 
 
-cdef bint accumulator_flush(Accumulator* a, int64_t deadline_ns) noexcept nogil:
+cdef int64_t accumulator_flush(Accumulator* a) noexcept nogil:
     cdef int64_t serial
-    cdef timespec_t until = timespec_of(deadline_ns)
-    cdef bint done
     pthread_mutex_lock(&a.lock)
     serial = a.serial
     pthread_mutex_unlock(&a.lock)
     if atomic_load_i64(&a.flushed_serial) < serial:
         atomic_store_i64(&a.flushed_serial, serial)
     accumulator_kick(a, True)
+    return serial
+
+
+cdef bint accumulator_flushed(
+    Accumulator* a, int64_t serial, int64_t deadline_ns
+) noexcept nogil:
+    cdef timespec_t until = timespec_of(deadline_ns)
+    cdef bint done
     pthread_mutex_lock(&a.lock)
     atomic_add_i32(&a.waiting, 1)
     while a.all_head != NULL and a.all_head.serial <= serial and monotonic_ns() < deadline_ns:

@@ -14,6 +14,7 @@ from kbroker.ext.client_batch cimport (
 )
 from kbroker.ext.client_topic cimport Part, Topic
 from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.unmade cimport not_by_hand
 
 cdef enum:
@@ -82,8 +83,15 @@ cdef object error_of(ClientBatch* b, int32_t index, str topic):
 
 cdef bint wait_for(ClientBatch* b, int64_t deadline_ns) except -1:
     cdef int64_t until
+    cdef int64_t began_ns = 0
     if b.generation != fork_generation():
         raise RuntimeError("this delivery was made before fork(); its producer is not here")
+    if atomic_load_i32(&b.state) == OUTCOME_PENDING and in_greenlet():
+        began_ns = monotonic_ns()
+        while atomic_load_i32(&b.state) == OUTCOME_PENDING:
+            if monotonic_ns() >= deadline_ns:
+                return False
+            rest(began_ns, deadline_ns)
     while atomic_load_i32(&b.state) == OUTCOME_PENDING:
         until = min(deadline_ns, monotonic_ns() + SLICE_NS)
         with nogil:

@@ -21,6 +21,7 @@ from kbroker.ext.client_loop cimport LoopDriver
 from kbroker.ext.client_request cimport wait_a_while
 from kbroker.ext.client_thread cimport loop_wake
 from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 from kbroker.ext.sockets cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from kbroker.ext.wire cimport TOPIC_NAME_BYTES_MAX
@@ -422,14 +423,16 @@ cdef class FetchParts(LoopDriver):
         cdef int64_t until_ns = INT64_MAX
         cdef bint ready
         cdef bint over
+        cdef bint yields = in_greenlet()
+        cdef int64_t began_ns = monotonic_ns()
         cdef Fetch* f = self.fetch
         if timeout_s < 1e9:
-            until_ns = monotonic_ns() + <int64_t> (timeout_s * 1e9)
+            until_ns = began_ns + <int64_t> (timeout_s * 1e9)
         while True:
             with nogil:
                 pthread_mutex_lock(&f.lock)
                 ready = self.ready() != NULL or f.taken != NULL
-                if not ready and not f.woken and not f.closed and timeout_s > 0:
+                if not (ready or f.woken or f.closed or yields) and timeout_s > 0:
                     wait_a_while(&f.arrived, &f.lock, until_ns)
                     ready = self.ready() != NULL
                 over = ready or f.woken or f.closed or monotonic_ns() >= until_ns
@@ -439,6 +442,8 @@ cdef class FetchParts(LoopDriver):
             PyErr_CheckSignals()
             if over:
                 return ready
+            if yields:
+                rest(began_ns, until_ns)
 
     def watch(self) -> int:
         """A descriptor that can be read from once something arrives, or at once; -1: now there

@@ -11,6 +11,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from kbroker.ext.client_request cimport wait_a_while
 from kbroker.ext.clock cimport monotonic_ns, timespec_of
+from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.posix cimport (
     pthread_cond_broadcast, pthread_cond_destroy, pthread_cond_t, pthread_cond_timedwait,
     pthread_cond_wait, pthread_mutex_destroy, pthread_mutex_init, pthread_mutex_lock,
@@ -18,7 +19,16 @@ from kbroker.ext.posix cimport (
 )
 from kbroker.ext.sockets cimport cond_init_monotonic
 
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident()
+
 cdef double FOREVER_S = 1e9
+
+
+cdef bint is_main_thread() except -1:
+    """Return whether the calling thread runs signal handlers. `current_thread` would make an object
+    of what is no thread of `threading`."""
+    return PyThread_get_thread_ident() == <unsigned long> threading.main_thread().ident
 
 
 cdef class Waiting:
@@ -55,21 +65,25 @@ cdef class Waiting:
 
     cdef bint wait_until_holds(self, timeout_s: float | None) except -1:
         cdef int64_t until_ns = INT64_MAX
-        cdef bint signals = threading.current_thread() is threading.main_thread()
+        cdef int64_t began_ns = monotonic_ns()
+        cdef bint yields = in_greenlet()
+        cdef bint signals = not yields and is_main_thread()
         cdef bint held = False
         cdef bint over = False
         if timeout_s is not None and timeout_s < FOREVER_S:
-            until_ns = monotonic_ns() + <int64_t> (timeout_s * 1e9)
+            until_ns = began_ns + <int64_t> (timeout_s * 1e9)
         while not over:
             with nogil:
                 pthread_mutex_lock(&self.lock)
                 held = self.holds()
-                if not held and monotonic_ns() < until_ns:
+                if not held and not yields and monotonic_ns() < until_ns:
                     self.wait_once(until_ns, signals)
                     held = self.holds()
                 pthread_mutex_unlock(&self.lock)
                 over = held or monotonic_ns() >= until_ns
             PyErr_CheckSignals()
+            if yields and not over:
+                rest(began_ns, until_ns)
         return held
 
 

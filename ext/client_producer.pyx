@@ -13,7 +13,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.client_accumulator cimport (
     APPEND_CLOSED, APPEND_OK, APPEND_TOO_LARGE, Settings, accumulator_append, accumulator_close,
-    accumulator_destroy, accumulator_flush, accumulator_init, accumulator_kick,
+    accumulator_destroy, accumulator_init, accumulator_kick,
     accumulator_partition, accumulator_pending, accumulator_topic,
 )
 from kbroker.ext.client_topic cimport Part, topic_grow
@@ -30,6 +30,7 @@ from kbroker.ext.client_peers cimport (
 )
 from kbroker.ext.client_sender cimport sender_drive, sender_link_down, sender_stopped
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
+from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 
 from kbroker.ext.client_flag import Flag
@@ -429,7 +430,7 @@ cdef class ProducerBase:
     ):
         cdef ClientBatch* b
         cdef int32_t index
-        cdef int64_t deadline_ns
+        cdef int64_t began_ns, deadline_ns
         cdef int code = accumulator_append(self.a, t, partition, rec, 0, &b, &index)
         cdef Delivery delivery
         if code != APPEND_OK:
@@ -437,11 +438,16 @@ cdef class ProducerBase:
                 accumulator_kick(self.a, True)
                 if wait_ns <= 0:
                     return None
-                deadline_ns = monotonic_ns() + wait_ns
-                with nogil:
-                    code = accumulator_append(
-                        self.a, t, partition, rec, deadline_ns, &b, &index
-                    )
+                began_ns = monotonic_ns()
+                deadline_ns = began_ns + wait_ns
+                while code == MEMORY_TIMEOUT and in_greenlet() and monotonic_ns() < deadline_ns:
+                    rest(began_ns, deadline_ns)
+                    code = accumulator_append(self.a, t, partition, rec, 0, &b, &index)
+                if code == MEMORY_TIMEOUT:
+                    with nogil:
+                        code = accumulator_append(
+                            self.a, t, partition, rec, deadline_ns, &b, &index
+                        )
             if code == MEMORY_INTERRUPTED:
                 raise_signal()
             if code != APPEND_OK:
@@ -479,14 +485,6 @@ cdef class ProducerBase:
     def _partition_count(self, topic: str) -> int:
         """Asks the cluster where the topic is not known."""
         return self.find_topic(topic).count
-
-    def _flush(self, deadline_ns: int) -> bool:
-        """Waits without the GIL for the outcome of what was sent before; False: not by then."""
-        cdef int64_t until = deadline_ns
-        cdef bint done
-        with nogil:
-            done = accumulator_flush(self.a, until)
-        return done
 
     def _end(self) -> None:
         """Nothing more is taken; who waits for memory is told."""

@@ -1,7 +1,7 @@
 """Requests of Python code over a link of the loop (see client_request.pxd)."""
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stddef cimport size_t
-from libc.stdint cimport INT64_MAX, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
@@ -10,6 +10,7 @@ from kbroker.ext.client_link cimport (
     LINK_BROKEN, LINK_HEAD_BYTES_MAX, LINK_OK, kept_free, link_keep, link_put_header, link_submit,
 )
 from kbroker.ext.clock cimport monotonic_ns, timespec_of
+from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.posix cimport (
     pthread_cond_destroy, pthread_cond_signal, pthread_cond_timedwait, pthread_mutex_destroy,
     pthread_mutex_init, pthread_mutex_lock, pthread_mutex_unlock, timespec_t,
@@ -64,14 +65,18 @@ cdef void wait_a_while(pthread_cond_t* condition, pthread_mutex_t* lock,
 
 cdef int asked_wait(Asked* asked) except -1:
     cdef bint done = False
+    cdef bint yields = in_greenlet()
+    cdef int64_t began_ns = monotonic_ns()
     while not done:
         with nogil:
             pthread_mutex_lock(&asked.lock)
-            if not asked.done:
+            if not asked.done and not yields:
                 wait_a_while(&asked.ended, &asked.lock, INT64_MAX)
             done = asked.done
             pthread_mutex_unlock(&asked.lock)
         PyErr_CheckSignals()
+        if yields and not done:
+            rest(began_ns, INT64_MAX)
     return 0
 
 

@@ -7,7 +7,8 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
 from kbroker.ext.client_accumulator cimport (
-    accumulator_append_run, accumulator_kick, accumulator_partition,
+    accumulator_append_run, accumulator_flush, accumulator_flushed, accumulator_kick,
+    accumulator_partition,
 )
 from kbroker.ext.client_batch cimport ClientBatch
 from kbroker.ext.client_columns_in cimport (
@@ -19,7 +20,11 @@ from kbroker.ext.client_memory cimport MEMORY_INTERRUPTED, MEMORY_TIMEOUT, memor
 from kbroker.ext.client_headers cimport bytes_slice
 from kbroker.ext.client_producer cimport raise_signal
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
+from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.wire cimport Slice
+
+cdef enum:
+    LOOK_NS = 100000000             # a wait looks for Ctrl-C so often
 
 
 cdef bint is_index(object given):
@@ -205,17 +210,41 @@ cdef class ProducerCore(ProducerBase):
                 )
         return 0
 
+    def _flush(self, deadline_ns: int) -> bool:
+        """Waits without the GIL for the outcome of what was sent before; False: not by then."""
+        cdef int64_t began_ns = monotonic_ns()
+        cdef int64_t until_ns = deadline_ns
+        cdef int64_t serial = accumulator_flush(self.a)
+        cdef int64_t slice_ns = 0
+        cdef bint yields = in_greenlet()
+        cdef bint done
+        while True:
+            if not yields:
+                slice_ns = min(until_ns, monotonic_ns() + LOOK_NS)
+            with nogil:
+                done = accumulator_flushed(self.a, serial, slice_ns)
+            if done:
+                return True
+            PyErr_CheckSignals()
+            if monotonic_ns() >= until_ns:
+                return False
+            if yields:
+                rest(began_ns, until_ns)
+
     cdef int append_chunk(
         self, ColumnsIn columns, Topic* t, int32_t n, int64_t wait_ns
     ) except? -1:
         """APPEND_OK, or why it ended before the chunk did."""
-        cdef int64_t deadline_ns = monotonic_ns() + wait_ns
+        cdef int64_t began_ns = monotonic_ns()
+        cdef int64_t deadline_ns = began_ns + wait_ns
+        cdef bint yields = in_greenlet()
         cdef int32_t done = 0
         cdef int32_t end, index, taken
         cdef ClientBatch* b
         with nogil:
             while done < n:
-                if memory_ease(&self.a.pool, deadline_ns) == MEMORY_INTERRUPTED:
+                if not yields and \
+                        memory_ease(&self.a.pool, deadline_ns) == MEMORY_INTERRUPTED:
                     return MEMORY_INTERRUPTED
                 end = done + 1
                 while end < n and columns.places[end] == columns.places[done]:
@@ -226,6 +255,10 @@ cdef class ProducerCore(ProducerBase):
                 )
                 if taken == MEMORY_TIMEOUT:
                     accumulator_kick(self.a, True)
+                    if yields and monotonic_ns() < deadline_ns:
+                        with gil:
+                            rest(began_ns, deadline_ns)
+                        continue
                     taken = accumulator_append_run(
                         self.a, t, columns.places[done], &columns.recs[done], end - done,
                         deadline_ns, &b, &index,

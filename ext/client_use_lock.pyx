@@ -8,9 +8,7 @@ consumer is never left in use by a call that is over.
 from posix.unistd cimport getpid
 
 from kbroker.ext.client_fetch_parts cimport FetchParts
-
-cdef extern from "pythread.h":
-    unsigned long PyThread_get_thread_ident()
+from kbroker.ext.greenlets cimport user_ident
 
 FORKED = 1
 GIVING = 2
@@ -55,7 +53,7 @@ cdef class UseLock:
         return self.pid != getpid()
 
     cdef int enter(self) except -1:
-        cdef unsigned long me = PyThread_get_thread_ident()
+        cdef size_t me = user_ident()
         if self.pid != getpid():
             raise self._error(FORKED)
         if self.fetcher.busy:
@@ -94,7 +92,7 @@ cdef class UseLock:
     def in_use(self) -> bool:
         """True if the calling thread uses the consumer. Setting it to True enters the lock, for a
         call that ends by setting `returned` or `failed`."""
-        return self.depth > 0 and self.owner == PyThread_get_thread_ident()
+        return self.depth > 0 and self.owner == user_ident()
 
     @in_use.setter
     def in_use(self, in_use: bool) -> None:
@@ -126,7 +124,7 @@ cdef class UseLock:
         """Let the calling thread use the consumer while its owner waits. Returns the owner, for
         `give_back`."""
         owner = self.owner
-        self.owner = PyThread_get_thread_ident()
+        self.owner = user_ident()
         return owner
 
     def give_back(self, owner: int) -> None:

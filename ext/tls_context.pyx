@@ -2,13 +2,13 @@
 
 Everything that a file or a setting has wrong is a ValueError of one line that names the source.
 """
-import time
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stddef cimport size_t
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kbroker.ext.borrowed cimport Borrowed
+from kbroker.ext.clock cimport monotonic_ns
+from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.posix cimport RTLD_NOW, dlopen, dlsym, ssize_t
 from kbroker.ext.sockets cimport POLLIN, POLLOUT, poll, pollfd_t
 from kbroker.ext.tls cimport (
@@ -261,6 +261,8 @@ cdef class TlsChannel:
         cdef pollfd_t polled
         cdef int wait_ms
         cdef int ready = 0
+        cdef bint yields = in_greenlet()
+        cdef int64_t began_ns = monotonic_ns()
         if code == TLS_CLOSED:
             raise ConnectionResetError("the other side closed the connection")
         if code == TLS_FAILED:
@@ -268,19 +270,21 @@ cdef class TlsChannel:
         polled.fd = self.fd
         polled.events = POLLOUT if code == TLS_WANTS_WRITE else POLLIN
         while ready == 0:
-            left_s = until_s - time.monotonic()
+            left_s = until_s - monotonic_ns() / 1e9
             if left_s <= 0:
                 raise TimeoutError
-            wait_ms = min(LOOK_MS, int(left_s * 1000) + 1)
+            wait_ms = 0 if yields else min(LOOK_MS, int(left_s * 1000) + 1)
             with nogil:
                 ready = poll(&polled, 1, wait_ms)
+            if ready == 0 and yields:
+                rest(began_ns, <int64_t> (until_s * 1e9))
             PyErr_CheckSignals()
             ready = max(ready, 0)       # a signal is no answer
         return 0
 
     def handshake(self, timeout_s: float) -> None:
         cdef int code
-        cdef double until_s = time.monotonic() + timeout_s
+        cdef double until_s = monotonic_ns() / 1e9 + timeout_s
         self.check()
         while True:
             with nogil:
@@ -293,7 +297,7 @@ cdef class TlsChannel:
         """At least 1 byte, or 0 when the other side has closed."""
         cdef Borrowed room = Borrowed(into, writable=True)
         cdef ssize_t got
-        cdef double until_s = time.monotonic() + timeout_s
+        cdef double until_s = monotonic_ns() / 1e9 + timeout_s
         self.check()
         while True:
             with nogil:
@@ -306,7 +310,7 @@ cdef class TlsChannel:
         cdef Borrowed given = Borrowed(data)
         cdef size_t sent = 0
         cdef ssize_t got
-        cdef double until_s = time.monotonic() + timeout_s
+        cdef double until_s = monotonic_ns() / 1e9 + timeout_s
         self.check()
         while sent < given.n:
             with nogil:

@@ -227,16 +227,25 @@ class DirectoryLock:
         self.release()
 
 
-def is_locked(directory: Path) -> bool:
-    """Return whether a process has the lock of a log directory, without taking it."""
+def lock_holder(directory: Path) -> int | None:
+    """Return the pid of the process that has the lock of a log directory, without taking it: 0
+    where the system does not say, None where no process has it. Raises DiskError."""
+    path = directory / LOCK_FILE
     try:
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise DiskError(path, error) from error
     try:
-        return bool(_conflict(descriptor)[0] != fcntl.F_UNLCK)
+        return None if _conflict(descriptor)[0] == fcntl.F_UNLCK else _holder(descriptor)
     finally:
         os.close(descriptor)
+
+
+def is_locked(directory: Path) -> bool:
+    """Return whether a process has the lock of a log directory, without taking it."""
+    return lock_holder(directory) is not None
 
 
 def _conflict(descriptor: int) -> tuple[Any, ...]:

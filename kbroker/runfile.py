@@ -19,6 +19,8 @@ Prepared by the broker before it serves, so that a file that cannot be written e
 once it serves, written again when produce is refused or taken again, removed when it
 has stopped cleanly. After a crash the file
 stays: pid and pid_ticks together tell a live broker from a process that got its number later.
+The file under the other name (`.kbroker-run.json.PID`) may stay after a kill; the next start,
+which holds the directory's lock, removes it.
 It is a help for people and tools, not a lock: the data directory's `.lock` is that.
 """
 
@@ -101,7 +103,8 @@ def prepare(
     open_listeners: Sequence[str] = (),
 ) -> Callable[[], None]:
     """Write the file under another name; the result gives it its own, in one step for readers, and
-    says by that that this process serves the directory. Both raise DiskError."""
+    says by that that this process serves the directory. Both raise DiskError. The caller holds the
+    lock of the directory."""
     info = RunInfo(
         pid=os.getpid(),
         pid_ticks=pid_ticks(os.getpid()) or 0,
@@ -118,6 +121,7 @@ def prepare(
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        _remove_stale(path)
         put = _prepare(path, info)
     except OSError as error:
         raise DiskError(path, error) from error
@@ -160,6 +164,15 @@ def _prepare(path: Path, info: RunInfo) -> Callable[[], object]:
 def _fresh(path: Path) -> Path:
     """The other name, under which this process writes it."""
     return path.with_name(f"{_NAME}.{os.getpid()}")
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove what processes that were killed had prepared."""
+    with contextlib.suppress(OSError):
+        for stale in path.parent.iterdir():
+            pid = stale.name.removeprefix(f"{_NAME}.")
+            if pid != stale.name and pid.isascii() and pid.isdigit():
+                stale.unlink(missing_ok=True)
 
 
 def _replace(fresh: Path, path: Path) -> None:

@@ -18,6 +18,8 @@ from pyspark_kbroker.errors import OptionError
 
 __all__ = [
     "ASSIGN",
+    "INT32_MAX",
+    "INT64_MAX",
     "SUBSCRIBE",
     "SUBSCRIBE_PATTERN",
     "Bound",
@@ -31,6 +33,8 @@ __all__ = [
 
 Offsets = dict[TopicPartition, int]
 
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 SUBSCRIBE = "subscribe"
 SUBSCRIBE_PATTERN = "subscribePattern"
 ASSIGN = "assign"
@@ -76,6 +80,8 @@ def from_json(told: Mapping[str, Any]) -> Offsets:
         for index, offset in parts.items():
             if isinstance(offset, bool) or not isinstance(offset, int) or not index.isdecimal():
                 raise ValueError(f"{topic!r}: {index!r}: {offset!r}; partitions have numbers")
+            if not offset <= INT64_MAX or len(index) > 10 or int(index) > INT32_MAX:
+                raise ValueError(f"{topic!r}: {index!r}: {offset!r} is out of range")
             found[TopicPartition(topic, int(index))] = offset
     return found
 
@@ -103,7 +109,9 @@ def partitions_of_json(option: str, text: str) -> tuple[TopicPartition, ...]:
     example = '{"topic":[0,1]}'
     found: set[TopicPartition] = set()
     for topic, parts in _parsed(option, text, example).items():
-        if not isinstance(parts, list) or not all(type(p) is int and p >= 0 for p in parts):
+        if not isinstance(parts, list) or not all(
+            type(p) is int and 0 <= p <= INT32_MAX for p in parts
+        ):
             raise OptionError(f"{option}: {topic!r}: {parts!r}; write {example}")
         found.update(TopicPartition(topic, part) for part in parts)
     if not found:

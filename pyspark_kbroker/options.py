@@ -26,6 +26,8 @@ from kbroker.client.offsets import EARLIEST, LATEST
 from pyspark_kbroker.errors import OptionError, nearest
 from pyspark_kbroker.offsets import (
     ASSIGN,
+    INT32_MAX,
+    INT64_MAX,
     SUBSCRIBE,
     SUBSCRIBE_PATTERN,
     Bound,
@@ -105,6 +107,9 @@ _NAMES = {
     for kind, (config, _) in _KINDS.items()
 }
 _DURATION = re.compile(r"\s*(\d+)\s*(us|ms|s|m|min|h|d|)\s*", re.IGNORECASE)
+_DURATION_DIGITS = 18  # what fits into 64 bits
+# Numbers that are of 32 bits in the official connector; all others have 64.
+_INT32 = frozenset({"minPartitions", "fetchOffset.numRetries"})
 _UNIT_S = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -196,6 +201,9 @@ class _Told:
             raise OptionError(f"{name}: {text!r} is no whole number") from None
         if found < least:
             raise OptionError(f"{name}: {found}; {least} is the least")
+        most = INT32_MAX if name in _INT32 else INT64_MAX
+        if found > most:
+            raise OptionError(f"{name}: {found}; {most} is the most")
         return found
 
     def milliseconds(self, name: str, least: int, default: int) -> float:
@@ -292,6 +300,8 @@ def _duration_s(name: str, text: str) -> float:
     found = _DURATION.fullmatch(text)
     if found is None:
         raise OptionError(f"{name}: {text!r} is no time; write 15m, 30s or 500ms")
+    if len(found[1]) > _DURATION_DIGITS:
+        raise OptionError(f"{name}: {text!r} is too long a time")
     return int(found[1]) * _UNIT_S[found[2].lower()]
 
 

@@ -29,6 +29,12 @@ def parse_address(text: str, *, to_bind: bool = False) -> Address:
     to_bind: port 0 (the kernel picks one) and an empty host (every interface) are fine as well.
     Raises ValueError with a line that says what is wrong.
     """
+    credentials, at, where = text.rpartition("@")
+    if at and credentials:
+        raise ValueError(
+            f"{where!r} has a user or password before it: write HOST:PORT, and sasl.username and"
+            " sasl.password"
+        )
     rest = text.strip()
     scheme, found, after = rest.partition("://")
     if found:

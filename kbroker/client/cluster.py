@@ -17,7 +17,6 @@ import logging
 import os
 import random
 import re
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -36,6 +35,7 @@ from kbroker.client.errors import (
     check,
 )
 from kbroker.client.metadata import Leader, Metadata, Node, PartitionInfo, TopicInfo
+from kbroker.client.native_threads import Lock, per_thread
 from kbroker.client.reach import (
     BROKEN,
     COUNTS,
@@ -87,7 +87,7 @@ class Cluster:
         self._bootstrap = bootstrap_addresses(servers, canonical=self.settings.canonical_names)
         self.client_id = self.settings.client_id
         self.timeout_s = self.settings.timeout_s
-        self._lock = threading.Lock()  # guards what follows; nothing is waited for under it
+        self._lock = Lock()  # guards what follows; nothing is waited for under it
         self._metadata = Metadata()
         self._learnt_s: dict[str, float] = {}
         self._failing_since_s: float | None = None
@@ -95,8 +95,8 @@ class Cluster:
         self._doubted: set[int] = set()  # nodes that may have moved
         self._counts = dict.fromkeys(COUNTS, 0.0)
         self._open: weakref.WeakSet[Connection] = weakref.WeakSet()
-        self._own = Own()
-        self.limits = Limits()
+        self._own = per_thread(Own)
+        self.limits = per_thread(Limits)
         self.calls = Count(ClosedError)  # of all threads, so that an end can wait for them
         self.closed = Flag()
         self._reach = Reach(self.settings)

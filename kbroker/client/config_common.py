@@ -31,6 +31,7 @@ from kbroker.client.config_types import (
     words,
 )
 from kbroker.client.errors import ConfigError
+from kbroker.urls import shown_url
 
 __all__ = ["SASL_MECHANISMS", "ClientConfig"]
 
@@ -262,10 +263,16 @@ class ClientConfig:
     def __repr__(self) -> str:
         """What the user set, secrets hidden."""
         specs = specs_of(type(self))
-        shown = (
-            f"{name}={'[hidden]' if specs[name].secret else repr(getattr(self, name))}"
-            for name in sorted(self.given)
-        )
+        shown = []
+        for name in sorted(self.given):
+            value = getattr(self, name)
+            if specs[name].secret:
+                value = "[hidden]"
+            elif name.endswith("_url") and isinstance(value, str):
+                value = repr(shown_url(value))
+            else:
+                value = repr(value)
+            shown.append(f"{name}={value}")
         return f"{type(self).__name__}({', '.join(shown)})"
 # fmt: on
 

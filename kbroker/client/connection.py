@@ -11,9 +11,9 @@ import collections
 import contextlib
 import math
 import re
+import select
 import socket
 import struct
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,9 @@ from kbroker.client.errors import (
     UnsupportedApiError,
 )
 from kbroker.client.messages import VERSIONS, decode_response, encode_request, versions_of
+from kbroker.client.native_threads import Lock, wait_for_io
 from kbroker.ext.client_clock import monotonic
+from kbroker.ext.greenlets import cooperative
 from kbroker.limits import CLIENT_FRAME_MAX_BYTES
 from kbroker.protocol import ApiKey
 
@@ -104,7 +106,7 @@ class Connection:
         self._left_s = left_s
         self.renew_at = math.inf
         self._used_s = monotonic()
-        self._claim = threading.Lock()  # of sending the next request, or of ending an idle one
+        self._claim = Lock()  # of sending the next request, or of ending an idle one
         self.broker_versions: dict[int, tuple[int, int]] = {}
         self._sent: collections.deque[_Sent] = collections.deque()
         self._correlation_id = 0
@@ -252,6 +254,8 @@ class Connection:
         try:
             if self._channel is not None:
                 self._channel.sendall(framed, limit_s)
+            elif cooperative():
+                self._send_in_greenlet(framed, monotonic() + limit_s)
             else:
                 self._socket.settimeout(limit_s)
                 self._socket.sendall(framed)
@@ -259,6 +263,15 @@ class Connection:
             broken = self._broken(error)
             self.close()
             raise broken from error
+
+    def _send_in_greenlet(self, framed: bytes, until_s: float) -> None:
+        self._socket.setblocking(False)
+        left = memoryview(framed)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except BlockingIOError:
+                wait_for_io(self._socket.fileno(), select.POLLOUT, until_s)
 
     def _negotiate(self, timeout_s: float) -> None:
         """Asks for ApiVersions, newest first; a broker that knows it not answers in version 0."""
@@ -335,6 +348,9 @@ class Connection:
             if self._channel is not None:
                 got = self._channel.recv_into(view, left_s)
             else:
+                if cooperative():
+                    wait_for_io(self._socket.fileno(), select.POLLIN, deadline)
+                    left_s = max(deadline - monotonic(), _LEAST_S)
                 self._socket.settimeout(left_s)
                 got = self._socket.recv_into(view)
             if got == 0:

@@ -7,7 +7,6 @@ network. The attempt belongs to the client: it goes on, and the next call gets t
 from __future__ import annotations
 
 import logging
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 
@@ -20,9 +19,11 @@ from kbroker.client.errors import (
     KafkaError,
     RequestTimeoutError,
 )
+from kbroker.client.native_threads import Lock, thread
 from kbroker.client.reach import Limits, Reach
 from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_flag import Flag
+from kbroker.ext.greenlets import cooperative
 
 __all__ = ["Connector"]
 
@@ -41,7 +42,7 @@ class _Attempts:
     """At most one attempt for each address, on a thread of its own."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = Lock()  # guards what follows
         self._attempts: dict[Address, _Attempt] = {}
         self._closed = False
 
@@ -80,8 +81,7 @@ class _Attempts:
             if attempt is None:
                 attempt = _Attempt()
                 name = f"kbroker-connect-{address}"
-                args = (connect, address, attempt)
-                threading.Thread(target=self._run, name=name, args=args, daemon=True).start()
+                thread(self._run, name, connect, address, attempt).start()
                 self._attempts[address] = attempt
             return attempt
 
@@ -117,7 +117,7 @@ class Connector:
         self._reach = reach
         self._limits = limits
         self._closed = closed
-        self._lock = threading.Lock()  # guards what follows, and counts
+        self._lock = Lock()  # guards what follows, and counts
         self._begun: weakref.WeakSet[Connection] = weakref.WeakSet()  # all, whoever owns them
         self._attempts = _Attempts()
 
@@ -129,12 +129,13 @@ class Connector:
 
     def connect(self, address: Address) -> Connection:
         """Return an authenticated connection, within the limits of the calling thread's call. An
-        attempt that takes longer goes on for the next call."""
+        attempt that takes longer goes on for the next call. That of a greenlet is made on a thread
+        as well, as names, logins and tokens block."""
         if self._closed.wait(self._reach.pause_within(address, self._limits.left_s)):
             raise ClosedError("the client was closed")
         setup_s = self._reach.setup_timeout_s(address)
         left_s = self._limits.left_s(setup_s)
-        if left_s < setup_s:
+        if left_s < setup_s or cooperative():
             last = self._reach.raise_last
             return self._attempts.connect(address, left_s, self._connect, last)
         return self._connect(address)

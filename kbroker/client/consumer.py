@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kbroker.client.block_exits import interrupted_producer
 from kbroker.client.cluster import Cluster, PartitionInfo, TopicInfo
 from kbroker.client.config_consumer import consumer_config
 from kbroker.client.consumer_assignment import Assignment
@@ -102,7 +103,8 @@ class Consumer:
     - Any other exception commits nothing.
 
     In `with Consumer(...) as c, Producer(...) as p` the producer is closed first: it delivers what
-    was sent before the consumer commits.
+    was sent before the consumer commits. An exception in that close, such as a second Ctrl-C, gives
+    up what is not delivered yet; the consumer commits nothing then.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None, **more: Any) -> None:
@@ -474,4 +476,6 @@ class Consumer:
         """Return what the last automatic commit commits."""
         if error is None:
             return self._assignment.delivered()
-        return {} if isinstance(error, Exception) else self._assignment.finished()
+        if isinstance(error, Exception) or interrupted_producer(error):
+            return {}
+        return self._assignment.finished()

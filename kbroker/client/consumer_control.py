@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 import uuid
 from collections import defaultdict
@@ -37,6 +36,7 @@ from kbroker.client.errors import (
     RequestTimeoutError,
 )
 from kbroker.client.metadata import NO_ID, Leader, PartitionInfo
+from kbroker.client.native_threads import is_current, thread
 from kbroker.client.offsets import EARLIEST, LATEST, duration_ms, list_offsets
 from kbroker.client.offsets_for_epoch import EpochEnd, end_of_epoch
 from kbroker.client.partitions import TopicPartition
@@ -89,7 +89,7 @@ class Control:
         self._refreshed_s = monotonic()
         self._idle = IdleLinks(loop, cluster.settings.idle_max_s)
         self._idle_at_s = monotonic() + self._idle.look_s
-        self._thread = threading.Thread(target=self._run, name=loop.name, daemon=True)
+        self._thread = thread(self._run, loop.name)
 
     def start(self) -> None:
         """Starts the thread; it ends with the loop."""
@@ -97,7 +97,7 @@ class Control:
 
     def join(self, timeout_s: float) -> None:
         """After the loop was closed."""
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and not is_current(self._thread):
             self._thread.join(timeout_s)
 
     def pardon(self, where: TopicPartition) -> None:

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from kbroker.client.cluster import Cluster
 from kbroker.client.errors import UnsupportedApiError
+from kbroker.client.native_threads import Lock
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.protocol import ApiKey
 
@@ -19,8 +20,8 @@ class Links:
     def __init__(self, cluster: Cluster, loop: ClientLoop) -> None:
         self._cluster = cluster
         self._loop = loop
-        self._lock = threading.Lock()
-        self._opening: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._lock = Lock()
+        self._opening: defaultdict[int, threading.Lock] = defaultdict(Lock)
         self._links: dict[int, int] = {}  # node: link
         self._renew_s: dict[int, float] = {}  # link: monotonic time
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from kbroker.client.address import Address
 from kbroker.client.errors import ConnectError
+from kbroker.client.native_threads import native_poll, of_socket
 from kbroker.ext.client_clock import monotonic
 
 __all__ = ["Endpoint", "Endpoints", "dial", "resolve", "text_of"]
@@ -40,7 +41,7 @@ def resolve(address: Address) -> list[Endpoint]:
     """Return the endpoints of a name in the order of the system, IPv6 and IPv4 in turn. Raises
     ConnectError."""
     try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        found = of_socket("getaddrinfo")(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ConnectError(f"cannot reach {address}: {text_of(error)}") from error
     except (OverflowError, ValueError) as error:  # no port, or no name, of those that brokers tell
@@ -93,7 +94,7 @@ class _Dial:
         self._waiting = list(endpoints)
         self._pending: dict[int, tuple[socket.socket, Endpoint]] = {}
         self._failure: OSError | None = None
-        self._poll = select.poll()
+        self._poll = native_poll()
 
     def run(self, deadline: float) -> tuple[socket.socket, Endpoint]:
         """Return the first connection; the others are closed."""
@@ -124,7 +125,7 @@ class _Dial:
 
     def _begin(self, endpoint: Endpoint) -> None:
         try:
-            made = socket.socket(endpoint.family, socket.SOCK_STREAM)
+            made = of_socket("socket")(endpoint.family, socket.SOCK_STREAM)
         except OSError as error:
             self._failure = self._failure or error
             return

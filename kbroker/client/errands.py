@@ -9,12 +9,11 @@ that wait for a broker when the client is closed end with that wait.
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from kbroker.client.connection import Connection
+from kbroker.client.native_threads import Empty, Lock, SimpleQueue, thread
 
 __all__ = ["Errands"]
 
@@ -36,9 +35,9 @@ class Errands:
     def __init__(self, name: str, wake: Callable[[], None]) -> None:
         self._name = name
         self._wake = wake
-        self._lock = threading.Lock()  # of `_queues`: a thread that ends takes its own away
-        self._queues: dict[Hashable, queue.SimpleQueue[Any]] = {}
-        self._done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
+        self._lock = Lock()  # of `_queues`: a thread that ends takes its own away
+        self._queues: dict[Hashable, SimpleQueue[Any]] = {}
+        self._done: SimpleQueue[_Done] = SimpleQueue()
         self._left: dict[Hashable, int] = {}
         self._closed = False
 
@@ -52,9 +51,8 @@ class Errands:
         with self._lock:
             jobs = self._queues.get(key)
             if jobs is None:
-                jobs = queue.SimpleQueue()
-                name, args = f"{self._name}-ask", (key, jobs)
-                threading.Thread(target=self._serve, name=name, args=args, daemon=True).start()
+                jobs = SimpleQueue()
+                thread(self._serve, f"{self._name}-ask", key, jobs).start()
                 self._queues[key] = jobs
             jobs.put((work, then))
         self._left[key] = self._left.get(key, 0) + 1
@@ -77,11 +75,11 @@ class Errands:
         while not self._done.empty():
             _drop(self._done.get().result)
 
-    def _serve(self, key: Hashable, jobs: queue.SimpleQueue[Any]) -> None:
+    def _serve(self, key: Hashable, jobs: SimpleQueue[Any]) -> None:
         while True:
             try:
                 job = jobs.get(timeout=_IDLE_S)
-            except queue.Empty:
+            except Empty:
                 with self._lock:
                     if jobs.empty():
                         del self._queues[key]

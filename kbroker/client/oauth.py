@@ -8,9 +8,9 @@ made here. A token is kept for most of its life (`sasl.login.refresh.*`) and sha
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import random
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -20,7 +20,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbroker.client.errors import AuthenticationError, ConfigError
+from kbroker.client.native_threads import Lock
 from kbroker.ext.client_clock import monotonic
+from kbroker.ext.client_flag import Flag
+from kbroker.urls import shown_url, split_credentials
 
 if TYPE_CHECKING:
     from kbroker.client.config_common import ClientConfig
@@ -54,7 +57,7 @@ class TokenSource:
 
     def __init__(self, config: ClientConfig, options: Mapping[str, str]) -> None:
         self._config = config
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._token: Token | None = None
         self._renew_at_s = 0.0
         self._extensions = {
@@ -143,36 +146,41 @@ class TokenSource:
             except _PassingError as error:
                 if monotonic() + pause_s > over_s:
                     raise AuthenticationError(str(error)) from error
-            time.sleep(pause_s)
+            Flag().wait(pause_s)
             pause_s *= 2
 
     def _post(self, name: str, secret: str, scope: str | None) -> Token:
         config = self._config
         url = str(config.sasl_oauthbearer_token_endpoint_url)
-        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-            raise ConfigError(f"sasl.oauthbearer.token.endpoint.url={url!r}: must be http or https")
+        shown = shown_url(url)
+        if urllib.parse.urlsplit(shown).scheme not in ("http", "https"):
+            raise ConfigError(
+                f"sasl.oauthbearer.token.endpoint.url={shown!r}: must be http or https"
+            )
         if config.sasl_oauthbearer_header_urlencode:
             name, secret = urllib.parse.quote_plus(name), urllib.parse.quote_plus(secret)
         form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
         request = urllib.request.Request(
-            url,
+            split_credentials(url)[0],
             urllib.parse.urlencode(form).encode(),
             {
                 "Accept": "application/json",
-                "Authorization": f"Basic {base64.b64encode(f'{name}:{secret}'.encode()).decode()}",
                 "Content-Type": "application/x-www-form-urlencoded",
             },
         )
+        basic = base64.b64encode(f"{name}:{secret}".encode()).decode()
+        # A server that redirects does not choose who learns the secret.
+        request.add_unredirected_header("Authorization", f"Basic {basic}")
         limit_ms = config.sasl_login_read_timeout_ms or config.sasl_login_connect_timeout_ms
         try:
             with urllib.request.urlopen(request, timeout=(limit_ms or 10_000) / 1e3) as answer:
                 return self._read(answer.read(_ANSWER_BYTES_MAX))
         except urllib.error.HTTPError as error:
             with error:
-                told = f"token endpoint {url}: {error.code} {error.reason}"
+                told = f"token endpoint {shown}: {error.code} {error.reason}"
             raise (_PassingError if error.code in _AGAIN else AuthenticationError)(told) from error
-        except OSError as error:
-            raise _PassingError(f"token endpoint {url}: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _PassingError(f"token endpoint {shown}: {error}") from error
 
     def _read(self, text: bytes) -> Token:
         try:

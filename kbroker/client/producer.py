@@ -10,12 +10,12 @@ import itertools
 import logging
 import operator
 import os
-import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from kbroker.client import native_threads
 from kbroker.client.admin_transactions import OpenTransaction
 from kbroker.client.cluster import Cluster
 from kbroker.client.config_producer import producer_config
@@ -30,6 +30,7 @@ from kbroker.client.errors import (
     RecordTooLargeError,
 )
 from kbroker.client.group.room import GroupMetadata
+from kbroker.client.native_threads import is_current
 from kbroker.client.partitioners import CALLABLE, partitioner_way
 from kbroker.client.producer_control import Control, tell_topic
 from kbroker.client.producer_driver import driver_of
@@ -105,7 +106,7 @@ class Producer(ProducerCore):
             max_idle_s=self.config.metadata_max_idle_ms / 1000,
             transactions=self._transactions,
         )
-        thread = threading.Thread(target=control.run, name=name, daemon=True)
+        thread = native_threads.thread(control.run, name)
         plain = way != CALLABLE and not (
             self._key_serializer or self._value_serializer or self._interceptors
         )
@@ -291,15 +292,14 @@ class Producer(ProducerCore):
     def flush(self, timeout: float | None = None) -> None:
         """Waits until all that was sent before is delivered or has failed, and its callbacks have
         run. TimeoutError after `timeout` seconds; KafkaError where called from a callback."""
-        if threading.current_thread() is self._thread:
+        if is_current(self._thread):
             raise KafkaError("flush() in a callback would wait for itself")
         self._check_fork()
         deadline_ns = _FOREVER_NS
         if timeout is not None and timeout < _FOREVER_S:
             deadline_ns = monotonic_ns() + int(timeout * 1e9)
-        while not self._flush(min(deadline_ns, monotonic_ns() + 100_000_000)):
-            if monotonic_ns() >= deadline_ns:
-                raise TimeoutError(f"records are not delivered after {timeout:g} s")
+        if not self._flush(deadline_ns):
+            raise TimeoutError(f"records are not delivered after {timeout:g} s")
         self.driver.wait_callbacks(deadline_ns)
 
     def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
@@ -322,7 +322,7 @@ class Producer(ProducerCore):
         done: records, transaction and threads are the parent's."""
         if not self._shut.alive or self._is_forked:
             return
-        in_callback = threading.current_thread() is self._thread
+        in_callback = is_current(self._thread)
         limit = None if timeout is None else Limit(timeout)
         self._end()
         try:

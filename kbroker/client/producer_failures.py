@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
 
+from kbroker.client.native_threads import Lock
 from kbroker.ext.client_clock import monotonic
 
 __all__ = ["Failures"]
@@ -18,7 +18,7 @@ class Failures:
     """Failures of one producer, by kind: the class of the error, and the topic."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = Lock()  # guards what follows
         self._records: Counter[tuple[str, str]] = Counter()
         self._logged: Counter[tuple[str, str]] = Counter()  # of these
         self._next_s: dict[tuple[str, str], float] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 
 from kbroker.client.cluster import Cluster
+from kbroker.client.native_threads import Thread, is_current
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.ext.client_producer import SenderDriver
 
@@ -19,7 +19,7 @@ def shut(
     pid: int,
     loop: ClientLoop,
     cluster: Cluster,
-    thread: threading.Thread,
+    thread: Thread,
     driver: SenderDriver,
 ) -> None:
     """End a producer that was not closed, when it is collected or the interpreter ends. Does
@@ -40,12 +40,12 @@ def stop(
     _: int,
     loop: ClientLoop,
     cluster: Cluster,
-    thread: threading.Thread,
+    thread: Thread,
     driver: SenderDriver,
 ) -> None:
     """End both threads; what was not delivered fails."""
     loop.close()
     cluster.close()
-    if thread is not threading.current_thread():
+    if not is_current(thread):
         thread.join(10.0)
     driver.run_callbacks()

@@ -13,7 +13,6 @@ import logging
 import os
 import random
 import socket
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -28,6 +27,7 @@ from kbroker.client.errors import (
     RequestTimeoutError,
     TlsError,
 )
+from kbroker.client.native_threads import Lock, of_socket
 from kbroker.ext.client_clock import monotonic
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ def bootstrap_addresses(servers: Iterable[str], *, canonical: bool) -> list[Addr
     found: dict[Address, None] = {}
     for address in given:
         try:
-            told = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            told = of_socket("getaddrinfo")(address.host, address.port, type=socket.SOCK_STREAM)
             for *_, where in told:
-                name, _ = socket.getnameinfo(where, socket.NI_NUMERICSERV)
+                name, _ = of_socket("getnameinfo")(where, socket.NI_NUMERICSERV)
                 found[Address(name, address.port)] = None
         except OSError:
             found[address] = None
@@ -190,7 +190,7 @@ class Reach:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._attempts: dict[Address, _Attempts] = {}
         self._warn_at_s: dict[Address, float] = {}
         self._endpoints = Endpoints()
@@ -363,14 +363,14 @@ class Connections(dict[Address, Connection]):
                 connection.close()
 
 
-class Own(threading.local):
-    """What belongs to one thread: its connections."""
+class Own:
+    """What belongs to one thread (see native_threads.per_thread): its connections."""
 
     def __init__(self) -> None:
         self.connections = Connections()
 
 
-class Limits(threading.local):
+class Limits:
     """The limits of the call that a thread is in. Connections look at them as well."""
 
     def __init__(self) -> None:

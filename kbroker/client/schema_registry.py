@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import http.client
 import importlib
 import io
 import json
@@ -23,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbroker.client.errors import SchemaRegistryError
+from kbroker.urls import shown_url, split_credentials
 
 __all__ = [
     "AvroDeserializer",
@@ -34,23 +36,29 @@ __all__ = [
 ]
 
 _HEAD = struct.Struct(">bI")
+_HEADERS = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 
 
 class SchemaRegistry:
-    """A registry at this URL. auth: user and password. Thread-safe."""
+    """A registry at this URL. auth: user and password, which may also be in the URL. Errors show
+    the URL without them. Thread-safe."""
 
     def __init__(
         self, url: str, *, auth: tuple[str, str] | None = None, timeout_s: float = 10.0
     ) -> None:
-        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-            raise ValueError(f"{url!r} is no URL of a registry; write http://HOST:PORT")
-        self._url = url.rstrip("/")
-        self._timeout_s = timeout_s
-        self._headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+        if not url.lower().startswith(("http://", "https://")):
+            raise ValueError(f"{shown_url(url)!r} is no URL of a registry; write http://HOST:PORT")
+        address, credentials = split_credentials(url)  # raises ValueError
         if auth is not None:
-            told = base64.b64encode(":".join(auth).encode()).decode()
-            self._headers["Authorization"] = f"Basic {told}"
+            credentials = ":".join(auth)
+        self._address = address.rstrip("/")
+        self._url = shown_url(url).rstrip("/")
+        self._timeout_s = timeout_s
+        self._authorization = ""
+        if credentials:
+            told = base64.b64encode(credentials.encode()).decode()
+            self._authorization = f"Basic {told}"
         self._lock = threading.Lock()
         self._ids: dict[tuple[str, str, str], int] = {}
         self._schemas: dict[int, str] = {}
@@ -88,14 +96,17 @@ class SchemaRegistry:
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._url + path, data, self._headers)
+        request = urllib.request.Request(self._address + path, data, _HEADERS)
+        if self._authorization:
+            # A server that redirects does not choose who learns the password.
+            request.add_unredirected_header("Authorization", self._authorization)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
                 told = json.loads(answer.read(_ANSWER_BYTES_MAX))
         except urllib.error.HTTPError as error:
             why = error.read(1000).decode("utf-8", "replace")
             raise SchemaRegistryError(f"{self._url}{path}: {error.code} {why}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise SchemaRegistryError(f"{self._url}{path}: {error}") from error
         if not isinstance(told, dict):
             raise SchemaRegistryError(f"{self._url}{path}: the answer is no object")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 
 from kbroker.client.cluster import Cluster
+from kbroker.client.native_threads import thread
 
 __all__ = ["sweep"]
 
@@ -29,4 +29,4 @@ def sweep(cluster: Cluster) -> None:
             alive.drop_idle()
             del alive
 
-    threading.Thread(target=run, name="kbroker-admin-idle", daemon=True).start()
+    thread(run, "kbroker-admin-idle").start()

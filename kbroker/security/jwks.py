@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kbroker.config.types import ConfigError
+from kbroker.urls import shown_url, split_credentials
 
 _LOG: Final = logging.getLogger("kbroker.security")
 _ANSWER_MAX_BYTES: Final = 1 << 20
@@ -42,18 +43,19 @@ def parse_keys(text: bytes) -> list[Key]:
     return keys
 
 
-def _shown(parts: urllib.parse.SplitResult) -> str:
-    """The address without what may be a secret: user and password, query and fragment."""
-    where = parts.netloc.rpartition("@")[2]
-    return urllib.parse.urlunsplit((parts.scheme, where, parts.path, "", ""))
-
-
-def _request(parts: urllib.parse.SplitResult) -> urllib.request.Request:
-    """A request for the address; user and password in it go into a header, to this host alone."""
-    who, at, where = parts.netloc.rpartition("@")
-    request = urllib.request.Request(parts._replace(netloc=where).geturl())
-    if at:
-        told = base64.b64encode(urllib.parse.unquote_to_bytes(who)).decode()
+def _request(url: str) -> urllib.request.Request:
+    """A request for the address; user and password in it go into a header, to this host alone.
+    Raises ConfigError for what is no address of an HTTP server."""
+    try:
+        address, credentials = split_credentials(url)
+        parts = urllib.parse.urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("it is no file: or http(s):")
+    except ValueError as error:
+        raise ConfigError(f"{_SETTING}: {shown_url(url)}: {error}") from None
+    request = urllib.request.Request(address)
+    if credentials:
+        told = base64.b64encode(credentials.encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {told}")
     return request
 
@@ -69,17 +71,14 @@ class KeySet:
         self._file: Path | None = None
         self._wanted = threading.Event()
         self._closed = threading.Event()
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme == "file":
-            self._file = Path(urllib.parse.unquote(parts.path))
+        if url.lower().startswith("file:"):
+            self._file = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
             self._read_file()
-        elif parts.scheme in ("http", "https") and parts.hostname:
-            asked = _request(parts)
-            threading.Thread(
-                target=self._run, args=(asked, _shown(parts)), name="jwks", daemon=True
-            ).start()
         else:
-            raise ConfigError(f"{_SETTING}: {_shown(parts)} is no file: or http(s):")
+            asked = _request(url)
+            threading.Thread(
+                target=self._run, args=(asked, shown_url(url)), name="jwks", daemon=True
+            ).start()
 
     def keys(self, key_id: str | None) -> list[Key]:
         """Those that a token with this key id, or none, may be signed by."""

@@ -56,6 +56,10 @@ def test_a_profile_from_its_creation_to_its_end(run: Run) -> None:
     assert run("profile", "use", "prod")[0] == 0
     shown = json.loads(run("profile", "show", "-o", "json")[1])
     assert (shown["name"], shown["settings"]["sasl.password"]) == ("prod", "[hidden]")
+    url = "sasl.oauthbearer.token.endpoint.url"
+    assert run("profile", "edit", "prod", "-s", f"{url}=http://ann:hush@h/t")[0] == 0
+    assert json.loads(run("profile", "show", "-o", "json")[1])["settings"][url] == "http://h/t"
+    assert run("profile", "edit", "prod", "-d", url)[0] == 0
     assert run("profile", "edit", "prod", "-s", "acks=1", "-d", "sasl.username")[0] == 0
     assert "sasl.username" not in read_profiles().settings["prod"]
     assert run("profile", "delete", "prod", "--dry-run")[1] == "profile prod would be deleted\n"

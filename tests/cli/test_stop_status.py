@@ -79,6 +79,17 @@ def test_stop_spares_a_process_that_does_not_hold_the_lock(tmp_path: Path, run: 
             assert run("stop", "-D", tmp_path)[0] == 0 and holder.wait(30) == -15
 
 
+def test_status_and_stop_do_not_take_the_lock(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start at the same moment would find the directory in use."""
+    monkeypatch.setattr(DirectoryLock, "acquire", lambda _: pytest.fail("the lock was taken"))
+    (tmp_path / ".lock").write_text("17\n")
+    for command, status in (("status", 1), ("stop", 0)):
+        assert run(command, "-D", tmp_path)[0] == status
+    assert (tmp_path / ".lock").read_text() == "17\n"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root signals processes of others")
 def test_stop_as_root_spares_a_process_of_another_user(tmp_path: Path) -> None:
     with program("-c", LOCKER, str(tmp_path)) as holder:

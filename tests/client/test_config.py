@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kbroker.client.address import parse_address
 from kbroker.client.config import (
     ConfigError,
     ProducerConfig,
@@ -145,3 +146,14 @@ def test_secrets_are_not_shown():
     )  # fmt: skip
     assert "hush" not in repr(made)
     assert "linger_ms=3" in repr(made) and "sasl_password=[hidden]" in repr(made)
+
+
+def test_credentials_in_addresses_are_not_shown():
+    url = "https://ann:hush@host/token?key=hush"
+    made = producer(sasl_oauthbearer_token_endpoint_url=url)
+    assert made.sasl_oauthbearer_token_endpoint_url == url
+    assert "url='https://host/token'" in repr(made) and "hush" not in repr(made)
+    for address in ("ann:hush@host:9092", "PLAINTEXT://ann:hush@host:9092", "SSL://ann:hush@h:1"):
+        with pytest.raises(ValueError, match=r"sasl\.password") as refused:
+            parse_address(address)
+        assert "hush" not in str(refused.value)

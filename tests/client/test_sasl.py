@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -149,8 +150,11 @@ def endpoint(*answers: tuple[int, bytes]) -> Iterator[tuple[str, list[tuple[str,
     left = list(answers)
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # what a POST becomes behind a redirect
+            self.do_POST()
+
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
             asked.append((self.headers["Authorization"], body))
             status, text = left.pop(0)
             self.send_response(status)
@@ -210,6 +214,68 @@ def test_an_endpoint_that_is_not_there():
         at("http://127.0.0.1:1/", sasl_login_retry_backoff_max_ms=5).token()
     with pytest.raises(ConfigError, match="must be http"):
         at("file:///etc/passwd").token()
+
+
+def test_credentials_in_the_address_of_an_endpoint_are_not_shown():
+    for url in ("http://ann:s3cret@127.0.0.1:1/x?key=s3cret", "ftp://ann:s3cret@h/",
+                "http://ann:s3/cret@h/", "http://ann:s3cret@[::1/"):  # fmt: skip
+        with pytest.raises((AuthenticationError, ConfigError)) as refused:
+            at(url, sasl_login_retry_backoff_max_ms=5).token()
+        for part in ("s3", "cret", "ann"):
+            assert part not in str(refused.value).replace("oauthbearer", "")
+
+
+def test_an_endpoint_that_redirects_gives_no_secret_away():
+    """To another server, which would learn it, and which answers 404 here."""
+    with (
+        endpoint((404, b"")) as (other, asked),
+        redirecting(other) as url,
+        pytest.raises(AuthenticationError, match="404"),
+    ):
+        at(url).token()
+    assert [authorization for authorization, _ in asked] == [None]
+
+
+@contextmanager
+def redirecting(to: str) -> Iterator[str]:
+    """A server that sends every POST to another address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(302)
+            self.send_header("Location", to)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_endpoint_that_speaks_no_http():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            taken, _ = server.accept()
+            with taken:
+                taken.recv(65536)
+                taken.sendall(b"SSH-2.0-x\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(AuthenticationError, match="token endpoint"):
+            at(f"http://127.0.0.1:{server.getsockname()[1]}/",
+               sasl_login_retry_backoff_max_ms=0).token()  # fmt: skip
+        thread.join()
 
 
 def test_unsigned_tokens_only_where_they_are_asked_for():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Iterator
@@ -111,12 +112,17 @@ def test_what_interceptors_are_told_of_failures(kbroker: KbrokerProcess, topic: 
     ]
 
 
+#: What the registry below was told of who asks.
+AUTHORIZATIONS: list[str | None] = []
+
+
 class _Registry(BaseHTTPRequestHandler):
     """As much of a registry as is asked here; refuses the subject `forbidden-value`."""
 
     schemas: list[str]
 
     def do_POST(self) -> None:
+        AUTHORIZATIONS.append(self.headers["Authorization"])
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "forbidden" in self.path:
             self._answer(422, {"error_code": 42201, "message": "not like that"})
@@ -190,6 +196,29 @@ def test_the_subject_of_a_key(registry: SchemaRegistry) -> None:
         serialize = serializer_of(given, field)
         assert serialize is not None and serialize("a", {"n": 5}) is not None
         assert [name for name, _, _ in registry._ids] == [subject]
+
+
+def test_registry_credentials_in_the_url(registry: SchemaRegistry) -> None:
+    """They are sent, those of `auth` first, and no error has them."""
+    url = registry._address.replace("//", "//ann%40corp:s3%3Acret@")
+    basic = base64.b64encode(b"ann@corp:s3:cret").decode()
+    other = base64.b64encode(b"bob:pass").decode()
+    cases: tuple[tuple[SchemaRegistry, str], ...] = (
+        (SchemaRegistry(url), basic), (SchemaRegistry(url, auth=("bob", "pass")), other),
+    )  # fmt: skip
+    for asking, expected in cases:
+        assert asking.id_of("a-value", "{}", "AVRO") == 1
+        assert AUTHORIZATIONS[-1] == f"Basic {expected}"
+        with pytest.raises(SchemaRegistryError, match="not like that") as refused:
+            asking.id_of("forbidden-value", "{}", "AVRO")
+        assert "cret" not in str(refused.value) and "cret" not in repr(asking)
+    for wrong in ("http://ann:s3cret@[::1", "ftp://ann:s3cret@h", "http://ann:s3/cret@h"):
+        with pytest.raises(ValueError) as invalid:
+            SchemaRegistry(wrong)
+        assert "cret" not in str(invalid.value)
+    with pytest.raises(SchemaRegistryError) as unreachable:
+        SchemaRegistry("http://ann:s3cret@127.0.0.1:1").id_of("a", "{}", "AVRO")
+    assert "cret" not in str(unreachable.value)
 
 
 def test_json_schema(registry: SchemaRegistry) -> None:

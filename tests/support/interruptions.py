@@ -38,7 +38,7 @@ def _operations(code: CodeType) -> dict[int, tuple[str, int]]:
 
 
 class Interruption:
-    """happened: the exception was raised."""
+    """happened: the exception was raised. count: points that were passed, with that one."""
 
     def __init__(self, at: int, error: type[BaseException], skip: frozenset[str]) -> None:
         self.happened = False
@@ -46,7 +46,7 @@ class Interruption:
         self._at = at
         self._error = error
         self._skip = skip
-        self._count = 0
+        self.count = 0
 
     def on_call(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         """The trace function: follows code of the client alone."""
@@ -72,8 +72,8 @@ class Interruption:
         return on_opcode
 
     def _point(self, frame: FrameType) -> None:
-        self._count += 1
-        if self._count == self._at:
+        self.count += 1
+        if self.count == self._at:
             self.happened = True
             self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
             raise self._error

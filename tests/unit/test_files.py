@@ -9,6 +9,8 @@ from kbroker.errors import CorruptFileError, DiskError
 from kbroker.files import (
     DirectoryInUseError,
     DirectoryLock,
+    is_locked,
+    lock_holder,
     read_checkpoint,
     read_file,
     read_offset_checkpoint,
@@ -147,6 +149,19 @@ def test_lock_of_another_process_until_it_is_killed(tmp_path, program):
         holder.wait()
         with DirectoryLock(tmp_path):
             assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_lock_holder_leaves_the_lock_alone(tmp_path):
+    assert lock_holder(tmp_path) is None and not list(tmp_path.iterdir())
+    lock = tmp_path / ".lock"
+    lock.write_text("17\n")  # of a process that was killed
+    assert lock_holder(tmp_path) is None and not is_locked(tmp_path)
+    assert lock.read_text() == "17\n"
+    with DirectoryLock(tmp_path):
+        assert lock_holder(tmp_path) == os.getpid() and is_locked(tmp_path)
+        lock.write_text("")
+        assert lock_holder(tmp_path) == 0 and is_locked(tmp_path)
+    assert lock_holder(lock) is None
 
 
 def test_kafka_is_kept_out(tmp_path):

@@ -68,6 +68,25 @@ def test_a_dead_broker_is_not_running(tmp_path: Path) -> None:
     assert runfile.running(tmp_path) is None
 
 
+def test_prepare_removes_files_of_killed_processes(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from kbroker import runfile;"
+        "runfile.prepare(sys.argv[1], listeners=[], durability='fsync', version='1');"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    names = []
+    for _ in range(2):
+        killed = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+        assert killed.wait(60) == -9
+        names = [path.name for path in tmp_path.iterdir()]
+        assert names == [f".kbroker-run.json.{killed.pid}"]
+    (tmp_path / ".kbroker-run.json.mine").touch()  # named by nobody of ours
+    runfile.prepare(tmp_path, listeners=[], durability="fsync", version="1")()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".kbroker-run.json", ".kbroker-run.json.mine",
+    ]  # fmt: skip
+
+
 def test_another_process_with_the_pid_is_not_it(tmp_path: Path) -> None:
     runfile.prepare(tmp_path, listeners=[], durability="fsync", version="1")()
     path = runfile.run_file(tmp_path)

@@ -6,7 +6,6 @@ With these one connection serves the group, and heartbeats leave on time whateve
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -20,6 +19,7 @@ from kbroker.client.errors import (
 )
 from kbroker.client.group.heart import LOST, Heart
 from kbroker.client.messages import decode_body, encode_body
+from kbroker.client.native_threads import Lock
 from kbroker.ext.client_heartbeat import BROKEN, POLL_EXPIRED, HeartbeatDriver
 from kbroker.ext.client_loop import ClientLoop
 from kbroker.protocol import ApiKey, request_header_version
@@ -106,7 +106,7 @@ class NativePulse:
         self._serials = itertools.count(1)
         self._now: tuple[int, Heart] | None = None
         self._version = 0
-        self._lock = threading.Lock()  # of taking and posting: what comes first is told first
+        self._lock = Lock()  # of taking and posting: what comes first is told first
 
     def beat(self, heart: Heart | None) -> None:
         """Heartbeats of this kind, or none. The polling thread."""

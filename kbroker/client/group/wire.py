@@ -13,11 +13,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import queue
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kbroker.client import native_threads
 from kbroker.client.errors import (
     ClosedError,
     ConnectError,
@@ -26,6 +25,7 @@ from kbroker.client.errors import (
     check,
 )
 from kbroker.client.group.heart import Heart
+from kbroker.client.native_threads import Empty, Lock, SimpleQueue, Thread, get, is_current
 from kbroker.ext.client_clock import monotonic
 from kbroker.ext.client_flag import Flag
 from kbroker.protocol import ApiKey
@@ -78,7 +78,7 @@ class Inbox:
     """What other threads have for the polling thread. wake: called after each put."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._queue: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._wake = wake
         self._closed = False
 
@@ -91,15 +91,15 @@ class Inbox:
     def close(self) -> None:
         """Takes nothing any more, and gives up what is there."""
         self._closed = True
-        with contextlib.suppress(queue.Empty):
+        with contextlib.suppress(Empty):
             while True:
                 self._queue.get_nowait()
 
     def drain(self, timeout_s: float = 0.0) -> bool:
         """Calls what is there, in order; waits for the first one. False: there was nothing."""
         try:
-            first = self._queue.get(timeout=timeout_s) if timeout_s > 0 else self._queue.get(False)
-        except queue.Empty:
+            first = get(self._queue, timeout_s)
+        except Empty:
             return False
         first()
         while not self._queue.empty():
@@ -133,12 +133,12 @@ class Wire:
         self._group_id = group_id
         self._backoff_s = backoff_s
         self.pulse: NativePulse | None = None
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._lock = Lock()
         self._channel: Channel | None = None
         self._closed = Flag()
         self._name = name
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
 
     # --- any thread ---------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ class Wire:
         """Start the thread. An exception may come at any point: it tells itself that it runs, and
         of two only one does."""
         if self._thread is None and not self._closed.is_set():
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            native_threads.thread(self._run, self._name).start()
 
     def post(self, what: Callable[[], None]) -> None:
         """Runs something on the polling thread."""
@@ -214,7 +214,7 @@ class Wire:
         self._jobs.put(_nothing)
         self.forget()
         thread = self._thread
-        if thread is not None and threading.current_thread() is not thread:
+        if thread is not None and not is_current(thread):
             thread.join(timeout_s)
 
     def end(self) -> None:
@@ -231,7 +231,7 @@ class Wire:
         with self._lock:
             if self._thread is not None or self._closed.is_set():
                 return
-            self._thread = threading.current_thread()
+            self._thread = native_threads.current()
         while not self._closed.is_set():
             job = self._jobs.get()
             try:
