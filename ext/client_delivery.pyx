@@ -166,7 +166,8 @@ cdef class Delivery:
 
     def result(self, timeout: float | None = None):
         """Waits, then RecordMetadata, or raises what became of the record; TimeoutError where
-        that is not known after `timeout` seconds."""
+        that is not known after `timeout` seconds. This argument and that of exception() are named
+        as concurrent.futures.Future has them; all others of the client are `timeout_s`."""
         found = self.wait(timeout)
         if isinstance(found, BaseException):
             raise found
@@ -177,10 +178,10 @@ cdef class Delivery:
         found = self.wait(timeout)
         return found if isinstance(found, BaseException) else None
 
-    def wait(self, timeout: float | None = None):
+    def wait(self, timeout_s: float | None = None):
         """Waits, then RecordMetadata or the exception."""
-        if not wait_for(self.batch, deadline_of(timeout)):
-            raise TimeoutError(f"the record for {self.topic} is not delivered after {timeout} s")
+        if not wait_for(self.batch, deadline_of(timeout_s)):
+            raise TimeoutError(f"the record for {self.topic} is not delivered after {timeout_s} s")
         return self.outcome()
 
     cdef int add_callback(self, object callback) except -1:
@@ -314,9 +315,9 @@ cdef class BatchDelivery:
             left -= count
         return 0
 
-    def wait(self, timeout: float | None = None):
+    def wait(self, timeout_s: float | None = None):
         """Waits, then (list of OffsetRange, list of exceptions)."""
-        cdef int64_t deadline_ns = deadline_of(timeout)
+        cdef int64_t deadline_ns = deadline_of(timeout_s)
         cdef list found = []
         cdef list errors = []
         cdef int32_t i
@@ -324,7 +325,7 @@ cdef class BatchDelivery:
             if not wait_for(self.ranges[i].batch, deadline_ns):
                 raise TimeoutError(
                     f"not all of {self.records} records for {self.topic} are delivered"
-                    f" after {timeout} s"
+                    f" after {timeout_s} s"
                 )
         for i in range(self.count):
             self.ranges_of(&self.ranges[i], found, errors)

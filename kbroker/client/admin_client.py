@@ -92,11 +92,11 @@ class Admin:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self, timeout: float = 0.0) -> None:
+    def close(self, timeout_s: float = 0.0) -> None:
         """Waits up to so many seconds for calls of other threads to end, while no new ones begin;
         then closes the connections. Calls that still wait for an answer end with ClosedError."""
-        if timeout > 0:
-            self._cluster.calls.finish(timeout)
+        if timeout_s > 0:
+            self._cluster.calls.finish(timeout_s)
         self._cluster.close()
 
     def metrics(self) -> dict[str, float]:

@@ -39,10 +39,10 @@ class AsyncAdmin:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def close(self, timeout: float = 0.0) -> None:
+    async def close(self, timeout_s: float = 0.0) -> None:
         """See Admin.close."""
         try:
-            await beside(lambda: self._admin.close(timeout))
+            await beside(lambda: self._admin.close(timeout_s))
         finally:  # when it is cancelled too: the threads end once their calls do
             self._threads.shutdown(wait=False, cancel_futures=True)
         await beside(self._threads.shutdown)

@@ -205,33 +205,33 @@ class AsyncProducer:
 
     # ---- transactions
 
-    async def init_transactions(self, timeout: float | None = None) -> None:
+    async def init_transactions(self, timeout_s: float | None = None) -> None:
         """See Producer.init_transactions."""
-        await self._to_its_end(lambda: self._producer.init_transactions(timeout))
+        await self._to_its_end(lambda: self._producer.init_transactions(timeout_s))
 
     async def begin(self) -> None:
         """See Producer.begin."""
         self._producer.begin()
 
     async def send_offsets_to_transaction(
-        self, offsets: Offsets, group: GroupMetadata | str, timeout: float | None = None
+        self, offsets: Offsets, group: GroupMetadata | str, timeout_s: float | None = None
     ) -> None:
         """See Producer.send_offsets_to_transaction."""
         await self._to_its_end(
-            lambda: self._producer.send_offsets_to_transaction(offsets, group, timeout)
+            lambda: self._producer.send_offsets_to_transaction(offsets, group, timeout_s)
         )
 
-    async def commit(self, timeout: float | None = None) -> None:
+    async def commit(self, timeout_s: float | None = None) -> None:
         """See Producer.commit."""
-        await self._to_its_end(lambda: self._producer.commit(timeout))
+        await self._to_its_end(lambda: self._producer.commit(timeout_s))
 
-    async def abort(self, timeout: float | None = None) -> None:
+    async def abort(self, timeout_s: float | None = None) -> None:
         """See Producer.abort."""
-        await self._to_its_end(lambda: self._producer.abort(timeout))
+        await self._to_its_end(lambda: self._producer.abort(timeout_s))
 
-    async def leave_open(self, timeout: float | None = None) -> OpenTransaction | None:
+    async def leave_open(self, timeout_s: float | None = None) -> OpenTransaction | None:
         """See Producer.leave_open."""
-        return await self._to_its_end(lambda: self._producer.leave_open(timeout))
+        return await self._to_its_end(lambda: self._producer.leave_open(timeout_s))
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -258,33 +258,33 @@ class AsyncProducer:
 
     # ---- ends
 
-    async def flush(self, timeout: float | None = None) -> None:
+    async def flush(self, timeout_s: float | None = None) -> None:
         """Waits until all that was sent before has its outcome."""
-        if timeout is not None and timeout <= 0:
+        if timeout_s is not None and timeout_s <= 0:
             return self._producer.flush(0)
         if self._has_ended:
-            return self._producer.flush(timeout)
+            return self._producer.flush(timeout_s)
         if self._flush is None or self._flush.running() or self._flush.done():
             self._flush = self._flushing.submit(self._producer.flush)  # of all who come until then
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_s):
                 await asyncio.shield(asyncio.wrap_future(self._flush))
         except TimeoutError:
-            raise TimeoutError(f"records are not delivered after {timeout:g} s") from None
+            raise TimeoutError(f"records are not delivered after {timeout_s:g} s") from None
 
     async def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
         """Gives records up, with PurgedError."""
         await beside(lambda: self._producer.purge(queued=queued, in_flight=in_flight))
 
-    async def close(self, timeout: float | None = None) -> None:
-        """Deliver what was sent, for at most `timeout` seconds; the rest fails. A transaction that
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Deliver what was sent, for at most `timeout_s`; the rest fails. A transaction that
         is open is aborted: see Producer.close. A task that is cancelled here gives up what is left,
         so that `asyncio.wait_for(producer.close(), 5)` takes no longer."""
-        await self._close(timeout, True)
+        await self._close(timeout_s, True)
 
-    async def _close(self, timeout: float | None, gives_up: bool) -> None:
+    async def _close(self, timeout_s: float | None, gives_up: bool) -> None:
         """gives_up: cancelling the task gives up what is left; else cancelling it twice does."""
-        closing = beside(lambda: self._producer.close(timeout))
+        closing = beside(lambda: self._producer.close(timeout_s))
         told: asyncio.CancelledError | None = None
         while not closing.done():
             try:

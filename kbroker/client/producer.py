@@ -139,43 +139,43 @@ class Producer(ProducerCore):
 
     # ---- transactions
 
-    def init_transactions(self, timeout: float | None = None) -> None:
+    def init_transactions(self, timeout_s: float | None = None) -> None:
         """Makes the transactional id this producer's: what another one left open is aborted, and it
         is fenced. Once, before the first transaction. This and what follows waits for at most
-        `timeout` seconds, max.block.ms unless told, then raises TransactionTimeoutError, which is a
+        `timeout_s`, max.block.ms unless told, then raises TransactionTimeoutError, which is a
         TimeoutError; call it again."""
-        self._in_transactions().init(timeout)
+        self._in_transactions().init(timeout_s)
 
     def begin(self) -> None:
         """Opens a transaction: what is sent from now on is seen whole or not at all."""
         self._in_transactions().begin()
 
     def send_offsets_to_transaction(
-        self, offsets: Offsets, group: GroupMetadata | str, timeout: float | None = None
+        self, offsets: Offsets, group: GroupMetadata | str, timeout_s: float | None = None
     ) -> None:
         """Commits offsets of a group with the transaction: (topic, partition) -> the next offset to
         be read. group: of Consumer.group_metadata(), by which members of an older generation are
         refused; a name alone lets everybody commit. Raises TypeError or ValueError that names what
         cannot be committed."""
-        self._in_transactions().send_offsets(offsets, group, timeout)
+        self._in_transactions().send_offsets(offsets, group, timeout_s)
 
-    def commit(self, timeout: float | None = None) -> None:
+    def commit(self, timeout_s: float | None = None) -> None:
         """Delivers what was sent and commits. KafkaError where the transaction has failed, by the
         first record of it that was not delivered: then abort(). InvalidProducerEpochError: somebody
         has the transactional id, and abort() raises ProducerFencedError; or transaction.timeout.ms
         were over. TransactionTimeoutError: not known yet; call it again, or abort()."""
-        self._in_transactions().end(True, self.flush, timeout)
+        self._in_transactions().end(True, self.flush, timeout_s)
 
-    def abort(self, timeout: float | None = None) -> None:
+    def abort(self, timeout_s: float | None = None) -> None:
         """Gives the transaction up; records that wait to be sent fail with PurgedError."""
-        self._in_transactions().end(False, self.flush, timeout)
+        self._in_transactions().end(False, self.flush, timeout_s)
 
-    def leave_open(self, timeout: float | None = None) -> OpenTransaction | None:
+    def leave_open(self, timeout_s: float | None = None) -> OpenTransaction | None:
         """Delivers what was sent and leaves the transaction open: whoever has what this returns
         ends it, in any process, by Admin.end_transaction(); until then, or until
         transaction.timeout.ms are over, it is open. None where nothing is in it. After that only
         close() is left to do here."""
-        return self._in_transactions().leave_open(self.flush, timeout)
+        return self._in_transactions().leave_open(self.flush, timeout_s)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -289,17 +289,17 @@ class Producer(ProducerCore):
 
     # ---- ends
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout_s: float | None = None) -> None:
         """Waits until all that was sent before is delivered or has failed, and its callbacks have
-        run. TimeoutError after `timeout` seconds; KafkaError where called from a callback."""
+        run. TimeoutError after `timeout_s`; KafkaError where called from a callback."""
         if is_current(self._thread):
             raise KafkaError("flush() in a callback would wait for itself")
         self._check_fork()
         deadline_ns = _FOREVER_NS
-        if timeout is not None and timeout < _FOREVER_S:
-            deadline_ns = monotonic_ns() + int(timeout * 1e9)
+        if timeout_s is not None and timeout_s < _FOREVER_S:
+            deadline_ns = monotonic_ns() + int(timeout_s * 1e9)
         if not self._flush(deadline_ns):
-            raise TimeoutError(f"records are not delivered after {timeout:g} s")
+            raise TimeoutError(f"records are not delivered after {timeout_s:g} s")
         self.driver.wait_callbacks(deadline_ns)
 
     def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
@@ -310,9 +310,9 @@ class Producer(ProducerCore):
         if queued and in_flight:
             self._flush(monotonic_ns() + 5_000_000_000)
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Takes nothing more - send() of any thread raises ClosedError from now on - and delivers
-        all that was taken, for at most `timeout` seconds (None: delivery.timeout.ms bounds it); the
+        all that was taken, for at most `timeout_s` (None: delivery.timeout.ms bounds it); the
         rest fails with UndeliveredError. A second time does nothing.
 
         A transaction that is open is aborted first, within the same time (None: max.block.ms): its
@@ -323,11 +323,11 @@ class Producer(ProducerCore):
         if not self._shut.alive or self._is_forked:
             return
         in_callback = is_current(self._thread)
-        limit = None if timeout is None else Limit(timeout)
+        limit = None if timeout_s is None else Limit(timeout_s)
         self._end()
         try:
-            if not in_callback and (timeout is None or timeout > 0):
-                self._abort_open(timeout)
+            if not in_callback and (timeout_s is None or timeout_s > 0):
+                self._abort_open(timeout_s)
                 self.flush(None if limit is None else limit.left_s)
         except TimeoutError:
             pass
@@ -341,12 +341,12 @@ class Producer(ProducerCore):
             self._failures.report()
             self._interceptors.close()
 
-    def _abort_open(self, timeout: float | None) -> None:
+    def _abort_open(self, timeout_s: float | None) -> None:
         """What is open when the producer is closed."""
         if self._transactions is None:
             return
         try:
-            if self._transactions.close(self.flush, timeout):
+            if self._transactions.close(self.flush, timeout_s):
                 _log.info("closed with a transaction open, which was aborted")
         except (KafkaError, TimeoutError) as error:
             _log.warning("closed with a transaction open, which was not aborted: %s", error)

@@ -353,6 +353,8 @@ class Reach:
 class Connections(dict[Address, Connection]):
     """Connections of one thread, closed with it. After a fork they are the parent's."""
 
+    pid = 0  # where an exception has cut __init__ off
+
     def __init__(self) -> None:
         self.pid = os.getpid()
         super().__init__()

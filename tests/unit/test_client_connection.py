@@ -31,7 +31,7 @@ from kbroker.client.errors import (
     UnsupportedApiError,
 )
 from kbroker.client.producer import Producer
-from kbroker.client.reach import ClusterSettings, Reach, growing
+from kbroker.client.reach import ClusterSettings, Connections, Reach, growing
 from kbroker.protocol import ApiKey
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import response_schema
@@ -366,3 +366,8 @@ def test_brokers_that_give_no_metadata_for_long_are_given_up() -> None:
 def test_addresses_that_no_broker_can_have(address: Address) -> None:
     with pytest.raises(ConnectError):
         Connection(address, timeout_s=1)
+
+
+def test_connections_cut_off_in_their_making_can_be_dropped() -> None:
+    """An exception of a signal handler may come before `__init__` has run."""
+    Connections.__new__(Connections).__del__()
