@@ -296,6 +296,7 @@ KAFKAS_WORDS = re.compile(
     r"|The topic '.*' does not exist|Error due to duplicate config keys|Can't \w+ to key"
     r"|Cannot update these configs(?!.*\[listeners\])|Each resource must appear"
     r"|Group name must|Client metrics subscr"
+    r"|Excessively large number"
     r"|Topic already has \d+|The topic .* currently has|Attempted to add \d+ additional"
     r"|Invalid configuration key|Quota \w+ must be greater|You may not specify both"
     r"|Neither topic name nor id|Leader election not needed|No such "

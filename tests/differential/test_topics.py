@@ -73,6 +73,16 @@ def test_create_twice_in_one_request(s: Script, version: int) -> None:
 
 
 @same((2, 5, 7))
+def test_create_too_many_partitions(s: Script, version: int) -> None:
+    """One partition too many in the request refuses all its topics; names given twice count none.
+    """
+    create(s, version, asked(s.name("wide"), 10_001))
+    create(s, version, asked(s.name("half"), 5_000), asked(s.name("more"), 5_001), asked("sp ace"))
+    create(s, version, *[asked(s.name("twice"), 5_001)] * 2, asked(s.name("good")))
+    describe(s, *map(s.name, ("wide", "half", "more", "twice", "good")), known=("good",))
+
+
+@same((2, 5, 7))
 def test_create_with_colliding_names(s: Script, version: int) -> None:
     """A dot and an underscore are one in metric names."""
     create(s, version, asked(s.name("a.b_c")))
