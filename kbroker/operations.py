@@ -201,6 +201,15 @@ def unique(values: Iterable[T]) -> Steps[dict[T, None]]:
     return found
 
 
+def run_to_end(steps: Steps[T]) -> T:
+    """Take steps that wait for nothing, one after the other; what they return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
 class Operation:
     """One operation: its steps and its deadline (monotonic ms)."""
 

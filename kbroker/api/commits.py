@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from kbroker.errors import ErrorCode
-from kbroker.group.offsets import PartitionCommit, TopicCommit
+from kbroker.group.commits import PartitionCommit, TopicCommit
+from kbroker.operations import Steps
 
 
-def partition_commit(asked: Any) -> PartitionCommit:
+def split(
+    asked: Iterable[Any], there: Container[int]
+) -> Steps[tuple[list[PartitionCommit], list[int]]]:
+    """The partitions of a topic that are there, with what is committed, and those that are not."""
+    here, gone = [], []
+    for each in asked:
+        yield
+        if each.partition_index in there:
+            here.append(_partition_commit(each))
+        else:
+            gone.append(each.partition_index)
+    return here, gone
+
+
+def _partition_commit(asked: Any) -> PartitionCommit:
     """What a request commits for one partition."""
     return PartitionCommit(
         asked.partition_index,

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbroker.api.commits import partition_commit, refused
+from kbroker.api.commits import refused, split
 from kbroker.api.context import ZERO_UUID, Context, uuid_bytes
 from kbroker.api.durations import milliseconds
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied_steps, require_group
 from kbroker.errors import ErrorCode
-from kbroker.group.offsets import NO_RETENTION, Commit, TopicCommit
+from kbroker.group.commits import NO_RETENTION, Commit, TopicCommit
 from kbroker.metadata.image import Topic
 from kbroker.operations import Steps, collect
 from kbroker.protocol import ApiKey
@@ -58,19 +58,17 @@ def offset_commit(request: Any, context: Context) -> Steps[Response]:
         yield
         if name in hidden:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)
+            indexes = (one.partition_index for one in asked.partitions)
+            yield from wrong.add(name, topic_id, indexes, code)
             continue
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            wrong.add(name, topic_id, [one.partition_index for one in asked.partitions], code)
+            indexes = (one.partition_index for one in asked.partitions)
+            yield from wrong.add(name, topic_id, indexes, code)
             continue
-        there = topic.partitions
-        here = yield from collect(
-            partition_commit(each) for each in asked.partitions if each.partition_index in there
-        )
-        gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]
+        here, gone = yield from split(asked.partitions, topic.partitions)
         if gone:
-            wrong.add(name, topic_id, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            yield from wrong.add(name, topic_id, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if here:
             topics.append(TopicCommit(name, topic_id, here))
     if not topics:
@@ -84,6 +82,7 @@ def offset_commit(request: Any, context: Context) -> Steps[Response]:
         request.generation_id_or_member_epoch,
         milliseconds(getattr(request, "retention_time", NO_RETENTION)),
     )
+    commit = commit._replace(batch=(yield from context.groups.commit_batch(commit)))
     context.answer.failing(lambda code, message: wrong.merged(refused(topics, code)))
     return context.groups.handle(
         request.group_id,

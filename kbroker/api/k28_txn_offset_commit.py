@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kbroker.api.commits import partition_commit, refused
+from kbroker.api.commits import refused, split
 from kbroker.api.context import Context
 from kbroker.api.partition_results import PartitionResults
 from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied_steps, require_group, require_transactional_id
 from kbroker.api.transactions import offsets_partition, producer_of, verified_code
 from kbroker.errors import ClientError, ErrorCode
-from kbroker.group.offsets import TopicCommit, TxnCommit
+from kbroker.group.commits import TopicCommit, TxnCommit
 from kbroker.group.outcome import DEFERRED
-from kbroker.operations import Steps, collect
+from kbroker.operations import Steps
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import READ, TOPIC, WRITE
 from kbroker.txn.transaction import Partition
@@ -66,6 +66,8 @@ def txn_offset_commit(request: Any, context: Context) -> Steps[Response]:
         getattr(request, "group_instance_id", None),
         getattr(request, "generation_id", -1),
     )
+
+    commit = commit._replace(batch=(yield from context.groups.commit_batch(commit)))
 
     def failing(code: ErrorCode, message: str) -> Response:
         if context.version < _FIRST_LOADING and code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -125,17 +127,16 @@ def _sorted_out(
     for asked in request.topics:
         yield
         if asked.name in hidden:
-            all_of_it = [one.partition_index for one in asked.partitions]
-            wrong.add(asked.name, bytes(16), all_of_it, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            indexes = (one.partition_index for one in asked.partitions)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            yield from wrong.add(asked.name, bytes(16), indexes, code)
             continue
         topic = context.image.topics.get(asked.name)
         there = () if topic is None else topic.partitions
-        gone = [one.partition_index for one in asked.partitions if one.partition_index not in there]
+        here, gone = yield from split(asked.partitions, there)
         if gone or topic is None:
-            wrong.add(asked.name, bytes(16), gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        here = yield from collect(
-            partition_commit(each) for each in asked.partitions if each.partition_index in there
-        )
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            yield from wrong.add(asked.name, bytes(16), gone, code)
         if here and topic is not None:
             topics.append(TopicCommit(asked.name, topic.id, here))
     return topics

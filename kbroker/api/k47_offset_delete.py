@@ -38,18 +38,24 @@ def offset_delete(request: Any, context: Context) -> Steps[Response]:
     hidden = yield from denied_steps(context, READ, TOPIC, names)
     for asked in request.topics:
         yield
+        indexes = yield from unique(each.partition_index for each in asked.partitions)
         if asked.name in hidden:
-            indexes = dict.fromkeys(one.partition_index for one in asked.partitions)
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            wrong.add(asked.name, ZERO_UUID, indexes, code)
+            yield from wrong.add(asked.name, ZERO_UUID, indexes, code)
             continue
         topic = context.image.topics.get(asked.name)
         known = {} if topic is None else topic.partitions
-        indexes = yield from unique(each.partition_index for each in asked.partitions)
-        gone = [index for index in indexes if index not in known]
+        here: dict[int, None] = {}
+        gone = []
+        for index in indexes:
+            yield
+            if index in known:
+                here[index] = None
+            else:
+                gone.append(index)
         if gone or topic is None:
-            wrong.add(asked.name, ZERO_UUID, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        here = dict.fromkeys(index for index in indexes if index in known)
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            yield from wrong.add(asked.name, ZERO_UUID, gone, code)
         if here:
             topics.setdefault(asked.name, {}).update(here)
 

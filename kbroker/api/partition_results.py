@@ -8,6 +8,7 @@ from typing import Any
 
 from kbroker.api.registry import Response
 from kbroker.group.outcome import Outcome
+from kbroker.operations import Steps
 
 
 class PartitionResults:
@@ -18,28 +19,25 @@ class PartitionResults:
         self._key = key
         self._topics: dict[Any, dict[str, Any]] = {}
 
-    def add(self, name: str, topic_id: bytes, indexes: Iterable[int], code: int) -> None:
+    def add(self, name: str, topic_id: bytes, indexes: Iterable[int], code: int) -> Steps[None]:
         """Refuse partitions of a topic."""
         topic = {"name": name, "topic_id": topic_id, "partitions": []}
         found = self._topics.setdefault(topic[self._key], topic)
-        found["partitions"] += [
-            {"partition_index": index, "error_code": code} for index in indexes
-        ]
+        for index in indexes:
+            yield
+            found["partitions"].append({"partition_index": index, "error_code": code})
 
     def merged(self, topics: Sequence[dict[str, Any]]) -> Response:
         """The answer: the refused ones first, those of the coordinator with them or behind."""
-        if not self._topics:
-            return {"topics": topics}
-        merged = {
-            key: {**topic, "partitions": list(topic["partitions"])}
-            for key, topic in self._topics.items()
-        }
+        merged = dict(self._topics)
         for topic in topics:
-            found = merged.get(topic[self._key])
+            key = topic[self._key]
+            found = merged.get(key)
             if found is None:
-                merged[topic[self._key]] = topic
+                merged[key] = topic
             else:
-                found["partitions"] += topic["partitions"]
+                partitions = [*found["partitions"], *topic["partitions"]]
+                merged[key] = {**found, "partitions": partitions}
         return {"topics": list(merged.values())}
 
     def merge_into(self, outcome: Outcome) -> Outcome:

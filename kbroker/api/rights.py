@@ -106,12 +106,15 @@ def denied_steps(
     """The same in steps, for as many names as a request may have."""
     if context.services.authorizer is None:
         return frozenset()
-    found: dict[str, bool] = {}
+    seen: set[str] = set()
+    found: set[str] = set()
     for name in names:
-        if name not in found:
-            found[name] = not context.may(operation, resource_type, name, tell=tell)
+        if name not in seen:
+            seen.add(name)
+            if not context.may(operation, resource_type, name, tell=tell):
+                found.add(name)
         yield
-    return frozenset(name for name, is_denied in found.items() if is_denied)
+    return frozenset(found)
 
 
 def sight(context: Context) -> Callable[[str], bool] | None:

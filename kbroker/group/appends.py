@@ -28,13 +28,11 @@ class Appends:
     def append(self, slot: Slot, outcome: Outcome) -> ErrorCode:
         """Write the records as one batch; the error that kept it from being written. Raises
         LateError while the append is under way."""
-        now_ms = self._host.clock.wall_ms()
         log = slot.log
         producer_id, epoch = outcome.producer or (-1, -1)
         try:
-            pairs = [(now_ms, *slot.records.encode(record)) for record in outcome.records]
             batch = build(
-                pairs,
+                self._pairs(slot, outcome),
                 codec=self._host.codec(),
                 producer_id=producer_id,
                 producer_epoch=epoch,
@@ -61,6 +59,15 @@ class Appends:
             return ErrorCode.UNKNOWN_SERVER_ERROR
         self.done(log)
         return ErrorCode.NONE
+
+    def _pairs(self, slot: Slot, outcome: Outcome) -> list[tuple[int, bytes, bytes | None]]:
+        """Timestamp, key and value of each record. Raises what a commit's records came to."""
+        if outcome.batch is None:
+            now_ms = self._host.clock.wall_ms()
+            return [(now_ms, *slot.records.encode(record)) for record in outcome.records]
+        if outcome.batch.error is not None:
+            raise outcome.batch.error
+        return outcome.batch.pairs
 
     def done(self, log: LogPort) -> None:
         """Note that an append to the log has succeeded."""

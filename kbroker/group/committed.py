@@ -83,13 +83,20 @@ class CommittedOffsets:
 
     def put(self, group: str, topic: str, partition: int, data: bytes) -> None:
         """Set one, packed. Names are shared among the groups."""
+        self._partitions(group, topic)[partition] = data
+
+    def put_all(self, group: str, topic: str, offsets: Partitions) -> None:
+        """Set those of several partitions, packed."""
+        self._partitions(group, topic).update(offsets)
+
+    def _partitions(self, group: str, topic: str) -> Partitions:
         topics = self._groups.get(group)
         if topics is None:
             topics = self._groups[sys.intern(group)] = {}
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[sys.intern(topic)] = {}
-        partitions[partition] = data
+        return partitions
 
     def remove(self, group: str, topic: str, partition: int) -> bool:
         """Forget one; False where there is none."""

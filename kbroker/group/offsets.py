@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 from kbroker.errors import ClientError, ErrorCode
+from kbroker.group.commits import Commit, CommitBatch, TxnCommit, build_batch
 from kbroker.group.committed import Committed, CommittedOffsets, pack, unpack
 from kbroker.group.expiry import chain, expired, orphans
 from kbroker.group.group import CommitCheck
@@ -24,56 +25,13 @@ from kbroker.metadata.records.classic_group import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from kbroker.operations import run_to_end
 
-NO_RETENTION: Final = -1
-_VERSION: Final = 4
-_VERSION_WITH_EXPIRY: Final = 1
 _FIRST_WITH_GROUP_NOT_FOUND: Final = 9
 _INVALID: Final = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
 _EXPIRY_TIMER: Final = "offset expiry"
 _DROP_TIMER: Final = "offsets of deleted topics"
 _DROP_AGAIN_MS: Final = 10_000
-
-
-class PartitionCommit(NamedTuple):
-    """What is committed for a partition; None is no metadata."""
-
-    partition: int
-    offset: int
-    leader_epoch: int = -1
-    metadata: str | None = ""
-
-
-class TopicCommit(NamedTuple):
-    """A topic that is there, with partitions that are there."""
-
-    name: str
-    topic_id: bytes
-    partitions: Sequence[PartitionCommit]
-
-
-class Commit(NamedTuple):
-    """OffsetCommit: `generation` is the member epoch in the new protocol."""
-
-    group_id: str
-    topics: Sequence[TopicCommit]
-    version: int
-    member_id: str = ""
-    instance_id: str | None = None
-    generation: int = -1
-    retention_ms: int = NO_RETENTION
-
-
-class TxnCommit(NamedTuple):
-    """TxnOffsetCommit: `producer` is (id, epoch), `generation` as in Commit."""
-
-    group_id: str
-    topics: Sequence[TopicCommit]
-    version: int
-    producer: tuple[int, int]
-    member_id: str = ""
-    instance_id: str | None = None
-    generation: int = -1
 
 
 class Fetch(NamedTuple):
@@ -105,18 +63,14 @@ class Offsets:
 
     def commit(self, request: Commit, reply: Reply, now: Now) -> Outcome:
         """OffsetCommit. Raises ClientError where the request fails as a whole."""
-        check = self._check_member(request, now)
-        expires = request.retention_ms != NO_RETENTION
-        expire_ms = _as_int64(now.wall_ms + request.retention_ms) if expires else -1
-        version = _VERSION_WITH_EXPIRY if expires else _VERSION
-        return self._store(request, check, now, expire_ms, version)
+        return self._store(request, self._check_member(request, now), now)
 
     def commit_in_transaction(self, request: TxnCommit, reply: Reply, now: Now) -> Outcome:
         """TxnOffsetCommit: pending until the transaction ends. Raises ClientError where the request
         fails as a whole; a member that is behind its group is told so by the generation."""
         try:
             check = self._check_txn_member(request)
-            outcome = self._store(request, check, now, -1, _VERSION)
+            outcome = self._store(request, check, now)
         except ClientError as error:
             if error.code == ErrorCode.STALE_MEMBER_EPOCH:
                 raise ClientError(ErrorCode.ILLEGAL_GENERATION) from None
@@ -124,32 +78,17 @@ class Offsets:
         return outcome._replace(producer=request.producer)
 
     def _store(
-        self,
-        request: Commit | TxnCommit,
-        check: CommitCheck | None,
-        now: Now,
-        expire_ms: int,
-        version: int,
+        self, request: Commit | TxnCommit, check: CommitCheck | None, now: Now
     ) -> Outcome:
-        limit = self._shard.settings.offset_metadata_max_bytes
-        records: list[CoordinatorRecord] = []
-        answers = []
-        for topic in request.topics:
-            results = []
-            for index, offset, epoch, metadata in topic.partitions:
-                if metadata is not None and _too_long(metadata, limit):
-                    results.append(_result(index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-                    continue
-                if check is not None:
-                    check(topic.name, topic.topic_id, index)
-                results.append(_result(index, ErrorCode.NONE))
-                value = OffsetCommitValue(
-                    offset, epoch, metadata or "", now.wall_ms, expire_ms, topic.topic_id
-                )
-                key = OffsetCommitKey(request.group_id, topic.name, index)
-                records.append(CoordinatorRecord(key, value, version))
-            answers.append(_topic(topic.name, topic.topic_id, results))
-        return Outcome(records, {"topics": answers})
+        batch = request.batch
+        if batch is None:
+            limit = self._shard.settings.offset_metadata_max_bytes
+            batch = run_to_end(build_batch(request, now.wall_ms, limit, None))
+        if check is not None:
+            for topic, topic_id, partitions in batch.offsets:
+                for partition in partitions:
+                    check(topic, topic_id, partition)
+        return Outcome(batch.records, {"topics": batch.results}, batch=batch)
 
     def _check_txn_member(self, request: TxnCommit) -> CommitCheck | None:
         group = self._shard.groups.get(request.group_id)
@@ -330,6 +269,21 @@ class Offsets:
             self.pending.overrule((group, topic, partition))
         self._known(group)
 
+    def take(self, batch: CommitBatch, producer_id: int | None) -> None:
+        """A commit takes effect, or is pending with the transaction of a producer: what the replay
+        of its records would do, by topic."""
+        group = batch.group_id
+        for topic, _, partitions in batch.offsets:
+            if producer_id is not None:
+                for partition, data in partitions.items():
+                    self.pending.put(producer_id, (group, topic, partition), data)
+            elif partitions:
+                self.committed.put_all(group, topic, partitions)
+                if len(self.pending):
+                    for partition in partitions:
+                        self.pending.overrule((group, topic, partition))
+        self._known(group)
+
     def _known(self, group: str) -> None:
         if group not in self._shard.groups:
             self._shard.groups[group] = SimpleGroup(group)
@@ -383,11 +337,6 @@ def tombstone(group: str, topic: str, partition: int) -> CoordinatorRecord:
     return CoordinatorRecord(OffsetCommitKey(group, topic, partition))
 
 
-def _as_int64(moment_ms: int) -> int:
-    """A moment beyond 2**63 is long past, as in Apache Kafka."""
-    return (moment_ms + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
 def _committed(value: OffsetCommitValue) -> Committed:
     return Committed(
         value.offset,
@@ -397,13 +346,6 @@ def _committed(value: OffsetCommitValue) -> Committed:
         value.expire_timestamp,
         value.topic_id,
     )
-
-
-def _too_long(metadata: str, limit: int) -> bool:
-    """Java counts UTF-16 units, of which a character has at most two."""
-    if len(metadata) * 2 <= limit:
-        return False
-    return sum(2 if ord(char) > 0xFFFF else 1 for char in metadata) > limit
 
 
 def _result(index: int, code: ErrorCode) -> dict[str, Any]:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kbroker.errors import ErrorCode
 from kbroker.metadata.records.schema import Record
 from kbroker.storage.log_port import LogPort
+
+if TYPE_CHECKING:
+    from kbroker.group.commits import CommitBatch
 
 
 class Now(NamedTuple):
@@ -85,6 +88,8 @@ class Outcome(NamedTuple):
     """What an operation wants done.
 
     records:  appended as one batch, then replayed in order.
+    batch:    the records of an offset commit as they were built before: they are appended and
+              replayed as one.
     producer: (id, epoch) of the transaction that the records belong to: they take effect with its
               end.
     response: for the request's own reply, once the records are durable; None where the reply was
@@ -100,6 +105,7 @@ class Outcome(NamedTuple):
     response: Response | None = None
     then: Callable[[ErrorCode], Outcome | None] | None = None
     producer: tuple[int, int] | None = None
+    batch: CommitBatch | None = None
 
     def telling(self, tell: Callable[[], None]) -> Outcome:
         """With what is to be told of it, once it took place."""

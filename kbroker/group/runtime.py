@@ -48,6 +48,7 @@ from kbroker.operations import Steps
 from kbroker.storage.manager import LogPort
 
 if TYPE_CHECKING:
+    from kbroker.group.commits import Commit, CommitBatch, TxnCommit
     from kbroker.group.records import Records
     from kbroker.group.rooms import Rooms
 
@@ -213,6 +214,16 @@ class GroupCoordinator:
         if not reply.done:
             slot.waiting.add(reply)
         return DEFERRED
+
+    def commit_batch(self, commit: Commit | TxnCommit) -> Steps[CommitBatch]:
+        """Build the batch of a commit, before it is handled."""
+        from kbroker.group.commits import build_batch  # noqa: PLC0415  as Rooms
+
+        settings = self._slots[0].shard.settings if self._slots else self._host.settings()
+        return (yield from build_batch(
+            commit, self._host.clock.wall_ms(), settings.offset_metadata_max_bytes,
+            self._appends.plain_bytes_max(),
+        ))  # fmt: skip
 
     def _handle_later(
         self,
@@ -424,6 +435,10 @@ class GroupCoordinator:
 
     @staticmethod
     def _replay(slot: Slot, outcome: Outcome) -> None:
+        if outcome.batch is not None:
+            producer_id = None if outcome.producer is None else outcome.producer[0]
+            slot.rooms.offsets.take(outcome.batch, producer_id)
+            return
         for record in outcome.records:
             if outcome.producer is None:
                 slot.shard.replay(record)

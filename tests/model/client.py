@@ -11,7 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker.errors import ErrorCode
-from kbroker.group.offsets import Commit, Fetch, PartitionCommit, TopicCommit
+from kbroker.group.commits import Commit, PartitionCommit, TopicCommit
+from kbroker.group.offsets import Fetch
 from tests.model.formats import Partition
 from tests.support.coordinator import Answer, Operation
 

@@ -26,6 +26,13 @@ LARGEST: Final[Mapping[str, tuple[int, int, dict[str, Any], int]]] = {
     # name: API key, version, a request with one element of the array, arrays of an element
     "OffsetCommit": (8, 8, {"group_id": "flood", "topics": [
         {"name": _NAME, "partitions": _offsets(committed_offset=1)}]}, 2),
+    "OffsetCommit, one partition": (8, 8, {"group_id": "flood", "topics": [
+        {"name": "ordinary", "partitions": _offsets(committed_offset=1,
+                                                    committed_metadata=_NAME)}]}, 1),
+    "TxnOffsetCommit, one partition": (28, 3, {
+        "transactional_id": "flood", "group_id": "flood", "topics": [
+            {"name": "unknown", "partitions": _offsets(committed_offset=1,
+                                                       committed_metadata=_NAME)}]}, 1),
     "OffsetFetch": (9, 8, {"groups": [{"group_id": _NAME, "topics": None}]}, 1),
     "Metadata": (3, 12, {"topics": [{"name": _NAME}], "allow_auto_topic_creation": False}, 1),
     "FindCoordinator": (10, 4, {"key_type": 0, "coordinator_keys": [_NAME]}, 1),

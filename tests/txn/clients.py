@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.ext import records, testing_log
-from kbroker.group.offsets import PartitionCommit, TopicCommit, TxnCommit
+from kbroker.group.commits import PartitionCommit, TopicCommit, TxnCommit
 from kbroker.group.partition import group_partition
 from kbroker.txn.steps import Add, End, Producer
 from kbroker.txn.transaction import Partition

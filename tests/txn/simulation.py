@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kbroker.ext import records, testing_log
-from kbroker.group.offsets import Commit, Fetch, PartitionCommit, TopicCommit
+from kbroker.group.commits import Commit, PartitionCommit, TopicCommit
+from kbroker.group.offsets import Fetch
 from kbroker.txn.transaction import AT_REST, Partition, State, Transaction
 from tests.faults.scenes import batch_places
 from tests.txn.clients import GROUPS, Call, Client, Told, offsets_partition

@@ -8,10 +8,20 @@ from uuid import UUID
 import pytest
 
 from kbroker.api.k09_offset_fetch import offset_fetch
-from kbroker.errors import DiskError
+from kbroker.errors import ClientError, DiskError, ErrorCode
 from kbroker.ext import records
 from kbroker.ext.offsets_build import commit_key, commit_value
+from kbroker.ext.pulses import Pulses
+from kbroker.group.commits import Commit, PartitionCommit, TopicCommit, build_batch
+from kbroker.group.committed import unpack
+from kbroker.group.offsets import Offsets
+from kbroker.group.settings import GroupSettings
+from kbroker.group.shard import Shard
+from kbroker.group.unwritten import Unwritten
+from kbroker.metadata.records.frame import encode_key
+from kbroker.operations import run_to_end
 from kbroker.protocol import ApiKey
+from tests.support.topics import FakeTopics
 
 COMMIT, FETCH = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH
 
@@ -429,3 +439,51 @@ def test_fetch_of_many_topics_lets_others_in_between_them(authorized):
     request = SimpleNamespace(groups=[SimpleNamespace(group_id="g", topics=topics)])
     points = sum(1 for _ in offset_fetch(request, context))
     assert points >= (3_000 if authorized else 2_000)
+
+
+@pytest.mark.parametrize("producer_id", [None, 7])
+def test_a_batch_takes_effect_as_its_records_do(producer_id):
+    """A commit's offsets are taken in by topic, at a start record by record."""
+    limit = 4
+    topics = [
+        TopicCommit("a", b"a" * 16, [PartitionCommit(0, 1), PartitionCommit(1, 2, 3, "long text"),
+                                     PartitionCommit(1, 4, 5, "m"), PartitionCommit(0, 6)]),
+        TopicCommit("b", b"b" * 16, [PartitionCommit(0, 7, metadata=None)]),
+        TopicCommit("c", b"c" * 16, [PartitionCommit(0, 1, metadata="long text")]),
+    ]  # fmt: skip
+    batch = run_to_end(build_batch(Commit("g", topics, 8, retention_ms=9), 1_000, limit, None))
+    codes = [[one["error_code"] for one in topic["partitions"]] for topic in batch.results]
+    assert codes == [[0, 12, 0, 0], [0], [12]]
+    found = []
+    for by_batch in (True, False):
+        offsets = Offsets(Shard(0, GroupSettings(), FakeTopics(), Pulses(), Unwritten()))
+        offsets.put_pending(5, ("g", "a", 1), b"earlier")
+        if by_batch:
+            offsets.take(batch, producer_id)
+        else:
+            for record in batch.records:
+                if producer_id is None:
+                    offsets._shard.replay(record)
+                else:
+                    offsets.replay_pending(producer_id, record)
+        offsets.end_transaction(5, True)
+        pending = offsets.pending.of_group("g")
+        offsets.end_transaction(producer_id or 0, True)
+        found.append((offsets.committed.topics("g"), pending, list(offsets._shard.groups)))
+    assert found[0] == found[1]
+    assert {(name, index): unpack(data).offset for name, rows in found[0][0].items()
+            for index, data in rows.items()} == {
+        ("a", 0): 6, ("a", 1): 4, ("b", 0): 7}  # fmt: skip
+    assert [records.records(records.build([pair]))[0].key for pair in batch.pairs] == [
+        encode_key(record.key) for record in batch.records
+    ]
+
+
+def test_a_batch_that_is_too_large_ends_with_the_record_too_many():
+    partitions = [PartitionCommit(0, number) for number in range(100)]
+    steps = build_batch(Commit("g", [TopicCommit("a", bytes(16), partitions)], 8), 1, 4, 500)
+    batch = run_to_end(steps)
+    assert isinstance(batch.error, ClientError)
+    assert batch.error.code == ErrorCode.MESSAGE_TOO_LARGE
+    sizes = [len(key) + len(value or b"") for _, key, value in batch.pairs]
+    assert 400 < sum(sizes) <= 500 and len(batch.records) == len(sizes) + 1
