@@ -47,7 +47,7 @@ from kbroker.metadata import builders
 from kbroker.metadata.image import Resource
 from kbroker.metadata.records.schema import Record
 from kbroker.metadata.records.topics import ClearElrRecord, ConfigRecord
-from kbroker.operations import Completion, Steps
+from kbroker.operations import Completion, Steps, joined
 from kbroker.security.acls import ALTER_CONFIGS
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -341,12 +341,12 @@ def require_altering(context: Context, asked: Any, *, before: bool) -> None:
 
 def take_effect(
     context: Context, records: list[Record], changed: list[Resource]
-) -> Completion[None] | None:
-    """Write the changes and publish them; None where there is nothing to write. Raises
-    ClientError."""
+) -> Steps[None]:
+    """Write the changes and publish them, until the logs have them. Raises ClientError."""
     services = context.services
+    configured: list[Completion[None]] = []
     if not records:
-        return None
+        return
     _check_records(len(records))
     differing = _differing(context, records)
 
@@ -356,11 +356,13 @@ def take_effect(
         if any(kind == NAMES[CLIENT_METRICS] for kind, _ in changed):
             services.telemetry.subscriptions_changed()
         if any(kind == "broker" for kind, _ in changed):
-            publish.reload_broker_settings(services)
+            configured.append(publish.reload_broker_settings(services))
         else:
-            publish.configure_topics(services, [name for kind, name in changed if kind == "topic"])
+            names = [name for kind, name in changed if kind == "topic"]
+            configured.append(publish.configure_topics(services, names))
 
-    return services.store.append(records, follow)
+    yield services.store.append(records, follow)
+    yield joined(configured)
 
 
 def _check_records(count: int) -> None:

@@ -28,7 +28,7 @@ from kbroker.api.topic_names import CLUSTER_METADATA
 from kbroker.errors import ClientError, ErrorCode
 from kbroker.limits import PARTITIONS_PER_REQUEST_MAX_COUNT
 from kbroker.metadata.records.schema import Record
-from kbroker.operations import Completion, Steps, mapping
+from kbroker.operations import Completion, Steps, collect, mapping
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import CREATE, DESCRIBE_CONFIGS, TOPIC
 
@@ -44,10 +44,17 @@ _FIRST_STRICT: Final = 6
 @register(ApiKey.CREATE_TOPICS, 2, 7, failed=_failed, timeout=client_timeout_ms, changes=True)
 def create_topics(request: Any, context: Context) -> Steps[Response | Completion[Response]]:
     """Answer a CreateTopics request, when the logs of the topics are made."""
-    counts = Counter(topic.name for topic in request.topics)
+    counts: Counter[str] = Counter()
+    for topic in request.topics:
+        counts[topic.name] += 1
+        yield
     yield from _check_total(request, context, counts)
     quota = mutation_quota(context, _FIRST_STRICT)
-    once = [name for name, count in counts.items() if count == 1 and name != CLUSTER_METADATA]
+    once = []
+    for name, count in counts.items():
+        if count == 1 and name != CLUSTER_METADATA:
+            once.append(name)
+        yield
     refused: frozenset[str] = frozenset()
     if not may_cluster(context, CREATE, tell=False):
         refused = yield from denied_steps(context, CREATE, TOPIC, once)
@@ -105,7 +112,7 @@ def _new_topic(asked: Any) -> Steps[NewTopic]:
         asked.num_partitions,
         asked.replication_factor,
         configs,
-        [(one.partition_index, one.broker_ids) for one in asked.assignments],
+        (yield from collect((one.partition_index, one.broker_ids) for one in asked.assignments)),
     )
 
 

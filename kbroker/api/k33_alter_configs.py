@@ -51,7 +51,7 @@ def alter_configs(request: Any, context: Context) -> Steps[Response]:
         changed.append(resource)
         responses.append(result(one, ErrorCode.NONE, None))
     if not request.validate_only:
-        yield changes.take_effect(context, records, changed)
+        yield from changes.take_effect(context, records, changed)
     return {"responses": responses}
 
 

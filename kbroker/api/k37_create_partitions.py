@@ -63,7 +63,7 @@ def create_partitions(request: Any, context: Context) -> Steps[Response | Comple
         if counts[asked.name] > 1 or asked.name in refused:
             continue
         try:
-            found = _check(asked, context)
+            found = yield from _check(asked, context)
             homes = homes_for(services, asked.count - len(found), planned)
             quota.record(asked.count - len(found))
         except ClientError as error:
@@ -89,7 +89,7 @@ def create_partitions(request: Any, context: Context) -> Steps[Response | Comple
     return offered
 
 
-def _check(asked: Any, context: Context) -> Topic:
+def _check(asked: Any, context: Context) -> Steps[Topic]:
     topic = context.image.topics.get(asked.name)
     if topic is None:
         raise ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -115,7 +115,7 @@ def _check(asked: Any, context: Context) -> Topic:
                 f"{len(asked.assignments)} assignment(s) were specified.",
             )
         for assignment in asked.assignments:
-            check_replicas(context.services, assignment.broker_ids)
+            yield from check_replicas(context.services, assignment.broker_ids)
     return topic
 
 

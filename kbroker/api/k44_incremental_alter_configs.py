@@ -65,7 +65,7 @@ def incremental_alter_configs(request: Any, context: Context) -> Steps[Response]
             continue
         responses.append(result(one, ErrorCode.NONE, None))
     if not request.validate_only:
-        yield changes.take_effect(context, records, changed)
+        yield from changes.take_effect(context, records, changed)
     return {"responses": responses}
 
 

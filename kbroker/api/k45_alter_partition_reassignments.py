@@ -45,7 +45,7 @@ def alter_partition_reassignments(request: Any, context: Context) -> Steps[Respo
         partitions = []
         for one in topic.partitions:
             yield
-            error = _alter(context, topic.name, one)
+            error = yield from _alter(context, topic.name, one)
             partitions.append(
                 {
                     "partition_index": one.partition_index,
@@ -63,7 +63,7 @@ def alter_partition_reassignments(request: Any, context: Context) -> Steps[Respo
     }
 
 
-def _alter(context: Context, topic: str, asked: Any) -> ApiError:
+def _alter(context: Context, topic: str, asked: Any) -> Steps[ApiError]:
     if context.image.partition(topic, asked.partition_index) is None:
         text = f"Unable to find a topic named {topic}."
         if topic in context.image.topics:
@@ -72,7 +72,7 @@ def _alter(context: Context, topic: str, asked: Any) -> ApiError:
     if asked.replicas is None:
         return ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     try:
-        check_replicas(context.services, asked.replicas)
+        yield from check_replicas(context.services, asked.replicas)
     except ClientError as error:
         return ApiError.of(error)
     return NO_ERROR

@@ -31,7 +31,7 @@ from kbroker.operations import Completion, Steps
 from kbroker.protocol import ApiKey
 from kbroker.protocol.api_keys import FIRST_FLEXIBLE
 from kbroker.security.admission import pass_over_bad_logins
-from kbroker.storage.log_port import PartitionSpec
+from kbroker.storage.log_port import Key, PartitionSpec
 
 _LOG: Final = logging.getLogger("kbroker.api")
 _INT_MAX: Final = 2**31 - 1
@@ -231,19 +231,31 @@ def _share_of_disk(services: Services) -> int:
     return services.disk_bytes // services.partitions_about if services.disk_bytes >= 0 else -1
 
 
-def configure_topics(services: Services, names: Iterable[str]) -> None:
-    """Give the logs of these topics the settings that hold now."""
-    configs = {}
+def configure_topics(services: Services, names: Iterable[str]) -> Completion[None]:
+    """Give the logs of these topics the settings that hold now, in slices."""
+    return services.operations.spawn(_configure(services, names), "the settings of topics")
+
+
+def _configure(services: Services, names: Iterable[str]) -> Steps[None]:
+    """What holds is looked at behind each slice anew: a later change is not undone."""
+    configs: dict[Key, dict[str, int]] = {}
     for name in names:
-        topic = services.image.topics.get(name)
-        if topic is not None:
+        first = 0
+        while (topic := services.image.topics.get(name)) is not None and first < len(topic):
             config = _log_config(services, topic)
-            configs.update(dict.fromkeys(((name, index) for index in topic.partitions), config))
+            end = min(len(topic), first + _CHUNK_PARTITIONS - len(configs))
+            configs.update(dict.fromkeys(((name, index) for index in range(first, end)), config))
+            first = end
+            if len(configs) >= _CHUNK_PARTITIONS:
+                services.logs.configure(configs)
+                configs = {}
+                yield
     services.logs.configure(configs)
 
 
-def reload_broker_settings(services: Services) -> None:
-    """Take over the dynamic settings of the metadata, and give every log what follows from them."""
+def reload_broker_settings(services: Services) -> Completion[None]:
+    """Take over the dynamic settings of the metadata, and give every log what follows from them:
+    the completion is set when they have it."""
     image = services.image
     node = ("broker", str(services.config.node_id))
     services.config.set_dynamic(image.configs(node), image.configs(("broker", "")))
@@ -253,13 +265,13 @@ def reload_broker_settings(services: Services) -> None:
     limit_listeners(services)
     cordon(services)
     limit_disk(services)
-    configure_topics(services, list(image.topics))
     services.groups.reconfigure()
     verify_transactions(services)
     if services.tls is not None:
         services.tls.reload()
     if services.logs.cleaner is not None:
         services.logs.cleaner.reconfigure()
+    return configure_topics(services, list(image.topics))
 
 
 def resize_threads(services: Services) -> None:

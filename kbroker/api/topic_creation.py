@@ -61,7 +61,7 @@ def plan_topic(
     _check_name(services, topic.name)
     configs = yield from _check_configs(services, topic.configs)
     if topic.assignments:
-        partitions = _check_assignments(services, topic)
+        partitions = yield from _check_assignments(services, topic)
     else:
         partitions = _check_numbers(services, topic)
     topic_id = random_uuid()
@@ -164,7 +164,7 @@ def _check_numbers(services: Services, topic: NewTopic) -> int:
     return config.integer("num.partitions") if partitions == DEFAULT else partitions
 
 
-def _check_assignments(services: Services, topic: NewTopic) -> int:
+def _check_assignments(services: Services, topic: NewTopic) -> Steps[int]:
     """The number of partitions of a topic whose replicas the client placed."""
     if topic.replication_factor != DEFAULT or topic.partitions != DEFAULT:
         raise ClientError(
@@ -178,7 +178,7 @@ def _check_assignments(services: Services, topic: NewTopic) -> int:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} is assigned twice."
             )
         seen.add(index)
-        check_replicas(services, brokers)
+        yield from check_replicas(services, brokers)
     if seen != set(range(len(seen))):
         raise ClientError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -187,7 +187,7 @@ def _check_assignments(services: Services, topic: NewTopic) -> int:
     return len(seen)
 
 
-def check_replicas(services: Services, brokers: Sequence[int]) -> None:
+def check_replicas(services: Services, brokers: Sequence[int]) -> Steps[None]:
     """Refuse a placement other than on this broker alone. Raises ClientError."""
     node = services.config.node_id
     if not brokers:
@@ -197,7 +197,11 @@ def check_replicas(services: Services, brokers: Sequence[int]) -> None:
         )
     if services.config.flag("kbroker.replication.factor.clamp"):
         return
-    strange = [broker for broker in brokers if broker != node]
+    strange = []
+    for broker in brokers:
+        if broker != node:
+            strange.append(broker)
+        yield
     if strange:
         raise ClientError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

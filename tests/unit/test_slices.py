@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.index import load_request_schema
 
 from kbroker import operations
 from kbroker.api import answer, dispatch, registry
 from kbroker.offload import Offload
 from kbroker.operations import Operation
+from kbroker.protocol import ApiKey
 from kbroker.security import acls
 from kbroker.storage.disk_worker import DiskWorker
 from tests.support.control import ControlPlane, FakeRequest
 from tests.support.largest import LARGEST, largest_body
+from tests.support.messages import encode
 
 ELEMENTS = 2_000
 LINES_MAX = 1_500
@@ -30,7 +33,9 @@ AUTHORIZER = {
     "delegation.token.secret.key": "secret",
 }
 #: Requests whose work is all in slices.
-SLICED = ("OffsetCommit", "OffsetCommit, one partition")
+SLICED = (
+    "OffsetCommit", "OffsetCommit, one partition", "CreateTopics", "CreateTopics, settings",
+)  # fmt: skip
 #: A client that may do everything, and one whose rights are looked up by name.
 RIGHTS = ("super user", "by name")
 
@@ -129,4 +134,46 @@ def test_no_slice_grows_with_the_request(
         control.run_operations()
         control.run_posted()
     assert 0 < lines.most < LINES_MAX
+    control.close()
+
+
+def test_settings_of_a_broker_reach_its_logs_in_slices(tmp_path: Path, lines: Lines) -> None:
+    partitions = 3_000
+    control = ControlPlane(tmp_path)
+    control.create("many", partitions)
+    control.create("last", retention_ms="7")
+    setting = {"name": "log.retention.ms", "config_operation": 0, "value": "123456"}
+    resource = {"resource_type": 4, "resource_name": "1", "configs": [setting]}
+    lines.most = 0
+    answered = control.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+    assert answered["responses"][0]["error_code"] == 0
+    found = {control.log("many", index).config["retention_ms"] for index in range(partitions)}
+    assert found == {123456} and control.log("last").config["retention_ms"] == 7
+    assert lines.most < 10 * partitions  # of some 80 for each, as the disk worker has no thread
+    control.close()
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        {"num_partitions": 1, "replication_factor": 1},
+        {"num_partitions": -1, "replication_factor": -1,
+         "assignments": [{"partition_index": 0, "broker_ids": [1] * ELEMENTS}]},
+    ],
+    ids=["given twice", "brokers"],
+)  # fmt: skip
+def test_a_topic_to_create_is_looked_at_in_slices(
+    tmp_path: Path, lines: Lines, topic: dict[str, Any]
+) -> None:
+    control = ControlPlane(tmp_path)
+    control.create("other")
+    topics = [{"name": "t", **topic}] * (1 if "assignments" in topic else ELEMENTS)
+    fields = {"topics": topics, "timeout": 30_000}
+    body = encode(load_request_schema(ApiKey.CREATE_TOPICS, 7), fields)
+    control.dispatcher._table = dict(registry.table())
+    lines.most = 0
+    request = control.serve(FakeRequest(ApiKey.CREATE_TOPICS, 7, body))
+    (result,) = control.decoded(request)["topics"]
+    assert result["error_code"] == (39 if "assignments" in topic else 42)
+    assert lines.most < LINES_MAX
     control.close()
