@@ -39,11 +39,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kbroker.clock import Clock
-from kbroker.errors import BugError, DiskError
+from kbroker.errors import BugError, ClientError, DiskError, ErrorCode
 from kbroker.files import is_there
 from kbroker.operations import Completion
 from kbroker.storage.checkpoints import read_leader_epochs, write_leader_epochs
-from kbroker.storage.disk_worker import DiskWorker
+from kbroker.storage.disk_worker import DiskWorker, Step
 
 from . import features
 from .batches import BATCH_MAX_BYTES, Pair, build_batch
@@ -301,13 +301,25 @@ class MetadataStore:
             try:
                 if not change.control:
                     self.image.check(change.records)
-                written = self.worker.run(partial(self._append, change))
+                written = self.worker.run_steps(
+                    [Step((), partial(self._append, change))],
+                    last=lambda results: results[0],
+                    dropped=self._dropped,
+                )
             except Exception as error:
                 self._changes.popleft()
                 change.completion.fail(error)
                 continue
             self._writing = True
             written.on_done(partial(self._appended, change))
+
+    def _dropped(self, _: object) -> None:
+        """A stop has dropped what was to be written: the changes that wait fail. What is appended
+        after that, when the worker has no thread, is written."""
+        self._writing = False
+        changes, self._changes = self._changes, deque()
+        for change in changes:
+            change.completion.fail(ClientError(ErrorCode.NOT_CONTROLLER, "The broker stops."))
 
     def _append(self, change: _Change) -> int:
         """Encode and append a change, on the worker's thread; its size in bytes."""
@@ -431,7 +443,13 @@ class MetadataStore:
                 done.fail(written.error)
             self._begin()
 
-        self.worker.run(work).on_done(on_done)
+        def dropped(results: object) -> None:
+            self._dropped(results)
+            done.fail(ClientError(ErrorCode.NOT_CONTROLLER, "The broker stops."))
+
+        self.worker.run_steps(
+            [Step((), work)], last=lambda results: results[0], dropped=dropped
+        ).on_done(on_done)
         return done
 
     def _write_snapshot(

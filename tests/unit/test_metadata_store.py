@@ -251,7 +251,7 @@ def test_append_that_the_worker_refuses_does_not_block_the_next(
 ) -> None:
     store = opened(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(store.worker, "run", _failing)
+        patch.setattr(store.worker, "run_steps", _failing)
         refused = store.append(create_topic("a", random_uuid(), 1, store.replica))
     assert isinstance(refused.error, OSError)
     make_topic(store, "b")
@@ -328,7 +328,7 @@ def test_a_disk_that_takes_no_snapshot_takes_appends(
     store.close()
 
 
-def _failing(*_: object) -> None:
+def _failing(*_: object, **__: object) -> None:
     raise OSError(28, "no room")
 
 
