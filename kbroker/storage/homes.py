@@ -277,6 +277,10 @@ def _take_copies(folders: Folders, homes: Homes, specs: dict[str, PartitionSpec]
     for name in list(folders.futures):
         spec = specs.get(name)
         key = (spec.topic, spec.partition) if spec is not None else None
+        if spec is not None and not belongs(folders.futures[name], spec.topic_id):
+            # of an earlier topic of this name: no move of this one
+            folders.leftovers.set_aside_unowned(folders.futures.pop(name), name)
+            continue
         if spec is not None and key in homes.offline:
             continue
         home = homes.directories.get(key) if key is not None else None

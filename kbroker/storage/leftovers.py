@@ -56,8 +56,10 @@ class Leftovers:
             self._new_strays += 1
         return target
 
-    def set_aside_unowned(self, path: Path) -> None:
-        """Rename a folder that no partition owns, to be removed or to be kept. Raises OSError."""
+    def set_aside_unowned(self, path: Path, folder: str = "") -> None:
+        """Rename a folder that no partition owns, to be removed or to be kept; `folder` is the
+        partition's where this is a copy. Raises OSError."""
+        folder = folder or path.name
         try:
             topic_id = read_topic_id(path)
             is_unmade = topic_id is None and _holds_nothing(path)
@@ -68,9 +70,9 @@ class Leftovers:
         elif is_unmade:
             self._unmade.append(path.name)
         else:
-            self.set_aside(path, path.name, STRAY_SUFFIX)
+            self.set_aside(path, folder, STRAY_SUFFIX)
             return
-        self.set_aside(path, path.name, DELETE_SUFFIX)
+        self.set_aside(path, folder, DELETE_SUFFIX)
 
     def close(self) -> None:
         """Make the new names durable, and log what was found. Raises DiskError."""

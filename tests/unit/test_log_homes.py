@@ -147,6 +147,20 @@ def test_a_copy_of_another_topic_is_never_taken(two, topic_id):
     assert manager.get("t", 0) is not None
 
 
+def test_a_copy_of_an_earlier_topic_is_no_move_of_a_later_one(two):
+    """It came back with its disk, say. That of a topic that was deleted is removed."""
+    put(two[0])
+    put(two[1], FUTURE, OTHER)
+    manager = start(two, spec(A))
+    assert not manager.unfinished and names(two[1]) == ["t-0.stray"]
+    put(two[0], "t-1")
+    put(two[1], FUTURE.replace("t-0", "t-1"), OTHER)
+    manager = LogManager(two, FakeLog)
+    manager.start([spec(A), spec(A, 1)], {OTHER: "t"})
+    manager.dead.remove(0)
+    assert not manager.unfinished and names(two[1]) == ["t-0.stray"]
+
+
 def goes_to(folder, size):
     (folder / f"{0:020d}.log").write_bytes(bytes(size))
 
