@@ -73,6 +73,8 @@ def _no_object_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if set(_more_than(before)) == {"locked mutex"}:
         with contextlib.suppress(TimeoutError):  # by a thread that goes on
             wait_for("the mutexes", lambda: not _more_than(before), 5)
+    twice = [kind for kind, count in live_objects().items() if count < 0]
+    assert not twice, f"objects that died without having been born: {twice}"
     left = _more_than(before)
     assert not left, f"objects left behind: {left}"
 

@@ -7,14 +7,13 @@ import logging
 import os
 import threading
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kbroker.api.publish import spec_of
 from kbroker.config.topic import log_config
 from kbroker.errors import ClientError, DiskError, ErrorCode, KbrokerError
 from kbroker.metadata import builders
-from kbroker.operations import Completion, Steps
+from kbroker.operations import Steps
 from kbroker.storage.folders import DELETE_SUFFIX, aside_name, put_aside
 from kbroker.storage.log_directory import LogDirectory
 from kbroker.storage.log_port import Key
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("kbroker.api")
 _THROTTLE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+PLACE_MS: Final = 10_000
+"""A move whose new directory hangs for longer at its last step is given up, and begins anew."""
 
 
 def made(services: Services, cleaner: CleanerPort) -> Moves:
@@ -54,13 +55,26 @@ def resume(services: Services) -> None:
 
 
 def finish(services: Services, move: Move) -> None:
-    """Run the last step, among the changes: the metadata has where the partition lives, then its
-    log continues there."""
-    services.changes.run(_finish(services, move)).on_done(partial(_finished, services, move))
+    """Run the last step: the metadata has where the partition lives, then its log continues
+    there."""
+
+    def cleared(_: None, error: BaseException | None) -> None:
+        if error is None:
+            change = services.changes.run(_finish(services, move))
+            change.on_done(lambda done: _finished(services, move, done.error))
+        else:
+            _finished(services, move, error)
+
+    def cancelled() -> None:
+        _finished(services, move, ClientError(ErrorCode.REPLICA_NOT_AVAILABLE, "a stop"))
+
+    services.operations.start(
+        _make_place(services, move), cleared, on_cancel=cancelled,
+        deadline_ms=services.clock.monotonic_ms() + PLACE_MS,
+    )  # fmt: skip
 
 
-def _finished(services: Services, move: Move, done: Completion[None]) -> None:
-    error = done.error
+def _finished(services: Services, move: Move, error: BaseException | None) -> None:
     if error is not None:
         move.failed = str(error) or type(error).__name__
         expected = isinstance(error, KbrokerError | OSError)
@@ -78,6 +92,13 @@ def _give_up(services: Services, move: Move, error: BaseException) -> None:
     services.data_plane.wake(move.log)
 
 
+def _make_place(services: Services, move: Move) -> Steps[None]:
+    """One name cannot be of two copies once the metadata has it. A disk that hangs before that
+    holds up no change of others, and for some seconds only the producers of this partition."""
+    _check(services, move)
+    yield move.target.worker.run(partial(_clear, move))
+
+
 def _finish(services: Services, move: Move) -> Steps[None]:
     logs, (topic, index) = services.logs, move.key
     _check(services, move)
@@ -87,9 +108,6 @@ def _finish(services: Services, move: Move) -> Steps[None]:
     ]
     left = move.source.path / aside_name(move.name, DELETE_SUFFIX)
     place = move.target.path / move.name
-    # One name cannot be of two copies once the metadata has it.
-    yield move.target.worker.run(partial(_clear, move, place))
-    _check(services, move)
     assert move.target.id is not None and move.future is not None
     found = services.image.topics[topic]
     records = builders.move_partition(found, index, services.config.node_id, move.target.id)
@@ -135,9 +153,9 @@ def _check(services: Services, move: Move) -> None:
         raise ClientError(ErrorCode.REPLICA_NOT_AVAILABLE, "the move was given up")
 
 
-def _clear(move: Move, place: Path) -> None:
+def _clear(move: Move) -> None:
     """Put aside what has the partition's name, on the worker's thread."""
-    if put_aside(place):
+    if put_aside(move.target.path / move.name):
         move.target.sync_names()
 
 

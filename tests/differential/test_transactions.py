@@ -114,6 +114,25 @@ def test_sequences_and_duplicates(s: Script, version: int) -> None:
 
 
 @same((1, 2))
+def test_sequences_after_an_abort(s: Script, version: int) -> None:
+    """An abort of version 1 keeps the epoch, and what was aborted counts as sent: its number again
+    is answered with its offset, and nothing is appended."""
+    topic = s.topic()
+    producer = Producer(s, version)
+    producer.init()
+    if version == 1:
+        producer.add(topic)
+    producer.send(topic, b"aborted")
+    producer.end(False)
+    if version == 1:
+        producer.add(topic)
+    s.offset(topic, -1)
+    again = producer.send(topic, b"another", base_sequence=0)
+    assert again["base_offset"] == (0 if version == 1 else 2)  # 1 is the marker
+    s.offset(topic, -1)
+
+
+@same((1, 2))
 def test_end_txn(s: Script, version: int) -> None:
     """Ends that are asked again, that contradict, or that have nothing to end."""
     topic = s.topic()

@@ -178,6 +178,7 @@ class Restarted(Recovered):
             self.posted.popleft()()
         transactions = self.services.transactions
         transactions.run_due(self.services.clock.monotonic_ms())
+        self.services.groups.run_due(self.services.clock.monotonic_ms())  # appends that were slow
         slots = transactions._slots
         return all(
             slot.state == "active" for slot in (*slots, *self.services.groups._slots)

@@ -100,6 +100,22 @@ def test_what_is_in_the_place_is_put_aside_before(plane):
     assert len(list(target.glob("t-0.*-stray"))) == 1
 
 
+def test_a_disk_that_hangs_before_the_record_holds_up_no_other_change(plane, monkeypatch):
+    logs = plane.services.logs
+    hangs: Completion[None] = Completion()
+    monkeypatch.setattr(logs.directories[1].worker, "run", lambda work: hangs)
+    spec = PartitionSpec("t", TOPIC, 0, {}, 0, None)
+    move = Move(spec, logs.get("t", 0), *logs.directories)
+    move.future = SimpleNamespace()
+    moving.finish(plane.services, move)
+    plane.create("u")
+    assert "u" in plane.services.image.topics and not move.done.is_set()
+    plane.clock.advance(moving.PLACE_MS)
+    plane.services.operations.run_due()
+    plane.run_operations()
+    assert move.done.is_set() and move.failed and not move.recorded
+
+
 def test_it_begins_without_a_look_at_the_disk(plane, monkeypatch):
     """However many they are; the thread makes the folders, one sync for all that wait."""
     services, logs = plane.services, plane.services.logs
