@@ -79,7 +79,6 @@ class Folders:
         self.leftovers = Leftovers(directory, deleted_topics)
         self.partitions: dict[str, Path] = {}
         self.futures: dict[str, Path] = {}
-        strays: list[tuple[Path, str]] = []
         for entry in os.scandir(directory.path):
             refuse_link(entry)
             if not entry.is_dir(follow_symlinks=False) or entry.name == METADATA_FOLDER:
@@ -89,13 +88,11 @@ class Folders:
                 if aside["suffix"] == DELETE_SUFFIX:
                     self.leftovers.dead.append(path)
                 elif aside["suffix"] == STRAY_SUFFIX:
-                    strays.append((path, aside["folder"]))
+                    self.leftovers.strays.append(entry.name)
                 elif aside["suffix"] == FUTURE_SUFFIX:
                     self._take_future(aside["folder"], path)
             elif PARTITION_FOLDER.match(entry.name) and not holds(path, META_PROPERTIES):
                 self.partitions[entry.name] = path  # no log directory in its own right
-        for path, folder in strays:  # the new names would be seen above
-            self.leftovers.take_stray(path, folder)
 
     def _take_future(self, folder: str, path: Path) -> None:
         """Keep the longest copy of several; the others become stray."""

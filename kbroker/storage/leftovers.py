@@ -56,19 +56,6 @@ class Leftovers:
             self._new_strays += 1
         return target
 
-    def take_stray(self, path: Path, folder: str) -> None:
-        """Keep a stray of an earlier run, but for that of a deleted topic: its folder could not be
-        renamed at the deletion, and was in the way of a later topic. Raises OSError."""
-        try:
-            topic_id = read_topic_id(path)
-        except (OSError, DiskError):
-            topic_id = None
-        if topic_id in self._deleted_topics:
-            self._deleted.append(path.name)
-            self.set_aside(path, folder, DELETE_SUFFIX)
-        else:
-            self.strays.append(path.name)
-
     def set_aside_unowned(self, path: Path, folder: str = "") -> None:
         """Rename a folder that no partition owns, to be removed or to be kept; `folder` is the
         partition's where this is a copy. Raises OSError."""

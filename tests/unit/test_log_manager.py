@@ -168,20 +168,6 @@ def test_a_folder_of_an_earlier_topic_of_that_name_is_a_stray(manager, tmp_path)
     assert [name for name in folders(again) if name.endswith("-stray")]
 
 
-def test_a_deleted_topics_folder_that_was_in_the_way_is_removed(manager, tmp_path):
-    """Its rename was refused at the deletion, and a later topic of that name made it a stray."""
-    manager.create([spec(), spec("b")])
-    again = LogManager(tmp_path, FakeLog)
-    again.create([spec(topic_id=b"z" * 16), spec("b", topic_id=b"y" * 16)])
-    assert len([name for name in folders(again) if name.endswith("-stray")]) == 2
-    third = LogManager(tmp_path, FakeLog)
-    third.start([spec(topic_id=b"z" * 16), spec("b", topic_id=b"y" * 16)], {IDS["a"]: "a"})
-    third.dead.remove(0)
-    names = folders(third)
-    (stray,) = [name for name in names if name.endswith("-stray")]
-    assert stray.startswith("b-0.") and sorted(names) == sorted(["a-0", "b-0", stray])
-
-
 def test_a_broken_partition_metadata_is_written_anew(manager, tmp_path):
     manager.create([spec()])
     (tmp_path / "a-0" / PARTITION_METADATA).write_text("")
