@@ -324,17 +324,22 @@ def flushes_put_off():
 
 # ---- the whole file system
 
-def sync_file_system(str directory not None):
-    """Put all that was written to the file system of a directory on disk; DiskError."""
+def sync_file_system(str directory not None, int descriptor=-1):
+    """Put all that was written to the file system of a directory on disk; DiskError.
+
+    With the descriptor of a file there, opened before the writes, errors of writeback count that
+    another program's sync was told of meanwhile.
+    """
     cdef int error = 0
     path = os.fsencode(directory)
     cdef const char* name = path
-    cdef int fd
+    cdef int fd = descriptor
     with nogil:
-        fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+        if descriptor < 0:
+            fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
         if fd < 0 or syncfs(fd) != 0:
             error = errno
-        if fd >= 0:
+        if descriptor < 0 and fd >= 0:
             close(fd)
     if error:
         raise DiskError(directory, OSError(error, os.strerror(error)))

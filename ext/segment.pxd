@@ -39,6 +39,7 @@ ctypedef struct Segment:
     int32_t sealed                      # rolled: trimmed, its last time index entry written
     int32_t has_aborted                 # there is a .txnindex
     int32_t used                        # since idle maintenance last looked
+    void* pin                           # closed with unsynced bytes: see file_pins.pxd
     int32_t has_files                   # 0: the first append creates them, see segment_create_files
     int64_t size                        # bytes; written under the lock, loaded atomically to read
     int64_t allocated                   # end of the blocks prepared by fallocate; 0: none
@@ -116,7 +117,8 @@ cdef void segment_give_up(Segment* s) noexcept nogil
 cdef int segment_retire(Segment* s, int64_t now_ms, bint snapshot) noexcept nogil
 # A compacted segment, whose files are .swap, into its place: they lose the suffix, .log first.
 cdef int segment_place(Segment* s) noexcept nogil
-# Close the descriptor of a segment that nobody holds but the log and the caller.
+# Close the descriptor of a segment that nobody holds but the log and the caller. One with unsynced
+# bytes is pinned; it stays open where that fails.
 cdef void segment_close_unused(Segment* s) noexcept nogil
 cdef int segment_unlink(Segment* s) noexcept nogil
 # Unlink the files of one that never became part of its log, and let go of it.

@@ -13,6 +13,7 @@ from kbroker.ext.atomics cimport (
 )
 from kbroker.ext.batch cimport BatchInfo
 from kbroker.ext.debug cimport OBJECT_FILE, OBJECT_SEGMENT, object_born, object_died
+from kbroker.ext.file_pins cimport file_pin, file_unpin
 from kbroker.ext.index cimport (
     OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,
@@ -30,24 +31,8 @@ from kbroker.ext.index cimport (
 )
 from kbroker.ext.open_files cimport files_count
 from kbroker.ext.posix cimport (
-    EDQUOT,
-    ENOENT,
-    ENOMEM,
-    ENOSPC,
-    FALLOC_FL_KEEP_SIZE,
-    O_CLOEXEC,
-    O_CREAT,
-    O_RDWR,
-    close,
-    fallocate,
-    ftruncate,
-    open,
-    pwrite,
-    rename,
-    snprintf,
-    stat,
-    stat_t,
-    unlink,
+    EDQUOT, ENOENT, ENOMEM, ENOSPC, FALLOC_FL_KEEP_SIZE, O_CLOEXEC, O_CREAT, O_RDWR, close,
+    fallocate, ftruncate, open, pwrite, rename, snprintf, stat, stat_t, unlink,
 )
 from kbroker.ext.syncs cimport data_sync
 from kbroker.ext.walk cimport (
@@ -108,6 +93,7 @@ cdef void segment_unref(Segment* s) noexcept nogil:
     index_release(&s.offsets)
     index_release(&s.times)
     close_file(s)
+    file_unpin(s.pin)
     free(s.path)
     free(s)
     object_died(OBJECT_SEGMENT)
@@ -127,6 +113,8 @@ cdef int segment_open(Segment* s, bint create) noexcept nogil:
     s.fd = open(s.path, O_RDWR | O_CLOEXEC | (O_CREAT if create else 0), 0o644)
     if s.fd < 0:
         return errno
+    file_unpin(s.pin)
+    s.pin = NULL
     files_count(1)
     object_born(OBJECT_FILE)
     return 0
@@ -475,8 +463,13 @@ cdef int segment_place(Segment* s) noexcept nogil:
 
 
 cdef void segment_close_unused(Segment* s) noexcept nogil:
-    if atomic_load_i32(&s.refs) <= 2:
-        close_file(s)
+    if s.fd < 0 or atomic_load_i32(&s.refs) > 2:
+        return
+    if s.dirty and not s.deleted:
+        s.pin = file_pin(s.fd)
+        if s.pin == NULL:
+            return
+    close_file(s)
 
 
 cdef int segment_unlink(Segment* s) noexcept nogil:

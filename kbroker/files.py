@@ -206,6 +206,11 @@ class DirectoryLock:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
+    @property
+    def descriptor(self) -> int:
+        """Of the file that is locked; -1 where it is not."""
+        return -1 if self._descriptor is None else self._descriptor
+
     def release(self) -> None:
         """Give the lock back; the file stays, empty."""
         if self._descriptor is not None:

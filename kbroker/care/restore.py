@@ -42,15 +42,18 @@ def restore(
     places = [targets] if isinstance(targets, Path) else list(targets)
     _check_targets(backup, manifest, places)
     owners = []
+    descriptors: dict[Path, int] = {}  # opened before the writes: see sync_file_system
     with contextlib.ExitStack() as locks, contextlib.ExitStack() as undo:
         for target in places:
             there = os.path.lexists(target)
             target.mkdir(mode=0o700, parents=True, exist_ok=True)
             owners.append(target.stat() if there else backup.stat())
-            locks.enter_context(DirectoryLock(target))
+            descriptors[target] = locks.enter_context(DirectoryLock(target)).descriptor
             undo.callback(_clear, target, whole=not there)
         folders = [one.folder for one in manifest.directories]
-        _bring_back(backup, dict(zip(folders, places, strict=True)), manifest, tick)
+        _bring_back(
+            backup, dict(zip(folders, places, strict=True)), manifest, descriptors, tick
+        )
         for target, owner in zip(places, owners, strict=True):
             give_tree(target, owner)
         undo.pop_all()
@@ -85,7 +88,11 @@ def _check_targets(backup: Path, manifest: Manifest, targets: Sequence[Path]) ->
 
 
 def _bring_back(
-    backup: Path, targets: Mapping[str, Path], manifest: Manifest, tick: Tick
+    backup: Path,
+    targets: Mapping[str, Path],
+    manifest: Manifest,
+    descriptors: Mapping[Path, int],
+    tick: Tick,
 ) -> None:
     """Bring the files of all directories, then their meta.properties, that of the first last."""
     by_folder: dict[str, list[BackupFile]] = {folder: [] for folder in targets}
@@ -100,11 +107,11 @@ def _bring_back(
             _bring_file(backup, targets, file, tick)
     _write_list(targets, manifest)
     for target in targets.values():
-        sync_file_system(str(target))
+        sync_file_system(str(target), descriptors[target])
     for file in sorted(last, key=lambda file: list(targets).index(_folder_of(file)), reverse=True):
         _bring_file(backup, targets, file, tick)
         target = targets[_folder_of(file)]
-        sync_file_system(str(target))
+        sync_file_system(str(target), descriptors[target])
         sync_directory(target.absolute().parent)
 
 

@@ -115,7 +115,7 @@ class Stage:
 
     def finish(self, manifest: Manifest) -> None:
         """Make it durable, and a backup. Raises DiskError."""
-        sync_file_system(str(self.folder))
+        sync_file_system(str(self.folder), self._lock.descriptor)
         write_manifest(self.folder, manifest)
         give_tree(self.folder, self.directories[0].source.stat())
         self._lock.release()

@@ -23,7 +23,6 @@ from kbroker.errors import CorruptFileError, DiskError, OperatorError
 from kbroker.ext import journal_reader, journal_recovery
 from kbroker.ext.data_plane import DataPlane
 from kbroker.ext.log import Log
-from kbroker.ext.log_flush import sync_file_system
 from kbroker.files import read_offset_checkpoint
 from kbroker.storage.checkpoints import CLEANER_OFFSETS
 from kbroker.storage.disk import DiskLimits
@@ -103,7 +102,7 @@ def _sync(
     time of whatever else the file system has to write: a new directory does without."""
     used = logs.of(directory) or journal_reader.files(str(directory))
     if (used and not directory.started_clean) or _found_in(directory, logs):
-        sync_file_system(str(directory))
+        directory.sync()
 
 
 def _remove(

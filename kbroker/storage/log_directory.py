@@ -17,6 +17,7 @@ from typing import Final
 
 from kbroker.errors import CorruptFileError, DiskError
 from kbroker.ext import journal_reader
+from kbroker.ext.log_flush import sync_file_system
 from kbroker.files import DirectoryLock, is_there, read_offset_checkpoint, sync_directory
 from kbroker.files import write_offset_checkpoint as write_offsets
 from kbroker.storage.checkpoints import CLEAN_SHUTDOWN, take_clean_shutdown
@@ -111,6 +112,11 @@ class LogDirectory:
         """Make the names of folders durable."""
         with self.noting():
             sync_directory(self.path)
+
+    def sync(self) -> None:
+        """Make all of its file system durable, and raise DiskError for what failed since the start:
+        a descriptor that is opened now may miss errors of writeback from before."""
+        sync_file_system(str(self), self.lock.descriptor)
 
     # ---- checkpoints
 

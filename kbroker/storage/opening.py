@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Final
 
 from kbroker.errors import DiskError
-from kbroker.ext.log_flush import sync_file_system
 from kbroker.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -104,7 +103,7 @@ def close_all(
             failed = True
     try:
         # One sync for all of them: by themselves each would pay for several.
-        sync_file_system(str(directory.path))
+        directory.sync()
         for name, index in ((RECOVERY_POINTS, 0), (LOG_START_OFFSETS, 1), (HIGH_WATERMARKS, 2)):
             offsets = {key: values[index] for key, values in flushed.items()}
             if index == 1:

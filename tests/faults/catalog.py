@@ -92,7 +92,8 @@ FAULTS = (
     Fault(
         "F8", "a sync that fails once", "a sparse image on a full file system", ("P8",),
         "no sync: page-cache", 1, 20, _here("test_bad_disk.py::test_a_sync_that_fails_once",
-                                            "test_bad_disk.py::test_control_who_does_not_sync"),
+                                            "test_bad_disk.py::test_control_who_does_not_sync",
+                                            "test_lost_writeback.py"),
     ),
     Fault(
         "F9", "reads that fail", "EIO of a live broker; a log cut short; any read of a start",

@@ -68,6 +68,7 @@ LAYERS = (
     "kbroker.ext.mapping_guard",
     "kbroker.ext.index",
     "kbroker.ext.open_files",
+    "kbroker.ext.file_pins",
     "kbroker.ext.segment",
     "kbroker.ext.partition_transactions",
     "kbroker.ext.producers",
