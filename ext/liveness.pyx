@@ -13,10 +13,7 @@ from kbroker.ext.connection cimport NET_THREADS_MAX, Net, NetThread, Post
 from kbroker.ext.engine cimport Engine
 from kbroker.ext.listener cimport acceptor_post
 from kbroker.ext.network cimport thread_post
-from kbroker.ext.posix cimport pthread_mutex_t, pthread_mutex_unlock
-
-cdef extern from "<pthread.h>" nogil:
-    int pthread_mutex_trylock(pthread_mutex_t* mutex)
+from kbroker.ext.posix cimport pthread_mutex_trylock, pthread_mutex_unlock
 
 cdef struct Note:
     Post post                   # first: a Post* is a Note*
