@@ -4,6 +4,7 @@ Environment:
     KBROKER_DEBUG=1          bounds assertions and object counters (macro KBROKER_DEBUG)
     KBROKER_COUNT=1          object counters alone, in what is a release otherwise
     KBROKER_SANITIZE=1       AddressSanitizer and UBSan, implies KBROKER_DEBUG
+    KBROKER_SANITIZE=thread  ThreadSanitizer, implies KBROKER_DEBUG
     KBROKER_TEST=1           also compile `ext/testing*.pyx`, which are never shipped
     KBROKER_BUILD_JOBS=N     compilers at a time, one for each processor unless told
 """
@@ -29,8 +30,13 @@ ROOMS = {
     "pyspark_kbroker": "pyspark_kbroker",
 }
 
-SANITIZE = os.environ.get("KBROKER_SANITIZE") == "1"
-DEBUG = SANITIZE or os.environ.get("KBROKER_DEBUG") == "1"
+# Variant and compiler flags by the value of KBROKER_SANITIZE.
+SANITIZERS = {
+    "1": ("asan", ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]),
+    "thread": ("tsan", ["-fsanitize=thread"]),
+}
+SANITIZE = SANITIZERS.get(os.environ.get("KBROKER_SANITIZE", ""))
+DEBUG = bool(SANITIZE) or os.environ.get("KBROKER_DEBUG") == "1"
 COUNT = os.environ.get("KBROKER_COUNT") == "1"
 TEST = os.environ.get("KBROKER_TEST") == "1"
 JOBS = int(os.environ.get("KBROKER_BUILD_JOBS", "0")) or len(os.sched_getaffinity(0))
@@ -97,9 +103,8 @@ def compiler_flags() -> tuple[list[str], list[str]]:
     if platform.machine() in BASELINE:
         compile_args.append(BASELINE[platform.machine()])
     if SANITIZE:
-        sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-        compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *sanitizers]
-        link_args += sanitizers
+        compile_args += ["-O1", "-g", "-fno-omit-frame-pointer", *SANITIZE[1]]
+        link_args += SANITIZE[1]
     else:
         # Line tables and warnings in generated code take a tenth of the compiler's time each.
         compile_args += ["-O3", "-g1"] if DEBUG else ["-O3", "-g0", "-w"]
@@ -152,7 +157,8 @@ class BuildExt(build_ext):
 
     def finalize_options(self) -> None:
         super().finalize_options()
-        variant = "asan" if SANITIZE else "debug" if DEBUG else "counted" if COUNT else "release"
+        unsanitized = "debug" if DEBUG else "counted" if COUNT else "release"
+        variant = SANITIZE[0] if SANITIZE else unsanitized
         self.parallel = JOBS
         self.build_temp = os.path.join(self.build_temp, variant)
         if self.inplace or self.editable_mode:

@@ -1,6 +1,7 @@
 """Atomics for words shared between threads: loads acquire, stores release, add and cas do both.
 
-`add` returns the new value. `cas` leaves what it found in `expected` when it fails. Pointers are
+`add` returns the new value. `tally` adds to a counter that one thread writes, or one lock guards,
+and others read. `cas` leaves what it found in `expected` when it fails. Pointers are
 `void**`: cast the address of the pointer.
 """
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -14,6 +15,7 @@ cdef extern from "atomics.h" nogil:
     bint atomic_cas_i32(int32_t* at, int32_t* expected, int32_t desired) noexcept
     int32_t atomic_add_i32(int32_t* at, int32_t delta) noexcept
     int32_t atomic_add_relaxed_i32(int32_t* at, int32_t delta) noexcept
+    void atomic_tally_i32(int32_t* at, int32_t delta) noexcept
 
     int64_t atomic_load_i64(const int64_t* at) noexcept
     int64_t atomic_load_relaxed_i64(const int64_t* at) noexcept
@@ -23,6 +25,7 @@ cdef extern from "atomics.h" nogil:
     bint atomic_cas_i64(int64_t* at, int64_t* expected, int64_t desired) noexcept
     int64_t atomic_add_i64(int64_t* at, int64_t delta) noexcept
     int64_t atomic_add_relaxed_i64(int64_t* at, int64_t delta) noexcept
+    void atomic_tally_i64(int64_t* at, int64_t delta) noexcept
 
     uint32_t atomic_load_u32(const uint32_t* at) noexcept
     uint32_t atomic_load_relaxed_u32(const uint32_t* at) noexcept

@@ -4,7 +4,7 @@ from libc.string cimport memset
 
 from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_fence, atomic_load_i32, atomic_load_i64, atomic_load_relaxed_i32,
-    atomic_store_i32, atomic_store_i64,
+    atomic_store_i32, atomic_store_i64, atomic_store_ptr, atomic_tally_i32,
 )
 from kbroker.ext.batch cimport BATCH_OK, RECORDS_OFFSET
 from kbroker.ext.batch_build cimport builder_append_within
@@ -117,14 +117,14 @@ cdef inline void link_last(Part* part, ClientBatch* b) noexcept nogil:
     else:
         part.head = b
     part.tail = b
-    part.length += 1
+    atomic_tally_i32(&part.length, 1)
 
 
 cdef void tell_sender(Accumulator* a, Part* part, bint fresh, bint full) noexcept nogil:
     if fresh:
         pthread_mutex_lock(&a.lock)
         part.next_fresh = a.fresh
-        a.fresh = part
+        atomic_store_ptr(<void**> &a.fresh, part)
         pthread_mutex_unlock(&a.lock)
     accumulator_kick(a, full)
 

@@ -14,7 +14,7 @@ once. Memory: a link holds 4 bytes of a length, or one answer that is not whole 
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from kbroker.ext.atomics cimport atomic_load_ptr
+from kbroker.ext.atomics cimport atomic_load_ptr, atomic_load_relaxed_i32
 from kbroker.ext.sockets cimport iovec_t
 from kbroker.ext.tls cimport Tls
 from kbroker.ext.wire cimport Writer
@@ -70,7 +70,7 @@ cdef struct Link:
     Tls* tls                    # NULL: plain TCP
     Loop* loop
     bint active                 # registered with the loop's epoll; before that calls only queue
-    bint down                   # broken: link_submit refuses
+    int32_t down                # atomic; broken: link_submit refuses
     bint dirty                  # on the loop's list of links with something to send
     bint writable
     bint readable
@@ -199,4 +199,6 @@ cdef inline Link* link_find(Loop* loop, int32_t id) noexcept nogil:
     if id < 0:
         return NULL
     link = <Link*> atomic_load_ptr(&loop.links[id % LINKS_MAX])
-    return link if link != NULL and link.id == id and not link.down else NULL
+    if link == NULL or link.id != id or atomic_load_relaxed_i32(&link.down):
+        return NULL
+    return link

@@ -3,7 +3,10 @@ from libc.stdint cimport INT32_MAX, INT64_MAX
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.atomics cimport atomic_add_i32, atomic_load_i32
+from kbroker.ext.atomics cimport (
+    atomic_add_i32, atomic_load_i32, atomic_store_relaxed_i32, atomic_store_relaxed_i64,
+    atomic_tally_i32, atomic_tally_i64,
+)
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.debug cimport (
     OBJECT_ANSWER, OBJECT_LINK, debug_assert, object_born, object_died,
@@ -106,8 +109,8 @@ cdef int link_submit(Loop* loop, int32_t id, Call* call) noexcept nogil:
     else:
         link.unsent_tail.next = call
     link.unsent_tail = call
-    link.in_flight += 1
-    link.requests += 1
+    atomic_tally_i32(&link.in_flight, 1)
+    atomic_tally_i64(&link.requests, 1)
     if call.deadline_ns and call.deadline_ns < loop.call_deadline_ns:
         loop.call_deadline_ns = call.deadline_ns
     make_dirty(link)
@@ -163,11 +166,11 @@ cdef void link_fail(Link* link, int code) noexcept nogil:
             at = &at[0].next
         at[0] = link.next
         link.dirty = False
-    link.down = True
+    atomic_store_relaxed_i32(&link.down, 1)
     link.code = code
     link.awaited = NULL
     link.unsent = NULL
-    link.in_flight = 0
+    atomic_store_relaxed_i32(&link.in_flight, 0)
     link.next = link.loop.downs
     link.loop.downs = link
     link.loop.again = True
@@ -215,7 +218,7 @@ cdef void written(Link* link, Call* call) noexcept nogil:
             link.awaited_tail.next = call
         link.awaited_tail = call
         return
-    link.in_flight -= 1
+    atomic_tally_i32(&link.in_flight, -1)
     link.loop.again = True
     call.done(call, LINK_OK, NULL, 0)
 
@@ -223,7 +226,7 @@ cdef void written(Link* link, Call* call) noexcept nogil:
 cdef void note_sent(Link* link, uint64_t sent) noexcept nogil:
     cdef Call* call
     cdef uint64_t left
-    link.bytes_out += <int64_t> sent
+    atomic_tally_i64(&link.bytes_out, <int64_t> sent)
     while sent > 0:
         call = link.unsent
         left = call.bytes - call.sent
@@ -309,13 +312,13 @@ cdef bint handle(Link* link, const uint8_t* frame, uint64_t length,
         link_fail(link, LINK_CORRUPT)
         return False
     link.awaited = call.next
-    link.in_flight -= 1
-    link.answers += 1
+    atomic_tally_i32(&link.in_flight, -1)
+    atomic_tally_i64(&link.answers, 1)
     latency_ns = loop.now_ns - call.sent_ns
     if latency_ns > 0:
-        link.latency_ns_sum += latency_ns
+        atomic_tally_i64(&link.latency_ns_sum, latency_ns)
         if latency_ns > link.latency_ns_max:
-            link.latency_ns_max = latency_ns
+            atomic_store_relaxed_i64(&link.latency_ns_max, latency_ns)
     loop.handled = <uint8_t*> frame
     loop.handled_capacity = capacity
     loop.handled_p = c.p
@@ -417,7 +420,7 @@ cdef ssize_t decrypt(Link* link, uint8_t* p, uint64_t n) noexcept nogil:
     """As link_read. Only OpenSSL knows whether there is more, in the socket or with itself."""
     cdef ssize_t got = tls_read(link.tls, p, n)
     if got > 0:
-        link.bytes_in += got
+        atomic_tally_i64(&link.bytes_in, got)
         return got
     link.readable = False
     if got != TLS_WANTS_READ and got != TLS_WANTS_WRITE:
@@ -432,7 +435,7 @@ cdef ssize_t link_read(Link* link, uint8_t* p, uint64_t n) noexcept nogil:
         return decrypt(link, p, n)
     got = read(link.fd, p, n)
     if got > 0:
-        link.bytes_in += got
+        atomic_tally_i64(&link.bytes_in, got)
         # A short read has emptied the socket; the next bytes come with an event of their own.
         if <uint64_t> got < n and not link.peer_closed:
             link.readable = False

@@ -9,7 +9,9 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from posix.unistd cimport getpid
 
-from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
+from kbroker.ext.atomics cimport (
+    atomic_load_ptr, atomic_load_relaxed_i32, atomic_load_relaxed_i64, atomic_store_ptr,
+)
 from kbroker.ext.borrowed cimport Borrowed
 from kbroker.ext.client_link cimport (
     Call, LINKS_MAX, LINK_API_KEYS, LINK_BROKEN, LINK_CORRUPT, LINK_OK, LINK_TIMEOUT,
@@ -36,6 +38,12 @@ from kbroker.ext.wire cimport STRING_BYTES_MAX
 
 cdef enum:
     VERSION_MAX = 32767             # of an API: an int16
+    LINK_STATS = 7
+
+_STATS = (
+    "bytes_in", "bytes_out", "requests", "answers", "in_flight", "latency_ns_sum", "latency_ns_max",
+)
+assert len(_STATS) == LINK_STATS
 
 
 # ---- posts of Python ---------------------------------------------------------------------------
@@ -304,24 +312,16 @@ cdef class ClientLoop:
         cdef LoopShared* shared = <LoopShared*> self.loop.shared
         cdef int32_t link_id = link
         cdef Link* found
-        cdef Link copied
+        cdef int64_t stats[LINK_STATS]
         self.check()
-        pthread_mutex_lock(&shared.lock)
+        pthread_mutex_lock(&shared.lock)    # under which alone the loop frees a link
         found = link_find(self.loop, link_id)
         if found != NULL:
-            copied = found[0]
+            read_stats(found, stats)
         pthread_mutex_unlock(&shared.lock)
         if found == NULL:
             return None
-        return {
-            "bytes_in": copied.bytes_in,
-            "bytes_out": copied.bytes_out,
-            "requests": copied.requests,
-            "answers": copied.answers,
-            "in_flight": copied.in_flight,
-            "latency_ns_sum": copied.latency_ns_sum,
-            "latency_ns_max": copied.latency_ns_max,
-        }
+        return {name: stats[index] for index, name in enumerate(_STATS)}
 
     def close(self) -> None:
         """Closes every link and ends the thread; calls in flight get no answer."""
@@ -330,6 +330,17 @@ cdef class ClientLoop:
         self.is_closed = True       # from here on nobody posts
         with self.lock, nogil:
             self.stop()
+
+
+cdef void read_stats(const Link* link, int64_t* out) noexcept nogil:
+    """In the order of _STATS. The loop's thread goes on counting."""
+    out[0] = atomic_load_relaxed_i64(&link.bytes_in)
+    out[1] = atomic_load_relaxed_i64(&link.bytes_out)
+    out[2] = atomic_load_relaxed_i64(&link.requests)
+    out[3] = atomic_load_relaxed_i64(&link.answers)
+    out[4] = atomic_load_relaxed_i32(&link.in_flight)
+    out[5] = atomic_load_relaxed_i64(&link.latency_ns_sum)
+    out[6] = atomic_load_relaxed_i64(&link.latency_ns_max)
 
 
 cdef list take_events(LoopShared* shared):

@@ -4,6 +4,7 @@ from libc.stdlib cimport calloc, free
 
 from kbroker.ext.atomics cimport (
     atomic_add_relaxed_i64, atomic_load_i32, atomic_store_i32, atomic_store_relaxed_i32,
+    atomic_tally_i32,
 )
 from kbroker.ext.client_accumulator cimport accumulator_forget
 from kbroker.ext.client_batch cimport (
@@ -355,7 +356,7 @@ cdef void put_back(Part* part, ClientBatch* b) noexcept nogil:
     link[0] = b
     if b.next == NULL:
         part.tail = b
-    part.length += 1
+    atomic_tally_i32(&part.length, 1)
     pthread_mutex_unlock(&part.lock)
 
 

@@ -127,7 +127,7 @@ cdef void ready_loads(Sender* s, int64_t now_ns) noexcept nogil:
                 and peer.ready_ns - peer.drained_ns > s.a.settings.availability_ns
             ):
                 continue
-            lengths[count] = t.parts[i].length
+            lengths[count] = atomic_load_relaxed_i32(&t.parts[i].length)
             ids[count] = i
             count += 1
         if 2 <= t.count <= LOADS_PARTITIONS_MAX:

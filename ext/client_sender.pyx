@@ -4,8 +4,9 @@ from libc.stdlib cimport realloc
 from libc.string cimport memset
 
 from kbroker.ext.atomics cimport (
-    atomic_add_relaxed_i64, atomic_fence, atomic_load_i32, atomic_load_relaxed_i32,
-    atomic_store_i32, atomic_store_i64, atomic_store_relaxed_i32, atomic_store_relaxed_i64,
+    atomic_add_relaxed_i64, atomic_fence, atomic_load_i32, atomic_load_ptr, atomic_load_relaxed_i32,
+    atomic_store_i32, atomic_store_i64, atomic_store_ptr, atomic_store_relaxed_i32,
+    atomic_store_relaxed_i64, atomic_tally_i32,
 )
 from kbroker.ext.batch cimport BATCH_OK
 from kbroker.ext.batch_build cimport BatchStamp, builder_stamp, builder_stamp_summed
@@ -63,7 +64,7 @@ cdef void take_told(Sender* s) noexcept nogil:
 cdef void take_fresh(Sender* s) noexcept nogil:
     cdef Part* part
     cdef void* grown
-    if s.a.fresh == NULL:
+    if atomic_load_ptr(<void**> &s.a.fresh) == NULL:
         return
     pthread_mutex_lock(&s.a.lock)
     while s.a.fresh != NULL:
@@ -74,7 +75,7 @@ cdef void take_fresh(Sender* s) noexcept nogil:
             s.active = <Part**> grown
             s.active_room = 2 * s.active_room + 16
         part = s.a.fresh
-        s.a.fresh = part.next_fresh
+        atomic_store_ptr(<void**> &s.a.fresh, part.next_fresh)
         s.active[s.active_count] = part
         s.active_count += 1
     pthread_mutex_unlock(&s.a.lock)
@@ -87,7 +88,7 @@ cdef ClientBatch* pop_locked(Part* part) noexcept nogil:
         part.head = b.next
         if part.head == NULL:
             part.tail = NULL
-        part.length -= 1
+        atomic_tally_i32(&part.length, -1)
         batch_close(b)
         b.next = NULL
     return b

@@ -10,8 +10,8 @@ from libc.string cimport memcpy, memset, strchr
 
 from kbroker.ext.addresses cimport addresses_leave
 from kbroker.ext.atomics cimport (
-    atomic_add_i64, atomic_add_u64, atomic_fence, atomic_load_i32, atomic_load_relaxed_i64,
-    atomic_exchange_i32,
+    atomic_add_i64, atomic_add_u64, atomic_exchange_i32, atomic_fence, atomic_load_i32,
+    atomic_load_relaxed_i64, atomic_tally_i64,
 )
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_FAILED, BLOCK_HELD, BLOCK_MEMORY, BLOCK_MUTED, BLOCK_STALL, FLAG_CLOSES,
@@ -139,8 +139,8 @@ cdef void adopt(NetThread* thread, Post* post) noexcept nogil:
     if thread.connections != NULL:
         thread.connections.previous = connection
     thread.connections = connection
-    thread.counters.accepted += 1
-    thread.counters.connections += 1
+    atomic_tally_i64(&thread.counters.accepted, 1)
+    atomic_tally_i64(&thread.counters.connections, 1)
     connection.last_active_ms = thread.now_ms
     if thread.draining:
         connection_close(connection, LOG_DEBUG, NULL)
@@ -195,7 +195,7 @@ cdef void idle_fired(Timer* timer) noexcept nogil:
             or thread.now_ms - connection.last_active_ms < idle_ms_max:
         watch(connection)
     else:
-        thread.counters.idle_closed += 1
+        atomic_tally_i64(&thread.counters.idle_closed, 1)
         connection_close(connection, LOG_DEBUG, "idle for longer than connections.max.idle.ms")
 
 
@@ -233,7 +233,7 @@ cdef void connection_mute(Connection* connection, int64_t milliseconds) noexcept
 cdef void connection_stall(Connection* connection, uint32_t block) noexcept nogil:
     cdef NetThread* thread = connection.thread
     connection.blocked |= block
-    thread.counters.stalls += 1
+    atomic_tally_i64(&thread.counters.stalls, 1)
     if connection.flags & FLAG_IN_STALLED:
         return
     connection.flags |= FLAG_IN_STALLED
@@ -305,8 +305,8 @@ cdef void unlink(Connection* connection) noexcept nogil:
         thread.connections = connection.next
     if connection.next != NULL:
         connection.next.previous = connection.previous
-    thread.counters.connections -= 1
-    thread.counters.closed += 1
+    atomic_tally_i64(&thread.counters.connections, -1)
+    atomic_tally_i64(&thread.counters.closed, 1)
 
 
 cdef void tell_acceptor(Net* net) noexcept nogil:

@@ -34,17 +34,17 @@ cdef dict net_stats(Net* net):
     cdef int thread
     cdef int index
     memset(&total, 0, sizeof(total))
-    for thread in range(net.threads_count):
+    for thread in range(atomic_load_i32(&net.threads_count)):
         one = <int64_t*> &net.threads[thread].counters
         for index in range(count):
             sums[index] += atomic_load_relaxed_i64(&one[index])
     stats = {name: sums[index] for index, name in enumerate(NAMES)}
-    stats["quota_buckets"] = (<Quotas*> net.quotas).buckets_count
-    stats["control_queue"] = net.control.length
-    stats["io_queue"] = net.io.length
+    stats["quota_buckets"] = atomic_load_relaxed_i64(&(<Quotas*> net.quotas).buckets_count)
+    stats["control_queue"] = atomic_load_relaxed_i64(&net.control.length)
+    stats["io_queue"] = atomic_load_relaxed_i64(&net.io.length)
     stats["request_buffers"] = atomic_load_i64(&net.pool.live_buffers)
     stats["request_buffer_bytes"] = atomic_load_i64(&net.pool.live_bytes)
-    stats["request_buffer_bytes_cached"] = net.pool.cached_bytes
+    stats["request_buffer_bytes_cached"] = atomic_load_relaxed_i64(&net.pool.cached_bytes)
     stats["request_bytes_available"] = atomic_load_i64(&net.pool.available)
     stats["log_lines_dropped"] = atomic_load_i64(&net.log.dropped)
     return stats

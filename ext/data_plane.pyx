@@ -19,6 +19,7 @@ from kbroker.ext.atomics cimport (
     atomic_load_i32,
     atomic_load_i64,
     atomic_load_relaxed_i64,
+    atomic_load_relaxed_u32,
     atomic_load_u64,
     atomic_store_i32,
     atomic_store_i64,
@@ -325,11 +326,11 @@ cdef class DataPlane:
         for i in self.journals():
             journal = self.at(i).journal
             for name, value in (
-                ("groups", journal.groups_written),
-                ("bytes", journal.bytes_written),
-                ("flush_ns", journal.flush_ns_total),
-                ("files", journal.files_count),
-                ("batches", journal.batches_written),
+                ("groups", atomic_load_relaxed_i64(&journal.groups_written)),
+                ("bytes", atomic_load_relaxed_i64(&journal.bytes_written)),
+                ("flush_ns", atomic_load_relaxed_i64(&journal.flush_ns_total)),
+                ("files", atomic_load_relaxed_u32(&journal.files_count)),
+                ("batches", atomic_load_relaxed_i64(&journal.batches_written)),
             ):
                 told[name] = told.get(name, 0) + value
         return told
@@ -423,8 +424,9 @@ cdef class DataPlane:
         """End the control thread's wait for requests once when the high watermark is at `offset`
         or above, or the log offline or closed; the journal is asked to write now. True: that is so
         already. The last call for a log counts."""
-        log.core.mark_argument = &self.engine.net.control
-        log.core.on_mark = wake_control
+        if log.core.on_mark == NULL:        # set once: a flusher may be reading it
+            log.core.mark_argument = &self.engine.net.control
+            log.core.on_mark = wake_control
         return log_mark(log.core, offset)
 
     # disk

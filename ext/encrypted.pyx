@@ -4,7 +4,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence, atomic_load_ptr
+from kbroker.ext.atomics cimport (
+    atomic_exchange_i64, atomic_fence, atomic_load_ptr, atomic_tally_i64,
+)
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_STALL, Chunk, FLAG_IN_HANDSHAKES, FLAG_PEER_CLOSED, FLAG_READABLE,
@@ -89,7 +91,7 @@ cdef void thread_handshakes(NetThread* thread) noexcept nogil:
 
 cdef void fail(Connection* connection, const char* why) noexcept nogil:
     cdef char reason[REASON_BYTES]
-    connection.thread.counters.handshakes_failed += 1
+    atomic_tally_i64(&connection.thread.counters.handshakes_failed, 1)
     snprintf(reason, REASON_BYTES, "TLS handshake: %s", why)
     connection_close(connection, LOG_INFO, reason)
 
@@ -159,7 +161,7 @@ cdef void shake(Connection* connection) noexcept nogil:
 cdef void finish(Connection* connection) noexcept nogil:
     """What follows the handshake may stand in OpenSSL's buffer: FLAG_READABLE stays."""
     cdef Tls* tls = <Tls*> connection.tls
-    connection.thread.counters.handshakes += 1
+    atomic_tally_i64(&connection.thread.counters.handshakes, 1)
     handshake_leaves(connection)
     tls.kernel_sends = tls_kernel_sends(tls)
     if not tls.kernel_sends \
@@ -382,7 +384,7 @@ cdef ssize_t encrypt(Connection* connection, const uint8_t* p, int64_t size) noe
         got = tls_write(tls, p + taken, <size_t> (size - taken))
         if got > 0:
             taken += got
-    connection.thread.counters.bytes_out += taken
+    atomic_tally_i64(&connection.thread.counters.bytes_out, taken)
     forget_sent(connection, taken)
     return got
 
@@ -403,7 +405,7 @@ cdef bint send_burst(Connection* connection) noexcept nogil:
         return False
     records_collect(tls, thread.burst_records)
     got = encrypt(connection, p, size)
-    thread.counters.sends += 1
+    atomic_tally_i64(&thread.counters.sends, 1)
     code = records_send(tls)
     if code == 1 and got <= 0 and got != TLS_WANTS_WRITE:       # for that there is room again
         code = <int> got
@@ -418,7 +420,7 @@ cdef bint encrypted_is_sent(Connection* connection) noexcept nogil:
 cdef bint encrypted_send(Connection* connection) noexcept nogil:
     cdef Tls* tls = <Tls*> connection.tls
     if tls.kept != NULL:
-        connection.thread.counters.sends += 1
+        atomic_tally_i64(&connection.thread.counters.sends, 1)
         connection.last_active_ms = connection.thread.now_ms
         if not is_taken(connection, records_send_kept(tls)):
             return False

@@ -2,7 +2,9 @@
 from libc.stdint cimport int16_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from kbroker.ext.atomics cimport atomic_exchange_i64, atomic_fence, atomic_load_i32
+from kbroker.ext.atomics cimport (
+    atomic_exchange_i64, atomic_fence, atomic_load_i32, atomic_tally_i64,
+)
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
     API_KEYS_MAX, API_VERSIONS_KEY, Api, BLOCK_STALL, FLAG_CLOSES, FLAG_TOKENS, H_CLOSE, H_CONTROL,
@@ -179,7 +181,7 @@ cdef int frame_handle(Connection* connection, uint8_t* frame, uint32_t length) n
     debug_assert(request.reply.regions == NULL, "an answer neither ended nor abandoned")
     connection.stalled_ns = 0
     request_ends(&request, length, outcome == H_NONE)
-    thread.counters.requests += 1
+    atomic_tally_i64(&thread.counters.requests, 1)
     if request.throttle_ms > 0:
         connection_mute(connection, request.throttle_ms)
     if outcome == H_CLOSE:

@@ -14,7 +14,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kbroker.ext.atomics cimport atomic_add_i64, atomic_exchange_i64, atomic_fence
+from kbroker.ext.atomics cimport atomic_add_i64, atomic_exchange_i64, atomic_fence, atomic_tally_i64
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_MEMORY, FLAG_PEER_CLOSED, FLAG_READABLE, NetThread, STAGE_IDENTITY,
@@ -187,7 +187,7 @@ cdef inline void note_read(Connection* connection, ssize_t got) noexcept nogil:
     thread.clock_ns = monotonic_ns()
     thread.clock_is_old = False
     thread.burst = 0
-    thread.counters.bytes_in += got
+    atomic_tally_i64(&thread.counters.bytes_in, got)
     connection.last_active_ms = thread.now_ms
 
 
@@ -195,7 +195,7 @@ cdef ssize_t socket_read(Connection* connection, iovec_t* parts, int count) noex
     """Bytes in the clear; 0: nothing to handle (closed, or no bytes now)."""
     cdef size_t asked = parts[0].iov_len + (parts[1].iov_len if count > 1 else 0)
     cdef ssize_t got
-    connection.thread.counters.reads += 1
+    atomic_tally_i64(&connection.thread.counters.reads, 1)
     if connection.tls != NULL:
         got = encrypted_read(connection, parts, count)
         if got > 0:

@@ -7,7 +7,7 @@ before the handler is called, tells whether that came between its refusal and th
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kbroker.ext.atomics cimport (
-    atomic_add_i32, atomic_exchange_i64, atomic_fence, atomic_load_i64,
+    atomic_add_i32, atomic_exchange_i64, atomic_fence, atomic_load_i64, atomic_store_i32,
 )
 from kbroker.ext.connection cimport H_CLOSE, H_CONTROL, H_IO, H_STALL, Job, NET_THREADS_MAX
 from kbroker.ext.frame cimport job_handle
@@ -98,7 +98,7 @@ cdef int add_workers(Net* net) noexcept nogil:
         code = pthread_create(&net.io_threads[net.io_count], NULL, worker_main, net)
         if code != 0:
             return code
-        net.io_count += 1
+        atomic_store_i32(&net.io_count, net.io_count + 1)
     return 0
 
 

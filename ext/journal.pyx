@@ -29,7 +29,10 @@ Concurrency: the journal lock guards the groups and the lists. A failed write or
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.atomics cimport atomic_add_i64, atomic_load_i32, atomic_load_i64, cpu_relax
+from kbroker.ext.atomics cimport (
+    atomic_add_i64, atomic_load_i32, atomic_load_i64, atomic_store_relaxed_i32, atomic_tally_i64,
+    cpu_relax,
+)
 from kbroker.ext.atomics cimport atomic_store_i32
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.crc32c cimport crc32c, crc32c_extend
@@ -209,7 +212,7 @@ cdef void journal_demand(Journal* journal) noexcept nogil:
         return
     pthread_mutex_lock(&journal.lock)
     wake = journal.sleeping
-    journal.demand = 1
+    atomic_store_relaxed_i32(&journal.demand, 1)
     pthread_mutex_unlock(&journal.lock)
     if wake:
         pthread_cond_signal(&journal.wanted)
@@ -247,9 +250,9 @@ cdef int write_group(Journal* journal, JournalGroup* group, uint64_t sequence) n
     if code == 0:
         histogram_add(&journal.syncs, monotonic_ns() - began, 1)
         histogram_add(&journal.sizes, size, 1)
-        journal.batches_written += group.count
+        atomic_tally_i64(&journal.batches_written, group.count)
         journal.active.position += size
-        journal.bytes_written += size
+        atomic_tally_i64(&journal.bytes_written, size)
         files_hint(journal)
     return code
 
@@ -303,7 +306,7 @@ cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept n
     if code == 0:
         code = write_group(journal, group, sequence)
     code = settle_owners(journal, which, code)
-    journal.flush_ns_total += monotonic_ns() - began
+    atomic_tally_i64(&journal.flush_ns_total, monotonic_ns() - began)
     pthread_mutex_lock(&journal.lock)
     if code and not journal.failed:
         journal.failed = code
@@ -311,7 +314,7 @@ cdef void flush_group(Journal* journal, int which, uint64_t sequence) noexcept n
     group.used = JOURNAL_GROUP_HEADER_BYTES
     group.count = 0
     group.owners = NULL
-    journal.groups_written += 1
+    atomic_tally_i64(&journal.groups_written, 1)
     stalled = journal.stalled
     journal.stalled = 0
     pthread_cond_broadcast(&journal.moved)
@@ -337,22 +340,22 @@ cdef void sleep_until_due(Journal* journal) noexcept nogil:
     """
     cdef int64_t due = monotonic_ns() + journal.interval_ns
     cdef JournalGroup* group
-    journal.sleeping = SLEEPS
+    atomic_store_relaxed_i32(&journal.sleeping, SLEEPS)
     while not journal.stopping:
         group = &journal.groups[journal.current]
         if group.count == 0:
-            journal.demand = 0
+            atomic_store_relaxed_i32(&journal.demand, 0)
             if journal.sleeping == SLEEPS_FOR_GOOD:
                 pthread_cond_wait(&journal.wanted, &journal.lock)
             elif not wait_until(journal, due):
-                journal.sleeping = SLEEPS_FOR_GOOD
+                atomic_store_relaxed_i32(&journal.sleeping, SLEEPS_FOR_GOOD)
             continue
         due = group.opened_ns + journal.interval_ns
         if journal.demand or monotonic_ns() >= due:
             break
-        journal.sleeping = SLEEPS
+        atomic_store_relaxed_i32(&journal.sleeping, SLEEPS)
         wait_until(journal, due)
-    journal.sleeping = 0
+    atomic_store_relaxed_i32(&journal.sleeping, 0)
 
 
 cdef void* journal_flusher(void* argument) noexcept nogil:
@@ -371,7 +374,7 @@ cdef void* journal_flusher(void* argument) noexcept nogil:
         sequence = journal.group_sequence
         journal.group_sequence += 1
         journal.current = 1 - which
-        journal.demand = 0
+        atomic_store_relaxed_i32(&journal.demand, 0)
         pthread_mutex_unlock(&journal.lock)
         flush_group(journal, which, sequence)
 

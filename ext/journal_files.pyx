@@ -28,7 +28,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.atomics cimport atomic_load_i32
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_relaxed_u32
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.crc32c cimport crc32c
 from kbroker.ext.endian cimport store_be32, store_be64
@@ -290,7 +290,7 @@ cdef void grow(Journal* journal, bint prepare) noexcept nogil:
     journal.preparing = 0
     if file != NULL:
         journal.files[journal.files_count] = file
-        journal.files_count += 1
+        atomic_store_relaxed_u32(&journal.files_count, journal.files_count + 1)
     pthread_cond_broadcast(&journal.moved)
 
 
@@ -421,7 +421,7 @@ cdef uint32_t take_spares(Journal* journal, bint in_use, JournalFile** spares) n
         if journal.files[i].is_free and not keep:
             spares[count] = journal.files[i]
             count += 1
-            journal.files_count -= 1
+            atomic_store_relaxed_u32(&journal.files_count, journal.files_count - 1)
             journal.files[i] = journal.files[journal.files_count]
         else:
             keep = keep and not journal.files[i].is_free

@@ -4,6 +4,7 @@ Floor: beside `journal`, whose lock and groups these use.
 """
 from libc.stdint cimport int64_t, uint32_t
 
+from kbroker.ext.atomics cimport atomic_store_relaxed_i32
 from kbroker.ext.journal_state cimport Journal
 from kbroker.ext.posix cimport pthread_cond_signal
 
@@ -20,6 +21,6 @@ cdef inline bint journal_is_empty(Journal* journal) noexcept nogil:
 
 cdef inline void journal_demand_locked(Journal* journal) noexcept nogil:
     if not journal.demand:
-        journal.demand = 1
+        atomic_store_relaxed_i32(&journal.demand, 1)
         if journal.sleeping:
             pthread_cond_signal(&journal.wanted)

@@ -51,6 +51,7 @@ cdef enum:
 
 ctypedef struct Dirty:                  # what a flush has to sync, taken under the lock
     Segment** segments                  # held
+    int* fds                            # their descriptors, or -1
     int32_t* indexes                    # and whether its indexes go with it
     int32_t count
     int64_t end_offset                  # everything appended below this is in it
@@ -113,8 +114,10 @@ cdef int make_ready(Log* log, Dirty* out) noexcept nogil:
     out.folder_fd = -1
     refresh_snapshot(log, out)
     out.segments = <Segment**> malloc(log.count * sizeof(Segment*))
+    out.fds = <int*> malloc(log.count * sizeof(int))
     out.indexes = <int32_t*> malloc(log.count * sizeof(int32_t))
-    if out.segments == NULL or out.indexes == NULL or copy_epochs(&log.epochs, &out.epochs) != 0:
+    if (out.segments == NULL or out.fds == NULL or out.indexes == NULL
+            or copy_epochs(&log.epochs, &out.epochs) != 0):
         return ENOMEM
     for i in range(log.count):
         error = log_open_segment(log, log.segments[i], False) if log.segments[i].dirty else 0
@@ -141,6 +144,7 @@ cdef int take_dirty(Log* log, Dirty* out) noexcept nogil:
             continue
         segment_ref(s)
         out.segments[out.count] = s
+        out.fds[out.count] = s.fd
         out.indexes[out.count] = index_due(s)
         if index_due(s):
             s.offsets.dirty = 0
@@ -181,7 +185,7 @@ cdef int sync_dirty(const Log* log, Dirty* dirty) noexcept nogil:
     cdef int32_t i
     cdef int error = 0
     for i in range(dirty.count):
-        error = segment_sync(dirty.segments[i], dirty.indexes[i]) \
+        error = segment_sync(dirty.segments[i], dirty.fds[i], dirty.indexes[i]) \
             or txn_index_sync(dirty.segments[i])
         if error:
             return error
@@ -213,6 +217,7 @@ cdef void release(Dirty* dirty) noexcept nogil:
     if dirty.folder_fd >= 0:
         close(dirty.folder_fd)
     free(dirty.segments)
+    free(dirty.fds)
     free(dirty.indexes)
     free(dirty.epochs.entries)
 

@@ -6,7 +6,7 @@ It sleeps until a socket, a post or its next timer; with none of them it uses no
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
-from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_store_i32, atomic_tally_i64
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_HELD, Connection, EVENTS_MAX, FLAG_IN_READY, FLAG_PEER_CLOSED,
@@ -119,7 +119,7 @@ cdef void wait_for_events(Runner* runner) noexcept nogil:
     count = epoll_wait(thread.epoll_fd, thread.events, EVENTS_MAX, <int> wait_ms)
     atomic_store_i32(&thread.asleep, 0)
     turn_begin(&runner.turns)
-    thread.counters.turns += 1
+    atomic_tally_i64(&thread.counters.turns, 1)
     if count < 0 and errno != EINTR:
         net_log(thread.net, LOG_ERROR, "epoll_wait failed, errno %ld", errno, 0)
     thread.events_count = max(count, 0)
@@ -154,7 +154,7 @@ cdef void run_events(NetThread* thread) noexcept nogil:
         event = &thread.events[thread.events_at]
         thread.events_at += 1
         if event.data.ptr == NULL:
-            thread.counters.wakeups += 1
+            atomic_tally_i64(&thread.counters.wakeups, 1)
         else:
             handle_event(<Connection*> event.data.ptr, event.events)
 

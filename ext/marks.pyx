@@ -4,7 +4,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy
 
 from kbroker.ext.atomics cimport (
-    atomic_load_relaxed_i64, atomic_load_u64, atomic_store_ptr, atomic_store_u64,
+    atomic_load_relaxed_i64, atomic_load_u64, atomic_store_ptr, atomic_store_u64, atomic_tally_i64,
 )
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport API_KEYS_MAX
@@ -68,12 +68,12 @@ cdef void request_ends(Request* request, uint32_t length, bint unanswered) noexc
         return
     if version >= VERSIONS_COUNTED or version < 0:
         version = VERSIONS_COUNTED - 1
-    times.versions[version] += 1
-    times.bytes += length
+    atomic_tally_i64(&times.versions[version], 1)
+    atomic_tally_i64(&times.bytes, length)
     if request.weight == 0:
-        times.untimed += 1
+        atomic_tally_i64(&times.untimed, 1)
         return
-    times.untimed -= request.weight - 1
+    atomic_tally_i64(&times.untimed, 1 - request.weight)
     clock_of(thread)
     if parking != NULL:
         parking.times.done = thread.clock_ns

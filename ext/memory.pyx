@@ -5,6 +5,7 @@ from libc.string cimport memset
 
 from kbroker.ext.atomics cimport (
     atomic_add_i64, atomic_add_relaxed_i64, atomic_load_i64, atomic_load_relaxed_i64,
+    atomic_tally_i64,
 )
 from kbroker.ext.bits cimport highest_bit
 from kbroker.ext.posix cimport (
@@ -91,7 +92,7 @@ cdef uint8_t* class_alloc(Pool* pool, int index, uint64_t size) noexcept nogil:
     buffer = pool.free[index]
     if buffer != NULL:
         pool.free[index] = (<void**> buffer)[0]
-        pool.cached_bytes -= <int64_t> size
+        atomic_tally_i64(&pool.cached_bytes, -<int64_t> size)
     pthread_mutex_unlock(&pool.lock)
     if buffer != NULL:
         return <uint8_t*> buffer
@@ -138,7 +139,7 @@ cdef void buffer_free(Pool* pool, uint8_t* buffer, uint64_t capacity) noexcept n
     if pool.cached_bytes + <int64_t> capacity <= pool.cache_bytes_max:
         (<void**> buffer)[0] = pool.free[index]
         pool.free[index] = buffer
-        pool.cached_bytes += <int64_t> capacity
+        atomic_tally_i64(&pool.cached_bytes, <int64_t> capacity)
         kept = True
     pthread_mutex_unlock(&pool.lock)
     if not kept:

@@ -9,9 +9,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from kbroker.ext.atomics cimport (
     atomic_add_i64, atomic_cas_ptr, atomic_exchange_i32, atomic_exchange_i64, atomic_exchange_ptr,
-    atomic_fence,
-    atomic_load_i32, atomic_load_i64, atomic_load_ptr, atomic_load_relaxed_i32, atomic_load_u64,
-    atomic_store_i32, atomic_store_relaxed_u64, atomic_store_u64,
+    atomic_fence, atomic_load_i32, atomic_load_i64, atomic_load_ptr, atomic_load_relaxed_i32,
+    atomic_load_u64, atomic_store_i32, atomic_store_relaxed_u64, atomic_store_u64, atomic_tally_i64,
 )
 from kbroker.ext.connection cimport API_KEYS_MAX, Job, Runner
 from kbroker.ext.posix cimport (
@@ -59,7 +58,7 @@ cdef int64_t thread_run_posts(NetThread* thread) noexcept nogil:
         oldest.run(thread, oldest)
         oldest = following
         count += 1
-    thread.counters.posts += count
+    atomic_tally_i64(&thread.counters.posts, count)
     return count
 
 
@@ -143,7 +142,7 @@ cdef bint net_synchronize(Net* net) noexcept nogil:
         while runner != NULL:
             all_left &= wait_for_turn(&runner.turns, &runner.stay)
             runner = runner.next
-    for index in range(net.io_count):
+    for index in range(atomic_load_i32(&net.io_count)):
         all_left &= wait_for_turn(&net.io_turns[index], &net.io_stays[index])
     return all_left
 

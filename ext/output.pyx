@@ -3,6 +3,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from kbroker.ext.atomics cimport atomic_tally_i64
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_FAILED, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_UNWRITABLE, Out, Region,
 )
@@ -70,10 +71,10 @@ cdef bint send_bytes(Connection* connection) noexcept nogil:
         count += 1
         chunk = chunk.next
     sent = socket_send(connection, parts, count, flags)
-    connection.thread.counters.sends += 1
+    atomic_tally_i64(&connection.thread.counters.sends, 1)
     if sent <= 0:
         return is_sent_on(connection, sent)
-    connection.thread.counters.bytes_out += sent
+    atomic_tally_i64(&connection.thread.counters.bytes_out, sent)
     out_sent(connection.thread, out, <uint64_t> sent)
     return True
 
@@ -87,7 +88,7 @@ cdef bint send_region(Connection* connection) noexcept nogil:
     if size > SENDFILE_BYTES_MAX:
         size = SENDFILE_BYTES_MAX
     sent = sendfile(connection.fd, region.fd, &position, <size_t> size)
-    connection.thread.counters.sends += 1
+    atomic_tally_i64(&connection.thread.counters.sends, 1)
     if sent == 0:
         # The length has been announced already: the stream cannot be kept in step.
         connection_close(connection, LOG_ERROR, "a file region is shorter than announced")
@@ -97,7 +98,7 @@ cdef bint send_region(Connection* connection) noexcept nogil:
             connection_close(connection, LOG_DEBUG, "sendfile failed")
             return False
         return is_sent_on(connection, sent)
-    connection.thread.counters.sendfile_bytes += sent
+    atomic_tally_i64(&connection.thread.counters.sendfile_bytes, sent)
     region.position += sent
     region.length -= sent
     out.unsent -= sent

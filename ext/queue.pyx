@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from kbroker.ext.atomics cimport atomic_load_i32
+from kbroker.ext.atomics cimport atomic_load_i32, atomic_tally_i64
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_JOB, Connection, H_CLOSE, H_CONTROL, H_DONE, H_NONE, H_PENDING, H_STALL,
@@ -54,7 +54,7 @@ cdef bint queue_reserve(JobQueue* queue) noexcept nogil:
     pthread_mutex_lock(&queue.lock)
     granted = queue.length < queue.length_max
     if granted:
-        queue.length += 1
+        atomic_tally_i64(&queue.length, 1)
     else:
         queue.refused = 1
     pthread_mutex_unlock(&queue.lock)
@@ -63,7 +63,7 @@ cdef bint queue_reserve(JobQueue* queue) noexcept nogil:
 
 cdef void queue_unreserve(JobQueue* queue) noexcept nogil:
     pthread_mutex_lock(&queue.lock)
-    queue.length -= 1
+    atomic_tally_i64(&queue.length, -1)
     pthread_mutex_unlock(&queue.lock)
 
 
@@ -89,7 +89,7 @@ cdef bint queue_pass_on(JobQueue* queue, Job* job) noexcept nogil:
     pthread_mutex_lock(&queue.lock)
     taken = not queue.closed
     if taken:
-        queue.length += 1
+        atomic_tally_i64(&queue.length, 1)
         push_locked(queue, job)
     pthread_mutex_unlock(&queue.lock)
     return taken
@@ -126,7 +126,7 @@ cdef Job* queue_pop(Net* net, JobQueue* queue, int64_t timeout_ms) noexcept nogi
         queue.head = job.next
         if queue.head == NULL:
             queue.tail = NULL
-        queue.length -= 1
+        atomic_tally_i64(&queue.length, -1)
         if queue.refused and queue.length <= queue.length_max // 2:
             queue.refused = 0
             tell = True

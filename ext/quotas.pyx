@@ -8,7 +8,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from kbroker.ext.atomics cimport (
-    atomic_add_relaxed_i64, atomic_add_u64, atomic_load_u64, atomic_store_i32,
+    atomic_add_relaxed_i64, atomic_add_u64, atomic_load_i64, atomic_load_u64, atomic_store_i32,
 )
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.marks cimport clock_of
@@ -96,7 +96,7 @@ cdef Rule** rule_at(Quotas* quotas, const QuotaKey* key) noexcept nogil:
 cdef void count_rule(Quotas* quotas, const QuotaKey* key, int change) noexcept nogil:
     cdef int shape = (SHAPE_USER if key.user != USER_ABSENT else 0) \
         | (SHAPE_CLIENT if key.client != CLIENT_ABSENT else 0)
-    quotas.rules_count[key.kind] += change
+    atomic_add_relaxed_i64(&quotas.rules_count[key.kind], change)
     quotas.shapes[key.kind][shape] += change
 
 
@@ -242,7 +242,7 @@ cdef void sweep(Quotas* quotas, int64_t now_ms) noexcept nogil:
                 at = &bucket.next
                 continue
             at[0] = bucket.next
-            quotas.buckets_count -= 1
+            atomic_add_relaxed_i64(&quotas.buckets_count, -1)
             bucket_free(bucket)
 
 
@@ -270,7 +270,7 @@ cdef Bucket* bucket_of(Quotas* quotas, const QuotaKey* whose, double limit,
             return NULL
         at[0].key = key
         at[0].used_ms = now_ms
-        quotas.buckets_count += 1
+        atomic_add_relaxed_i64(&quotas.buckets_count, 1)
     bucket_limit(at[0], limit)
     at[0].refs += 1
     return at[0]
@@ -451,7 +451,7 @@ cdef int64_t quota_connect(Net* net, const uint8_t* address, int64_t now_ms) noe
     cdef Bucket* bucket = NULL
     cdef double limit = 0
     cdef int64_t wait_ms = 0
-    if quotas.rules_count[QUOTA_CONNECT] == 0:
+    if atomic_load_i64(&quotas.rules_count[QUOTA_CONNECT]) == 0:
         return 0
     quota_address(&key, address)
     pthread_mutex_lock(&quotas.lock)

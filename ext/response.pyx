@@ -13,7 +13,7 @@ from libc.string cimport memset
 
 from kbroker.ext.atomics cimport (
     atomic_add_i32, atomic_add_relaxed_i32, atomic_exchange_i32, atomic_load_i32, atomic_store_i32,
-    atomic_store_ptr,
+    atomic_store_ptr, atomic_tally_i64,
 )
 from kbroker.ext.connection cimport (
     BLOCK_FAILED, BLOCK_INFLIGHT, BLOCK_OUTPUT, Chunk, FLAG_IN_FLUSH, FLAG_IN_READY, OP_DEAD,
@@ -203,7 +203,7 @@ cdef Op* op_new(NetThread* thread) noexcept nogil:
     op.out.tail = &op.chunk
     op.reply.out = &op.out
     op.reply.thread = thread
-    thread.counters.ops_live += 1
+    atomic_tally_i64(&thread.counters.ops_live, 1)
     object_born(OBJECT_DELAYED_OPERATION)
     return op
 
@@ -211,14 +211,14 @@ cdef Op* op_new(NetThread* thread) noexcept nogil:
 cdef void count_waiting(NetThread* thread, const Op* op, int change) noexcept nogil:
     cdef ApiTimes* times = times_of(thread, op.reply.api_key)
     if times != NULL:
-        times.waiting += change
+        atomic_tally_i64(&times.waiting, change)
 
 
 cdef void op_free(Op* op) noexcept nogil:
     cdef NetThread* thread = op.thread
     debug_assert(op.timer.slot == 0, "freed operation with a timer")
     out_clear(thread, &op.out)
-    thread.counters.ops_live -= 1
+    atomic_tally_i64(&thread.counters.ops_live, -1)
     count_waiting(thread, op, -1)
     if thread.parking == op:
         thread.parking = NULL
@@ -255,7 +255,7 @@ cdef Op* op_park(Request* request) noexcept nogil:
         connection.ops_tail.next = op
     connection.ops_tail = op
     connection.in_flight += 1
-    connection.thread.counters.parked += 1
+    atomic_tally_i64(&connection.thread.counters.parked, 1)
     if connection.in_flight >= connection.net.settings.in_flight_max:
         connection.blocked |= BLOCK_INFLIGHT
     request.op = op

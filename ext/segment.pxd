@@ -105,7 +105,9 @@ cdef int segment_find(Segment* s, const Hint* hint, int64_t offset, Found* out) 
 cdef int segment_rebuild_indexes(Segment* s, const IndexLimits* limits) noexcept nogil
 # It takes no more batches: last time index entry, files cut to what they hold.
 cdef int segment_seal(Segment* s, const IndexLimits* limits) noexcept nogil
-cdef int segment_sync(Segment* s, bint indexes) noexcept nogil
+# Sync the files. fd: the segment's descriptor as read under the lock of its log, or -1, by a caller
+# that has held a reference since then, so that nobody closes it. The field itself may change here.
+cdef int segment_sync(Segment* s, int fd, bint indexes) noexcept nogil
 cdef int segment_cut(Segment* s, int64_t position) noexcept nogil
 # Let go of file descriptor and mappings; 1 when there was something and no reader used it.
 cdef int segment_idle(Segment* s) noexcept nogil

@@ -260,18 +260,18 @@ cdef int segment_cut(Segment* s, int64_t position) noexcept nogil:
     return 0
 
 
-cdef int segment_sync(Segment* s, bint indexes) noexcept nogil:
+cdef int segment_sync(Segment* s, int fd, bint indexes) noexcept nogil:
     """One that was retired meanwhile has another name: nobody needs it any more."""
+    cdef int opened = -1
     cdef int error
-    cdef int fd = s.fd
     if fd < 0:
-        fd = open(s.path, O_RDWR | O_CLOEXEC, 0o644)
-        if fd < 0:
+        opened = open(s.path, O_RDWR | O_CLOEXEC, 0o644)
+        if opened < 0:
             error = errno
             return 0 if error == ENOENT and atomic_load_i32(&s.deleted) else error
-    error = data_sync(fd)
-    if fd != s.fd:
-        close(fd)
+    error = data_sync(fd if fd >= 0 else opened)
+    if opened >= 0:
+        close(opened)
     if indexes and error == 0:
         error = index_sync(&s.offsets) or index_sync(&s.times)
     return error

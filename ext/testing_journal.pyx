@@ -1,7 +1,10 @@
 """The journal under test, with owners that are made of nothing but counters."""
 import os
 
-from kbroker.ext.atomics cimport atomic_add_i64, atomic_load_i64, atomic_store_i64
+from kbroker.ext.atomics cimport (
+    atomic_add_i64, atomic_load_i64, atomic_load_relaxed_i64, atomic_load_relaxed_u32,
+    atomic_store_i64,
+)
 from kbroker.ext.journal cimport (
     JOURNAL_OK,
     Journal,
@@ -139,11 +142,11 @@ cdef class TestJournal:
 
     @property
     def groups_written(self):
-        return self.journal.groups_written
+        return atomic_load_relaxed_i64(&self.journal.groups_written)
 
     @property
     def files_count(self):
-        return self.journal.files_count
+        return atomic_load_relaxed_u32(&self.journal.files_count)
 
     def close(self, *, unlink_files):
         if self.journal != NULL:

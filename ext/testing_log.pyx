@@ -30,9 +30,12 @@ from kbroker.ext.log_read cimport ReadSlice, log_aborted, log_read
 from kbroker.ext.log_recovery cimport log_set_journal
 from kbroker.ext.log_state cimport Log as LogStruct
 from kbroker.ext.log_state cimport LOG_OK, log_ref, log_unref
-from kbroker.ext.posix cimport pwrite
+from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock, pwrite
 from kbroker.ext.producers cimport NOT_GUARDED, Terms
-from kbroker.ext.segment cimport segment_unref
+from kbroker.ext.segment cimport (
+    TIMES_UNKNOWN, Segment, segment_idle, segment_load_first, segment_ref, segment_sync,
+    segment_unref,
+)
 from kbroker.ext.txn_index cimport AbortedTxn
 
 
@@ -155,6 +158,48 @@ cdef class TestLogJournal:
                 journal_stop(self.journal)
                 journal_destroy(self.journal, True)
             self.journal = NULL
+
+
+# ---- one segment, two threads
+
+def sync_segment(Log log, int32_t index, int64_t rounds):
+    """Sync a segment `rounds` times, as a flush does. Return the first errno, or 0."""
+    cdef Segment* s
+    cdef int64_t _i
+    cdef int fd
+    cdef int error = 0
+    with nogil:
+        pthread_mutex_lock(&log.core.lock)
+        s = log.core.segments[index]
+        fd = s.fd
+        segment_ref(s)
+        pthread_mutex_unlock(&log.core.lock)
+        for _i in range(rounds):
+            error = segment_sync(s, fd, False)
+            if error:
+                break
+        segment_unref(s)
+    return error
+
+
+def load_first(Log log, int32_t index, int64_t rounds):
+    """Read the first timestamp of a closed segment `rounds` times. Return the first errno, or 0."""
+    cdef Segment* s
+    cdef int64_t _i
+    cdef int error = 0
+    with nogil:
+        pthread_mutex_lock(&log.core.lock)
+        segment_idle(log.core.segments[index])
+        pthread_mutex_unlock(&log.core.lock)
+        for _i in range(rounds):
+            pthread_mutex_lock(&log.core.lock)
+            s = log.core.segments[index]
+            s.first_timestamp = TIMES_UNKNOWN
+            error = segment_load_first(s)
+            pthread_mutex_unlock(&log.core.lock)
+            if error:
+                break
+    return error
 
 
 # ---- cost

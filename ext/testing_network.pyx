@@ -366,7 +366,12 @@ def post_once() -> None:
 
 def parked() -> int:
     """Operations that wait to be posted."""
-    return held_count
+    cdef int count
+    with nogil:
+        pthread_mutex_lock(&held_lock)
+        count = held_count
+        pthread_mutex_unlock(&held_lock)
+    return count
 
 
 def counts() -> tuple[int, int]:

@@ -6,6 +6,7 @@ a reader sees is never torn, and may lack what is being counted at this moment.
 """
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
+from kbroker.ext.atomics cimport atomic_tally_i64
 from kbroker.ext.bits cimport highest_bit
 
 cdef enum:
@@ -74,5 +75,5 @@ cdef inline void histogram_add(Histogram* histogram, int64_t value,
         index = 0
     elif index >= TIME_BUCKETS:
         index = TIME_BUCKETS - 1
-    histogram.sum += value * weight
-    histogram.buckets[index] += weight
+    atomic_tally_i64(&histogram.sum, value * weight)
+    atomic_tally_i64(&histogram.buckets[index], weight)

@@ -99,7 +99,7 @@ cdef void look(Net* net) noexcept nogil:
     cdef int32_t index
     for index in range(atomic_load_i32(&net.threads_count)):
         take_over(net.threads[index])
-    for index in range(net.io_count):
+    for index in range(atomic_load_i32(&net.io_count)):
         if stands(&net.io_stays[index]) and seize(net, &net.io_stays[index]):
             io_pool_hold(net)
 

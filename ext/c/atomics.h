@@ -1,7 +1,8 @@
 // Atomic loads, stores and updates with acquire and release order, over the compiler's builtins.
 //
 // `load` acquires, `store` releases, `add` and `cas` do both. The `relaxed` ones order nothing:
-// for counters that are only ever read as a number. A value named here is written by more than
+// for counters that are only ever read as a number. `tally` is for one that is written by one thread
+// only, or under one lock: it costs as much as a plain addition. A value named here is written by more than
 // one thread, or written by one and read by another; nothing else needs them.
 #ifndef KBROKER_ATOMICS_H
 #define KBROKER_ATOMICS_H
@@ -37,6 +38,9 @@
     }                                                                                           \
     static inline type atomic_add_relaxed_##suffix(type *at, type delta) {                      \
         return __atomic_add_fetch(at, delta, __ATOMIC_RELAXED);                                 \
+    }                                                                                           \
+    static inline void atomic_tally_##suffix(type *at, type delta) {                            \
+        atomic_store_relaxed_##suffix(at, atomic_load_relaxed_##suffix(at) + delta);            \
     }
 
 KBROKER_ATOMIC_NUMBER(i32, int32_t)

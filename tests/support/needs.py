@@ -19,6 +19,12 @@ def demand_all() -> bool:
     return os.environ.get("KBROKER_TEST_ALL") == "1"
 
 
+def is_sanitized() -> bool:
+    """True in `make test-asan` and `make test-tsan`, where memory is several times as much."""
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    return "libasan" in preloaded or "libtsan" in preloaded
+
+
 def missing(what: str, package: str) -> None:
     """Skips the calling test, or fails it under KBROKER_TEST_ALL=1."""
     line = f"{what} is not here: install {package}"

@@ -12,6 +12,15 @@ import pytest
 from tests import again
 from tests.support.processes import CRASHES, BrokerProcess
 
+# AddressSanitizer handles SIGSEGV itself, and ends the process with SIGABRT.
+DIE = """
+import os, signal, sys
+number = int(sys.argv[1])
+if number != signal.SIGSTOP:
+    signal.signal(number, signal.SIG_DFL)
+os.kill(os.getpid(), number)
+"""
+
 
 class Dying(BrokerProcess):
     """A "broker" that ends itself by a signal."""
@@ -21,7 +30,7 @@ class Dying(BrokerProcess):
         self.number = number
 
     def command(self) -> list[str]:
-        return [sys.executable, "-c", f"import os; os.kill(os.getpid(), {self.number})"]
+        return [sys.executable, "-c", DIE, str(self.number.value)]
 
     def is_ready(self) -> bool:
         return False

@@ -14,6 +14,7 @@ from kbroker.config.properties import parse_properties
 from kbroker.config.report import explain, ignored_line, show, without_effect
 from kbroker.config.topic import BROKER_SYNONYM, effective, log_config, validate_topic
 from kbroker.config.types import format_value, parse_value
+from tests.support.tree import ROOT
 
 LOOPBACK = {"listeners": "PLAINTEXT://127.0.0.1:9092"}
 
@@ -424,8 +425,7 @@ _PASSED_OVER = "kbroker."
 
 def test_every_key_that_is_said_to_have_an_effect_is_asked_for():
     """By its name, or as a field of settings that are told by names with underscores."""
-    root = Path(__file__).parents[2]
-    files = [*(root / "kbroker").rglob("*.py"), *(root / "ext").glob("*.pyx")]
+    files = [*(ROOT / "kbroker").rglob("*.py"), *(ROOT / "ext").glob("*.pyx")]
     text = "\n".join(
         file.read_text()
         for file in files

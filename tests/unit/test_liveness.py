@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from kbroker.ext import testing_network as handlers
+from kbroker.ext.debug import counts_objects, live_objects
 from kbroker.server.liveness import Planes
 from tests.support.engine import Client, engine_port, running_engine
 from tests.support.waits import wait_for
@@ -24,6 +27,17 @@ def test_all_answer() -> None:
             assert planes.fault(LONG_S) is None
         engine.resize(4, 2)
         assert planes.fault(LONG_S) is None
+
+
+@pytest.mark.skipif(not counts_objects(), reason="a build that counts nothing")
+def test_check_counts_each_mutex_that_it_locks() -> None:
+    """A count that falls below zero ends a broker of the debug build, and hides a mutex that stays
+    locked."""
+    with running_engine() as engine:
+        planes = Planes(engine, at_once)
+        for _ in range(5):
+            assert planes.fault(LONG_S) is None
+    assert live_objects()["locked mutex"] == 0
 
 
 def test_a_network_thread_that_hangs_is_named_until_it_goes_on() -> None:

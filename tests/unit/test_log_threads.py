@@ -114,3 +114,20 @@ def test_all_at_once(tmp_path: Path, journaled, trims):
         assert len(kept) == PRODUCERS * APPENDS
     log.close()
     assert open_log(folder, clean=False, **SETTINGS).log_end_offset == total
+
+
+def test_sync_of_a_segment_that_is_opened_meanwhile(tmp_path: Path) -> None:
+    """Compaction opens and closes a segment under the lock of the log, a flush syncs it without:
+    the flush neither syncs nor closes that descriptor, which may be another file's by then."""
+    log = open_log(tmp_path, **SETTINGS)
+    for i in range(3):
+        assert testing_log.append(log, batch(3, 40, i), 0, 0)[0] == 0
+        log.roll()
+    assert testing_log.load_first(log, 0, 1) == 0
+    crowd = Crowd()
+    errors = []
+    crowd.start(lambda: errors.append(testing_log.load_first(log, 0, 20_000)))
+    crowd.start(lambda: errors.append(testing_log.sync_segment(log, 0, 20_000)))
+    crowd.join([])
+    assert errors == [0, 0]
+    log.close()

@@ -42,6 +42,8 @@ BANNED = (
     (DATA_PLANE, r"^\s*include\s+[\"']", "cimport"),
     (DATA_PLANE, r"^\s*(?:IF|DEF|ELIF)\s", "a C macro, or cdef enum"),
     (DATA_PLANE, r"\bexcept\s*\*", "noexcept, or except with a value"),
+    (DATA_PLANE, r"^\s*int\s+pthread_(?:mutex_\w*lock|cond_\w*wait)\(",
+     "cimport it from kbroker.ext.posix, which counts locked mutexes"),
 )  # fmt: skip
 
 # Where a sleep is the machinery itself.
@@ -235,6 +237,7 @@ def test_changelog_has_its_form():
         ("kbroker/a.py", "from rich.table import Table"),
         ("ext/a.pyx", "include 'b.pxi'"),
         ("ext/a.pyx", "cdef int f() except *:"),
+        ("ext/a.pyx", "    int pthread_mutex_trylock(pthread_mutex_t* mutex)"),
         ("tests/unit/test_a.py", "time.sleep(1)"),
     ],
 )

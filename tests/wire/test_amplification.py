@@ -15,6 +15,7 @@ from kio.index import load_request_schema
 
 from tests.reference.crafted_batches import GZIP, Batch, Record
 from tests.support import messages
+from tests.support.needs import is_sanitized
 from tests.support.processes import BrokerProcess
 from tests.support.waits import wait_for
 from tests.support.wire import (
@@ -30,7 +31,7 @@ from tests.support.wire import (
     create_topic,
 )
 
-GROWTH_BYTES_MAX = 64 << 20
+GROWTH_BYTES_MAX = 128 << 20 if is_sanitized() else 64 << 20
 SESSIONS_BYTES_MAX = 128 << 20  # ext/sessions.pxd
 BAD_RECORDS_LISTED_MAX = 10_000  # ext/produce_wire.pxd
 FETCH_SESSION_ID_NOT_FOUND, INVALID_RECORD = 70, 87
