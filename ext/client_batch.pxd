@@ -57,6 +57,8 @@ cdef struct ClientBatch:
     int32_t partition
     int32_t generation              # of the process, by forks
     void* callbacks                 # a Python list or NULL, touched with the GIL only
+    bint asked                      # of a root that failed: by a delivery, with the GIL
+    int32_t unasked                 # of a root: references that Unasked holds, with the GIL
     # The outcome.
     int64_t base_offset
     int64_t append_time             # ms, -1 where the record's own timestamp counts
@@ -91,8 +93,7 @@ cdef struct ClientBatch:
     bint stamped                    # header and CRC are of this producer state
     bint packed                     # compressed
     bint in_call                    # a request borrows the piece
-    int32_t calls                   # requests that hold a reference
-    bint unseen                     # it failed when no delivery was left to ask about it
+    bint unseen                     # it failed, and no callback is told
     bint sequence_reset
     bint split_off
 
@@ -104,6 +105,8 @@ cdef ClientBatch* batch_new(
 ) noexcept nogil
 cdef void batch_ref(ClientBatch* b) noexcept nogil
 cdef void batch_unref(ClientBatch* b) noexcept nogil
+# The one that deliveries refer to: it was split, or one that came of it.
+cdef ClientBatch* batch_root(ClientBatch* b) noexcept nogil
 # Takes no more records.
 cdef void batch_close(ClientBatch* b) noexcept nogil
 # Gives the piece back; nothing where that is done already.

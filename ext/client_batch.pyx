@@ -110,6 +110,12 @@ cdef void batch_unref(ClientBatch* b) noexcept nogil:
     object_died(OBJECT_CLIENT_BATCH)
 
 
+cdef ClientBatch* batch_root(ClientBatch* b) noexcept nogil:
+    while b.parent != NULL:
+        b = b.parent
+    return b
+
+
 cdef void batch_close(ClientBatch* b) noexcept nogil:
     if not b.closed and b.pool != NULL:
         b.ahead = b.piece_bytes

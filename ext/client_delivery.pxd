@@ -42,6 +42,7 @@ cdef class BatchDelivery:
 # Without a batch yet.
 cdef Delivery delivery_new()
 cdef BatchDelivery batch_delivery_new()
-# Of a batch whose outcome was told to Python; its reference goes. unseen(error, topic, records) is
-# called for one that failed when no delivery was left to ask about it.
-cdef int run_callbacks(ClientBatch* b, object unseen) except -1
+# The exception of a record; that of its batch where index is -1.
+cdef object error_of(ClientBatch* b, int32_t index, str topic)
+# Of a batch whose outcome was told to Python; its reference goes.
+cdef int run_callbacks(ClientBatch* b) except -1

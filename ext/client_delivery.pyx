@@ -12,7 +12,6 @@ from kbroker.ext.client_batch cimport (
     ERROR_CLOSED, ERROR_COMPRESSION, ERROR_EXPIRED, ERROR_PURGED, OUTCOME_FAILED, OUTCOME_PENDING,
     batch_of_record, batch_ref, batch_unref, batch_wait, batch_watch, fork_generation,
 )
-from kbroker.ext.client_topic cimport Part, Topic
 from kbroker.ext.clock cimport monotonic_ns
 from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.unmade cimport not_by_hand
@@ -126,6 +125,7 @@ cdef class Delivery:
         cdef int32_t index = self.index
         cdef ClientBatch* b = batch_of_record(self.batch, &index)
         if atomic_load_i32(&b.state) == OUTCOME_FAILED:
+            self.batch.asked = True
             return error_of(b, index, self.topic)
         return RecordMetadata(
             self.topic, b.partition, b.base_offset + index if b.base_offset >= 0 else -1,
@@ -198,6 +198,7 @@ cdef class Delivery:
             # The outcome was there before: nobody else will run it.
             self.batch.callbacks = NULL
             Py_DECREF(callbacks)
+            self.batch.asked = True
             call_back(self, callback)
         return 0
 
@@ -220,20 +221,8 @@ cdef int call_back(object delivery, object callback) except -1:
     return 0
 
 
-cdef int tell_unseen(ClientBatch* b, object unseen) except -1:
-    cdef Topic* t = (<Part*> b.part).topic
-    cdef str topic = (<const char*> t.name)[:t.name_bytes].decode()
-    try:
-        unseen(error_of(b, -1, topic), topic, b.builder.count)
-    except Exception:
-        log.exception("%d records for topic %s were not delivered", b.builder.count, topic)
-    return 0
-
-
-cdef int run_callbacks(ClientBatch* b, object unseen) except -1:
+cdef int run_callbacks(ClientBatch* b) except -1:
     cdef list callbacks
-    if b.unseen and unseen is not None:
-        tell_unseen(b, unseen)
     if b.callbacks != NULL:
         callbacks = <list> b.callbacks
         b.callbacks = NULL
@@ -307,6 +296,7 @@ cdef class BatchDelivery:
             b = batch_of_record(range_.batch, &index)
             count = min(left, b.builder.count - index)
             if atomic_load_i32(&b.state) == OUTCOME_FAILED:
+                range_.batch.asked = True
                 errors.append(error_of(b, -1, self.topic))
             else:
                 offset = b.base_offset + index if b.base_offset >= 0 else -1

@@ -9,12 +9,13 @@ from kbroker.ext.atomics cimport (
 from kbroker.ext.client_accumulator cimport accumulator_forget
 from kbroker.ext.client_batch cimport (
     ERROR_CLOSED, ERROR_PURGED, OUTCOME_DONE, OUTCOME_FAILED, OUTCOME_PENDING, OUTCOME_SPLIT,
-    RecordFault, batch_ref, batch_release, batch_settle, batch_split, batch_unref, text_copy,
+    RecordFault, batch_ref, batch_release, batch_root, batch_settle, batch_split, batch_unref,
+    text_copy,
 )
 from kbroker.ext.client_produce cimport produce_fault
 from kbroker.ext.client_peers cimport (
-    NO_PRODUCER_ID, RETRIABLE_CODES, TXN_LOST, WISH_CALLBACKS, WISH_METADATA, WISH_PARTITIONS,
-    WISH_PRODUCER_ID, sender_wish,
+    NO_PRODUCER_ID, RETRIABLE_CODES, TXN_LOST, WISH_METADATA, WISH_PARTITIONS, WISH_PRODUCER_ID,
+    sender_wish, settled_put,
 )
 from kbroker.ext.client_topic cimport chance_of
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -210,28 +211,10 @@ cdef void sequences_settle(Sender* s) noexcept nogil:
 
 # ---- outcomes
 
-cdef void tell_python(Sender* s, ClientBatch* b) noexcept nogil:
-    """Its reference goes to the list of those whose callbacks are due."""
-    pthread_mutex_lock(&s.a.lock)
-    b.next = NULL
-    if s.settled_tail != NULL:
-        s.settled_tail.next = b
-    else:
-        s.settled = b
-    s.settled_tail = b
-    pthread_mutex_unlock(&s.a.lock)
-    sender_wish(s, WISH_CALLBACKS)
-
-
-cdef bint is_unseen(const Sender* s, const ClientBatch* b) noexcept nogil:
-    """True for a failure that no delivery is left to tell of; the end of a transaction tells of
-    its own, and what the application gave up itself is no news."""
-    cdef const ClientBatch* root = b
-    if s.transactional or b.local_error in (ERROR_CLOSED, ERROR_PURGED):
-        return False
-    while root.parent != NULL:
-        root = root.parent
-    return atomic_load_i32(&root.refs) <= 1 + root.calls
+cdef bint is_news(const Sender* s, const ClientBatch* b) noexcept nogil:
+    """False for a failure that the application knows of: the end of a transaction tells of its own,
+    and the rest it gave up itself."""
+    return not s.transactional and b.local_error != ERROR_CLOSED and b.local_error != ERROR_PURGED
 
 
 cdef void settle(Sender* s, ClientBatch* b, int state) noexcept nogil:
@@ -239,13 +222,13 @@ cdef void settle(Sender* s, ClientBatch* b, int state) noexcept nogil:
     cdef ClientBatch* parent = b.parent
     if not b.in_call:
         batch_release(b)
-    b.unseen = state == OUTCOME_FAILED and is_unseen(s, b)
+    b.unseen = state == OUTCOME_FAILED and is_news(s, b)
     if batch_settle(b, state):
         b.unseen = False                # callbacks are told
-        tell_python(s, b)
+        settled_put(s, b)
     elif b.unseen:
-        batch_ref(b)
-        tell_python(s, b)
+        batch_ref(batch_root(b))
+        settled_put(s, b)
     accumulator_forget(s.a, b)
     batch_unref(b)
     if parent != NULL:

@@ -79,7 +79,7 @@ cdef struct Sender:
     int64_t purges_done             # atomic
     bint purge_queued
     bint purge_flying
-    ClientBatch* settled            # those with callbacks, in the order of their outcomes
+    ClientBatch* settled            # see settled_put, in the order of their outcomes
     ClientBatch* settled_tail
     int32_t wishes                  # atomic, bits of SenderWish
     int32_t event_posted            # atomic
@@ -97,3 +97,9 @@ cdef Peer* peer_of(Sender* s, int32_t node) noexcept nogil
 cdef void sender_wish(Sender* s, int32_t wish) noexcept nogil
 # The same, but for what Python was asked a moment ago; loop thread.
 cdef void sender_wish_slowly(Sender* s, int32_t wish) noexcept nogil
+
+# An outcome that Python is told of, with a reference: of a batch with callbacks its own, of one that
+# is `unseen` its root's.
+cdef void settled_put(Sender* s, ClientBatch* b) noexcept nogil
+# The oldest with its reference, or NULL.
+cdef ClientBatch* settled_take(Sender* s) noexcept nogil

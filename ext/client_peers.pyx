@@ -7,6 +7,7 @@ from kbroker.ext.atomics cimport (
     atomic_cas_i32, atomic_exchange_i32, atomic_fence, atomic_load_i32, atomic_store_i32,
 )
 from kbroker.ext.client_thread cimport loop_post_event
+from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 
 
 cdef void sender_init(Sender* s, Accumulator* a, Driver* driver) noexcept nogil:
@@ -64,3 +65,30 @@ cdef void sender_wish_slowly(Sender* s, int32_t wish) noexcept nogil:
             or not atomic_load_i32(&s.wishes) & wish:
         s.metadata_asked_ns = now_ns
         sender_wish(s, wish)
+
+
+# ---- outcomes for Python
+
+cdef void settled_put(Sender* s, ClientBatch* b) noexcept nogil:
+    pthread_mutex_lock(&s.a.lock)
+    b.next = NULL
+    if s.settled_tail != NULL:
+        s.settled_tail.next = b
+    else:
+        s.settled = b
+    s.settled_tail = b
+    pthread_mutex_unlock(&s.a.lock)
+    sender_wish(s, WISH_CALLBACKS)
+
+
+cdef ClientBatch* settled_take(Sender* s) noexcept nogil:
+    cdef ClientBatch* b
+    pthread_mutex_lock(&s.a.lock)
+    b = s.settled
+    if b != NULL:
+        s.settled = b.next
+        if b.next == NULL:
+            s.settled_tail = NULL
+        b.next = NULL
+    pthread_mutex_unlock(&s.a.lock)
+    return b

@@ -12,6 +12,7 @@ from kbroker.ext.client_batch cimport Rec
 from kbroker.ext.client_delivery cimport Delivery
 from kbroker.ext.client_loop cimport LoopDriver
 from kbroker.ext.client_peers cimport Sender
+from kbroker.ext.client_unasked cimport Unasked
 
 
 cdef class SenderDriver(LoopDriver):
@@ -20,7 +21,7 @@ cdef class SenderDriver(LoopDriver):
     cdef dict topics                # name -> TopicRef
     cdef object rested              # set after each round of callbacks
     cdef int running                # threads that run them
-    cdef public object unseen       # see run_callbacks
+    cdef readonly Unasked unasked
 
     cdef Topic* topic(self, str name) except? NULL
 

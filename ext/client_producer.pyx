@@ -17,7 +17,7 @@ from kbroker.ext.client_accumulator cimport (
     accumulator_partition, accumulator_pending, accumulator_topic,
 )
 from kbroker.ext.client_topic cimport Part, topic_grow
-from kbroker.ext.client_batch cimport ClientBatch, fork_generation
+from kbroker.ext.client_batch cimport ClientBatch, batch_root, batch_unref, fork_generation
 from kbroker.ext.client_delivery cimport delivery_new, run_callbacks
 from kbroker.ext.client_headers cimport HeadersIn, bytes_of, bytes_slice, checked_time, plain_name
 from kbroker.ext.client_thread cimport loop_wake
@@ -26,9 +26,10 @@ from kbroker.ext.client_memory cimport (
     MEMORY_CLOSED, MEMORY_INTERRUPTED, MEMORY_TIMEOUT, MemoryPool, memory_init,
 )
 from kbroker.ext.client_peers cimport (
-    Peer, RETRIABLE_CODES, sender_destroy, sender_init, sender_peer,
+    Peer, RETRIABLE_CODES, sender_destroy, sender_init, sender_peer, settled_take,
 )
 from kbroker.ext.client_sender cimport sender_drive, sender_link_down, sender_stopped
+from kbroker.ext.client_unasked cimport unasked_new
 from kbroker.ext.clock cimport monotonic_ns, realtime_ms
 from kbroker.ext.greenlets cimport in_greenlet, rest
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
@@ -93,6 +94,7 @@ cdef class SenderDriver(LoopDriver):
         settings.ignore_keys = ignore_keys
         self.topics = {}
         self.rested = Flag()
+        self.unasked = unasked_new()
         accumulator_init(&self.a, &settings)
         memory_init(&self.a.pool, buffer_bytes, settings.batch_bytes)
         sender_init(&self.s, &self.a, &self.driver)
@@ -108,11 +110,13 @@ cdef class SenderDriver(LoopDriver):
                 self.s.retriable[<int> code] = 1
 
     def __dealloc__(self) -> None:
-        cdef ClientBatch* b
-        while self.s.settled != NULL:
-            b = self.s.settled
-            self.s.settled = b.next
-            run_callbacks(b, None)
+        cdef ClientBatch* b = settled_take(&self.s)
+        while b != NULL:
+            if b.unseen:
+                batch_unref(batch_root(b))
+            else:
+                run_callbacks(b)
+            b = settled_take(&self.s)
         sender_destroy(&self.s)
         accumulator_destroy(&self.a)
 
@@ -214,27 +218,25 @@ cdef class SenderDriver(LoopDriver):
             if self.s.peers[i].drop and atomic_load_i32(&self.s.peers[i].link) >= 0
         ]
 
-    def run_callbacks(self) -> int:
-        """Of all whose outcome is known by now, in their order; how many batches."""
+    def run_callbacks(self) -> None:
+        """Of all whose outcome is known by now, in their order. Failures that nobody can ask about
+        are told of."""
         cdef ClientBatch* b
-        cdef ClientBatch* after
-        cdef int done = 0
+        cdef ClientBatch* last = self.s.settled_tail   # what settles meanwhile can wait
         self.running += 1
-        pthread_mutex_lock(&self.a.lock)
-        b = self.s.settled
-        self.s.settled = self.s.settled_tail = NULL
-        pthread_mutex_unlock(&self.a.lock)
         try:
-            while b != NULL:
-                after = b.next
-                b.next = NULL
-                run_callbacks(b, self.unseen)
-                b = after
-                done += 1
+            while last != NULL:
+                b = settled_take(&self.s)
+                if b == last or b == NULL:
+                    last = NULL
+                if b != NULL and b.unseen:
+                    self.unasked.put(b)
+                elif b != NULL:
+                    run_callbacks(b)
+            self.unasked.tell()
         finally:
             self.running -= 1
             self.rested.set()
-        return done
 
     def wait_callbacks(self, deadline_ns: int) -> bool:
         """Waits until those of all outcomes known by now have run; False: not by then."""

@@ -286,7 +286,6 @@ cdef ProduceCall* collect(Sender* s, Peer* peer, int64_t now_ns) noexcept nogil:
         call.batches[call.count] = b
         call.count += 1
         batch_ref(b)                # the request's
-        b.calls += 1
         b.in_call = True
         part.in_flight += 1
         if room <= 0 or call.count == most:
@@ -379,7 +378,6 @@ cdef void produce_done(Call* done, int code, const uint8_t* p, size_t n) noexcep
         (<Part*> call.batches[i].part).in_flight -= 1
     for i in range(call.count):
         batch_answered(s, call.batches[i], &call.answers[i], done.api_version, now_ns)
-        call.batches[i].calls -= 1
         batch_unref(call.batches[i])
     produce_free(call)
 

@@ -91,7 +91,7 @@ class Producer(ProducerCore):
         cluster = Cluster.of(self.config)
         driver = driver_of(self.config, way)
         self._failures = Failures()
-        driver.unseen = self._failures.note
+        driver.unasked.unseen = self._failures.note
         self._transactions: Transactions | None = None
         if isinstance(driver, TransactionalDriver) and self.config.transactional_id is not None:
             self._transactions = Transactions(
@@ -301,6 +301,7 @@ class Producer(ProducerCore):
         if not self._flush(deadline_ns):
             raise TimeoutError(f"records are not delivered after {timeout_s:g} s")
         self.driver.wait_callbacks(deadline_ns)
+        self.driver.unasked.tell()
 
     def purge(self, *, queued: bool = True, in_flight: bool = True) -> None:
         """Gives records up, with PurgedError: those that wait, those that are on their way (which
@@ -451,6 +452,7 @@ class Producer(ProducerCore):
     def metrics(self) -> dict[str, float]:
         """Counters since the start and what holds now, by names like Java's producer-metrics; those
         of connections and metadata as Consumer and Admin have them."""
+        self.driver.unasked.tell()
         unseen = {"record-error-unseen-total": float(self._failures.records)}
         return self._cluster.metrics() | producer_metrics(self.driver.totals()) | unseen
 

@@ -36,6 +36,7 @@ _PRODUCE_HIGH = 13  # of ext/client_produce.pxd
 _PRODUCE_LOW = 3
 _PRODUCE_HIGH_V1 = 11  # of who adds partitions to transactions by himself
 _IDLE_S = 3600.0
+_UNASKED_S = 1.0  # between two looks for failures that nobody can ask about any more
 
 _log = logging.getLogger("kbroker.client.producer")
 
@@ -102,6 +103,8 @@ class Control:
         now_s = monotonic()
         due = [self._not_before_s.get(w, 0.0) for w in (WISH_LINK, *self._steps()) if self._open(w)]
         due += [self._refresh_at_s, self._idle_at_s, *self._renew_at_s.values()]
+        if self.driver.unasked.waits:
+            due.append(now_s + _UNASKED_S)
         return max(0.0, min([now_s + _IDLE_S, *due]) - now_s)
 
     def _steps(self) -> dict[int, Callable[[], None]]:

@@ -49,3 +49,4 @@ def stop(
     if not is_current(thread):
         thread.join(10.0)
     driver.run_callbacks()
+    driver.unasked.end()

@@ -46,6 +46,31 @@ def test_refused_record_of_no_interest_is_logged_once(
     assert len(lines) == 2 and f"topic={topic} records=7 " in lines[0]
 
 
+def test_refused_record_is_logged_when_its_delivery_goes(
+    target: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As soon as the last delivery of its batch is gone, whenever that is."""
+    wire.create_topic(target.port, topic, 1, LIMIT)
+    with Producer(bootstrap_servers=target.bootstrap, linger_ms=60_000) as producer:
+        first, second = producer.send(topic, LARGE), producer.send_batch(topic, [LARGE])
+        producer.flush(SLOW_S)
+        assert first.done() and second.done()
+        del first
+        gc.collect()
+        assert producer.metrics()["record-error-unseen-total"] == 0
+        del second
+        wait_for("the line", lambda: told(caplog, REFUSED), SLOW_S)
+        assert producer.metrics()["record-error-unseen-total"] == 2
+        asked = producer.send(topic, LARGE)
+        producer.flush(SLOW_S)
+        assert asked.error is not None
+        del asked
+        kept = producer.send(topic, LARGE)
+        producer.flush(SLOW_S)
+        assert producer.metrics()["record-error-unseen-total"] == 2
+    assert len(told(caplog, CLOSED)) == 1 and kept.error is not None
+
+
 def test_refused_record_of_an_async_producer_is_logged(
     target: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

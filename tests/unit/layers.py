@@ -209,6 +209,7 @@ LAYERS = (
     "kbroker.ext.client_ready",
     "kbroker.ext.client_sender",
     "kbroker.ext.client_delivery",
+    "kbroker.ext.client_unasked",
     "kbroker.ext.client_headers",
     "kbroker.ext.client_columns_in",
     "kbroker.ext.client_producer",
