@@ -277,6 +277,8 @@ class GroupCoordinator:
                 self._carry_out(slot, call.operation(slot.rooms, reply, self._now()), reply)
                 if part.response is None and part.error is None:
                     yield slot.resumed
+                    if part.response is None and part.error is None:  # the slot was given up
+                        raise ClientError(ErrorCode.NOT_COORDINATOR)
                 if not slot.paused:
                     keep_last(last, slot)
             except (ClientError, DiskError, OSError) as error:

@@ -98,11 +98,12 @@ class TransactionCoordinator:
     def close(self) -> None:
         """Give up all partitions: `__transaction_state` was deleted."""
         slots, self._slots = self._slots, []
-        self._timers.clear()
-        self._writer.clear()
-        self.durable.clear()
         for slot in slots:
             slot.state = FAILED
+        self._writer.clear()
+        self.durable.fail_all()
+        self._timers.clear()
+        for slot in slots:
             waiting = [again for calls in slot.waiting.values() for again in calls]
             slot.waiting.clear()
             for again in waiting:

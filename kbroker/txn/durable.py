@@ -80,16 +80,24 @@ class Durable:
         while queue and self._is_settled(queue[0]):
             log, offset, do = queue.popleft()
             done = True
-            try:
-                do(log.high_watermark >= offset)
-            except Exception:
-                _LOG.exception("a step that waited for the disk failed")
+            _call(do, log.high_watermark >= offset)
         return done
 
     def _is_settled(self, entry: tuple[LogPort, int, Then]) -> bool:
         log, offset, _ = entry
         return log.high_watermark >= offset or self._tell(log, offset)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._queues.clear()
+    def fail_all(self) -> None:
+        """Call every step that waits with False, in the order of its directory's queue, and
+        forget it: its request is not to wait for a log that is given up."""
+        queues, self._queues = self._queues, {}
+        for queue in queues.values():
+            for _, _, do in queue:
+                _call(do, False)
+
+
+def _call(do: Then, durable: bool) -> None:
+    try:
+        do(durable)
+    except Exception:
+        _LOG.exception("a step that waited for the disk failed")

@@ -1,7 +1,9 @@
 """Records of `__transaction_state` from and to bytes (TransactionLogKey, TransactionLogValue).
 
-A record that does not decode is passed over: its transactional id is then as the record before left
-it. Version 1 of the value (transaction.version 1 and above) has tagged fields.
+A record that does not decode is skipped, and its transactional id is then unknown: only the last
+record of each key is decoded (kbroker.txn.loading). The next producer of that id gets a new
+producer id; `kbroker txn find-hanging` finds what the earlier one left open. Version 1 of the value
+(transaction.version 1 and above) has tagged fields.
 """
 
 from __future__ import annotations

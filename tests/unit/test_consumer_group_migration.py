@@ -8,6 +8,7 @@ import pytest
 
 from kbroker.errors import ErrorCode
 from kbroker.group.classic.group import ClassicGroup, State
+from kbroker.group.classic.requests import HeartbeatRequest
 from kbroker.group.embedded import (
     EmbeddedError,
     read_assignment,
@@ -300,3 +301,35 @@ def test_who_cannot_be_fenced_yet_is_fenced_later(shard):
     shard.advance(10_000)
     assert shard.shard.groups["g"].members.keys() == {second}
     assert isinstance(shard.shard.groups["g"], ClassicGroup)
+
+
+@pytest.mark.parametrize("told_to", ["join", "sync"])
+def test_a_member_that_changes_its_protocol_keeps_no_classic_timer(shard, told_to):
+    """It was told to rejoin, or has joined and not synced: then it goes on under the same id with
+    heartbeats of the consumer protocol, which has neither."""
+    old, generation = classic_group(shard, rebalance_timeout_ms=20_000)
+    shard.join("new", "t")
+    assert shard.classic_beat(old, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    if told_to == "sync":
+        owned = protocols("t", owned={"t": range(4)})
+        shard.classic_join(old, owned, rebalance_timeout_ms=20_000)
+    shard.join(old, "t")
+    for _ in range(8):
+        shard.advance(5_000)
+        for name, member in list(shard.group().members.items()):
+            owned = {topic_id: [*mine] for topic_id, mine in member.assigned.items()}
+            shard.beat(name, member.epoch, owned)
+    assert set(shard.group().members) == {old, "new"}
+
+
+def test_a_replaced_static_member_leaves_no_timer(shard):
+    """A static member that comes back under a new id, as Apache Kafka's `replaceMember`."""
+    old, generation = classic_group(shard, instance_id="i", rebalance_timeout_ms=20_000)
+    shard.join("new", "t")
+    (beat,) = shard.call(
+        shard.classic.heartbeat, HeartbeatRequest("g", generation, old, instance_id="i")
+    )
+    assert beat["error_code"] == ErrorCode.REBALANCE_IN_PROGRESS
+    shard.join("back", "t", instance_id="i")
+    timers = shard.consumer.timeouts._timers._due
+    assert {member_id for _, _, member_id in timers} == {"new", "back"}

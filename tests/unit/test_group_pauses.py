@@ -292,3 +292,17 @@ def test_stopping_answers_and_forgets(groups, disk):
     disk.thaw()
     assert commit(groups, 2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert groups.services.groups.next_due_ms() is None
+
+
+def test_close_answers_a_request_of_several_groups(groups, disk):
+    """`__consumer_offsets` is deleted while the append of one part is under way."""
+    commit(groups, 1)
+    disk.hang()
+    request = groups.send(ApiKey.DELETE_GROUPS, 2, groups_names=["g", "none"])
+    groups.run_operations()
+    assert request.answer is None
+    groups.services.groups.close()
+    answer = answered(groups, request)
+    codes = {one["group_id"]: one["error_code"] for one in answer["results"]}
+    assert codes == dict.fromkeys(["g", "none"], ErrorCode.NOT_COORDINATOR)
+    disk.thaw()

@@ -74,3 +74,21 @@ def test_what_a_step_queues_elsewhere_is_done_in_the_same_run():
     second.high_watermark = 1
     durable.run()
     assert done == ["first"]
+
+
+def test_fail_all_calls_each_step_once_with_false():
+    logs = [Log(0), Log(1)]
+    done = []
+    durable = Durable(told)
+
+    def broken(_):
+        raise RuntimeError("a step that fails")
+
+    durable.when(logs[0], 1, broken)
+    durable.when(logs[0], 1, lambda well: done.append(("one", well)))
+    durable.when_all([(log, 1) for log in logs], lambda well: done.append(("all", well)))
+    durable.fail_all()
+    for log in logs:
+        log.high_watermark = 1
+    durable.run()
+    assert done == [("one", False), ("all", False)] and not len(durable)

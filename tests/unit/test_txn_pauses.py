@@ -143,3 +143,33 @@ def test_stopping_forgets_what_is_late(world, client):
     world.coordinator.stop()
     world.thaw()
     assert world.coordinator.counts.committed == 0
+
+
+def test_close_answers_a_batch_that_waits_for_the_disk(world, client):
+    """`__transaction_state` is deleted while a batch waits for the record that adds its partition:
+    the producer gets an answer, and nothing is appended."""
+    assert client.end(True).came is None
+    world.settle()
+    client.producer = Producer(1, 1)
+    refused = []
+    world.coordinator.begin_on(
+        client.name, client.producer, [PARTITIONS[0]], adds=True, then=refused.append
+    )
+    appended = len(world.stream.appends)
+    assert not refused
+    world.coordinator.close()
+    assert refused == [{PARTITIONS[0]: ErrorCode.NOT_COORDINATOR}]
+    world.settle()
+    assert len(refused) == 1 and len(world.stream.appends) == appended
+    assert world.coordinator.next_due_ms() is None
+
+
+def test_close_completes_no_transaction(world, client):
+    """Its markers are on disk, which the coordinator has not seen yet when its log is deleted."""
+    client.end(True)
+    world.sync()
+    world.stream.durable = len(world.stream.appends)
+    appended = len(world.stream.appends)
+    world.coordinator.close()
+    assert len(world.stream.appends) == appended
+    assert world.coordinator.next_due_ms() is None

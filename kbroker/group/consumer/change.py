@@ -79,6 +79,8 @@ class Change:
             ),
             records.current_assignment(group_id, new),
         ]
+        if old.member_id != new.member_id:
+            self.after(lambda: self.room.timeouts.cancel_all(group_id, old.member_id))
 
     def note_member(self, old: Member, new: Member) -> bool:
         """Write a member down that is new or has changed; whether it names other topics."""

@@ -60,6 +60,8 @@ def heartbeat(room: ConsumerProtocol, request: Heartbeat, client: Client, now: N
     new = change.reconcile(new, target, changed=changed, owned=request.owned)
     timeout_ms = room.limits.session_timeout_ms(group.group_id)
     room.timeouts.session(group.group_id, new.member_id, timeout_ms, now)
+    if old.is_classic:
+        change.after(lambda: room.timeouts.end_classic(group.group_id, new.member_id))
     return change.outcome(_answer(room, request, old, new))
 
 

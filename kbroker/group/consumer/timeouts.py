@@ -69,6 +69,11 @@ class Timeouts:
     def cancel_sync(self, group_id: str, member_id: str) -> None:
         self._timers.cancel((SYNC, group_id, member_id))
 
+    def end_classic(self, group_id: str, member_id: str) -> None:
+        """Cancel the timers of a member that speaks the consumer protocol from now on."""
+        self.cancel_join(group_id, member_id)
+        self.cancel_sync(group_id, member_id)
+
     def cancel_all(self, group_id: str, member_id: str) -> None:
         """The member is gone."""
         for kind in (SESSION, REBALANCE, JOIN, SYNC):
