@@ -219,6 +219,7 @@ cdef class OffsetsLoad(OffsetsFold):
 
     cdef Load* load
     cdef Log log
+    cdef bint failed                # a step raised: what it had begun is not finished
 
     def __cinit__(self, Log log not None, *, object end_offset=None,
                   int32_t step_bytes=STEP_BYTES, bint commits=True, bint strict=False):
@@ -253,12 +254,22 @@ cdef class OffsetsLoad(OffsetsFold):
 
     def step(self):
         """Read on: the records met that are no commits of offsets, in order, each (offset, key,
-        value or None). Afterwards `done` says whether this was the last."""
+        value or None). Afterwards `done` says whether this was the last. A load that failed cannot
+        continue: records may be missing from the fold. Raises RuntimeError then."""
+        cdef list found
+        if self.done:
+            return []
+        if self.failed:
+            raise RuntimeError("the load failed before; load the log again from its start")
+        self.failed = True
+        found = self.read_piece()
+        self.failed = False
+        return found
+
+    cdef list read_piece(self):
         cdef Load* load = self.load
         cdef BatchInfo info
         cdef int code
-        if self.done:
-            return []
         with nogil:
             code = load_on(load)
         if code == FOLD_NO_CODEC:
@@ -268,8 +279,8 @@ cdef class OffsetsLoad(OffsetsFold):
             raise DiskError(os.fsdecode(load.log.dir), "the disk refuses to read it")
         elif code == LOAD_LOG:
             check(load.log, load.log_code)
-        elif code == LOAD_END:
-            self.done = True
         else:
             self.check(code)
-        return self.take_others()
+        found = self.take_others()
+        self.done = code == LOAD_END
+        return found

@@ -162,13 +162,15 @@ cdef class OffsetsFold:
         cdef Fold* fold = self.fold
         cdef list found = []
         cdef Entry* entry
+        cdef uint32_t number = self.next_entry
         self.wants_done()
-        while self.next_entry < fold.keys.count and len(found) < most:
-            entry = &fold.entries[self.next_entry]
-            self.next_entry += 1
+        while number < fold.keys.count and len(found) < most:
+            entry = &fold.entries[number]
+            number += 1
             if entry.live:
                 found.append((self.name(entry.group), self.name(entry.topic), entry.partition,
                               self.packed_commit(&entry.commit)))
+        self.next_entry = number        # not before all rows are made: memory may run out
         return found
 
     def pending(self):

@@ -28,6 +28,7 @@ _PLAIN = (
 )
 _STRINGS_BYTES_MAX = 2**31 - 1  # of a column of Arrow's type string
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_NAMES = ("key", "value")
 _HEADERS = pa.list_(pa.field("element", _HEADER))
 
 
@@ -90,4 +91,16 @@ def _same_number(number: int, rows: int) -> pa.Array:
 def _headers(told: pa.Array) -> pa.Array:
     """With Spark's names of what is inside, and null where a record has none."""
     some = pc.greater(pc.list_value_length(told), 0)
+    try:
+        told.validate(full=True)
+    except pa.ArrowInvalid:
+        told = _readable(told)
     return pc.if_else(some, told.cast(_HEADERS), pa.scalar(None, _HEADERS))
+
+
+def _readable(told: pa.Array) -> pa.Array:
+    """Header names that are not UTF-8, with U+FFFD for what is not, as Java decodes them."""
+    names, values = told.values.flatten()
+    names = [name.decode("utf-8", "replace") for name in names.view(pa.binary()).to_pylist()]
+    entries = pa.StructArray.from_arrays([pa.array(names, pa.string()), values], names=_NAMES)
+    return pa.ListArray.from_arrays(told.offsets, entries)

@@ -56,13 +56,13 @@ def split(
     if min_partitions is None or len(found) >= min_partitions:
         return found
     total = sum(map(len, found))
-    large = [one for one in found if _share(len(one), total, min_partitions) > 1]
-    large_total = sum(map(len, large))
-    parts = max(min_partitions - (len(found) - len(large)), 1)
+    is_large = [_share(len(one), total, min_partitions) > 1 for one in found]
+    large_total = sum(len(one) for one, large in zip(found, is_large, strict=True) if large)
+    parts = max(min_partitions - is_large.count(False), 1)
     return [
         part
-        for one in found
-        for part in one.cut(_share(len(one), large_total, parts) if one in large else 1)
+        for one, large in zip(found, is_large, strict=True)
+        for part in one.cut(_share(len(one), large_total, parts) if large else 1)
     ]
 
 

@@ -65,7 +65,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._older: Offsets | None = None  # that end, if it is older than what is in _initial
         self._asked: Offsets | None = None  # where the next micro-batch begins, if that is known
         self._last: Offsets | None = None  # the ends found last
-        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._available_now = False  # the trigger is AvailableNow
+        self._target: Offsets | None = None  # its end, found with the first offsets
         self._taken_s = float("-inf")  # when a micro-batch was made last, monotonic
 
     # ---- ends of micro-batches
@@ -75,9 +76,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             begin = self._brokers.resolve(self._options.starting, self._brokers.partitions())
             self._initial = self._asked = begin
-            if self._target is not None:  # which was found a moment before
-                ends = self._target
-                self._target |= {w: max(offset, ends.get(w, offset)) for w, offset in begin.items()}
+            if self._available_now:
+                self._available(begin)
         return to_json(self._initial)
 
     def latestOffset(  # noqa: N802
@@ -86,10 +86,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the micro-batch that begins at `start`: `start` itself where there is nothing
         to read, or not enough yet, and for the first of a stream that begins at an end."""
         begin = self._asked if start is None else from_json(start)
-        if self._target is None:
-            self._last = ends = self._brokers.latest(begin or {})
-        else:
-            self._last = ends = self._target
+        known = begin or {}
+        ends = self._available(known) if self._available_now else self._brokers.latest(known)
+        self._last = ends
         if begin is not None and begin == self._initial and not self._begun:
             self._begun = True
             if self._options.starts_at_an_end:
@@ -98,6 +97,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._admitted(begin, ends)
         self._asked = ends
         return to_json(ends)
+
+    def _available(self, known: Offsets) -> Offsets:
+        """The end of all that Trigger.AvailableNow reads. It is found only when the start is known:
+        a topic that the checkpoint knows may be deleted, and an end before the start is asked for
+        again."""
+        if self._target is None:
+            self._target = self._brokers.latest(known)
+        return self._target
 
     def _admitted(self, begin: Offsets | None, ends: Offsets) -> Offsets:
         """What minOffsetsPerTrigger and maxOffsetsPerTrigger leave: all of a micro-batch that
@@ -110,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._taken_s = now
             return ends
         begins = begin | self._brokers.edges(ends.keys() - begin.keys(), EARLIEST)
-        if least is not None and self._target is None:
+        if least is not None and not self._available_now:
             new = sum(max(end - begins.get(where, end), 0) for where, end in ends.items())
             if new < least and now - self._taken_s < self._options.max_trigger_delay_s:
                 return begin
@@ -131,8 +138,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._last is None else to_json(self._last)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is what will be read."""
-        self._target = self._brokers.latest({})
+        """Read what is there when Spark first asks for offsets, which is next."""
+        self._available_now, self._target = True, None
 
     # ---- tasks
 

@@ -11,7 +11,7 @@ import confluent_kafka
 import pyarrow as pa
 import pytest
 
-from kbroker.client import Admin
+from kbroker.client import Admin, Producer
 from kbroker.client.errors import AuthenticationError
 from pyspark_kbroker.errors import DataLossError, FetchTimeoutError
 from pyspark_kbroker.fetch import read_range
@@ -60,6 +60,20 @@ def test_ranges_exactly(target: BrokerProcess, topic: str) -> None:
             assert told["value"].to_pylist() == [b"%d" % n for n in range(start, end)]
     times = Span(1_700_000_000_000_000 + 10_000_000, 1_700_000_000_000_000 + 12_000_000)
     assert read(target, topic, 0, 1000, times)["offset"].to_pylist() == [10, 11, 12]
+
+
+def test_header_names_that_are_not_utf8(target: BrokerProcess, topic: str) -> None:
+    """As Java decodes them: Spark and functions in Python cannot read them otherwise."""
+    make(target.bootstrap, topic)
+    with Producer(bootstrap_servers=target.bootstrap) as producer:
+        for name in ("fine", b"a\xffb".decode("utf-8", "surrogateescape"), "ü"):
+            producer.send(topic, b"v", headers=[(name, b"1"), ("x", None)], partition=0)
+    told = pa.Table.from_batches(
+        [*read_range(options(target, includeHeaders="true"), OffsetRange(topic, 0, 0, 3))]
+    )
+    told.validate(full=True)
+    assert [row[0]["key"] for row in told["headers"].to_pylist()] == ["fine", "a\ufffdb", "ü"]
+    assert [row[1] for row in told["headers"].to_pylist()] == [{"key": "x", "value": None}] * 3
 
 
 def test_every_column(target: BrokerProcess, topic: str) -> None:

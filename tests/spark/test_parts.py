@@ -243,3 +243,16 @@ def test_what_filters_leave() -> None:
     assert pushed.times_us.first == 1_704_067_200_000_500
     assert [where for where in (A0, A1, B0) if pushed.keeps(where)] == [A1]
     assert pickle.loads(pickle.dumps(pushed)) == pushed
+
+
+def test_splitting_many_partitions_takes_no_time_of_their_square() -> None:
+    """Each range is compared with no other one."""
+
+    class Alone(OffsetRange):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("ranges are compared")
+
+        __hash__ = OffsetRange.__hash__
+
+    ranges = [Alone("t", number, 0, 10) for number in range(1000)]
+    assert len(split(ranges, 3000, None)) == 3000

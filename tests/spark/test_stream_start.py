@@ -20,8 +20,9 @@ from kbroker.client.errors import BrokerError
 from kbroker.client.offsets import EARLIEST, LATEST, FoundOffset
 from kbroker.client.results import Results
 from kbroker.errors import ErrorCode
+from pyspark_kbroker import driver
 from pyspark_kbroker.driver import Brokers
-from pyspark_kbroker.errors import DataLossError
+from pyspark_kbroker.errors import DataLossError, MissingTopicError
 from pyspark_kbroker.options import read_options
 from pyspark_kbroker.ranges import OffsetRange
 from pyspark_kbroker.stream import StreamReader
@@ -51,7 +52,10 @@ class Logs(Brokers):
         self.firsts: dict[TopicPartition, int] = {}
 
     def partitions(self, known: Any = ()) -> list[TopicPartition]:
-        """Those there are now."""
+        """Those there are now. Raises MissingTopicError as the real one."""
+        topics = {where.topic for where in (*self.ends, *known)}
+        for name in set(self._options.subscription.topics) - topics:
+            raise MissingTopicError(name)
         return sorted(self.ends)
 
     def _list(self, wanted: Any) -> Results[TopicPartition, FoundOffset]:
@@ -147,6 +151,30 @@ def test_available_now_ends_where_it_stood(way: str) -> None:
     logs.ends[T0] = 110
     end = made.latestOffset(start)
     assert made.initialOffset() == start == end == made.latestOffset(end)
+
+
+def test_available_now_goes_on_without_a_deleted_topic() -> None:
+    """The checkpoint knows it; a topic that was never there is an error."""
+    made, _ = reader({T0: 100}, subscribe="t,u", failOnDataLoss="false")
+    made.prepareForTriggerAvailableNow()
+    start = {"t": {"0": 90}, "u": {"0": 5}}
+    end = made.latestOffset(start)
+    assert read(made, start, end) == [OffsetRange("t", 0, 90, 100)]
+    made, _ = reader({T0: 100}, subscribe="t,u")
+    made.prepareForTriggerAvailableNow()
+    with pytest.raises(MissingTopicError, match="u"):
+        made.latestOffset({"t": {"0": 90}})
+
+
+def test_available_now_asks_again_for_an_end_before_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that has just come to lead tells an old end."""
+    made, logs = reader({T0: 60}, **{"fetchOffset.numRetries": "3"})
+    monkeypatch.setattr(driver.time, "sleep", lambda _: logs.ends.update({T0: 100}))
+    made.prepareForTriggerAvailableNow()
+    start = {"t": {"0": 90}}
+    assert read(made, start, made.latestOffset(start)) == [OffsetRange("t", 0, 90, 100)]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import struct
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -24,6 +26,7 @@ from kbroker.metadata.records.classic_group import (
 from kbroker.metadata.records.frame import encode_key, encode_value
 from tests.reference.offsets import Fold
 from tests.support.logs import marker, open_log
+from tests.support.tree import ROOT
 
 NOW = 1_763_750_000_000
 TOPIC_ID = bytes(range(16))
@@ -278,6 +281,50 @@ def test_gives_other_records_a_thousand_at_a_time(tmp_path):
     assert [key for step in steps for _, key, _ in step] == expected
     assert len(load.packed()) == 1
     log.close()
+
+
+NO_MEMORY = """
+import resource, sys
+from pathlib import Path
+from kbroker.ext.offsets_load import OffsetsLoad
+from tests.support.logs import open_log
+
+log = open_log(Path(sys.argv[1]))
+load, (_, most) = OffsetsLoad(log), resource.getrlimit(resource.RLIMIT_AS)
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (30 << 20), most))
+try:
+    while not load.done:
+        load.step()
+except MemoryError:
+    print("no memory")
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try:
+    while not load.done:
+        load.step()
+except RuntimeError as error:
+    print(error)
+load = OffsetsLoad(log)
+while not load.done:
+    load.step()
+print(len(load.packed()))
+log.close()
+"""
+
+
+def test_load_without_memory_is_not_continued(tmp_path):
+    """The batch that did not fit in memory would be missing without a problem being reported."""
+    log = open_log(tmp_path / "offsets-0")
+    rows = [(NOW, key_of(), value_of(7)), (NOW, b"\0\3key", bytes(90 << 20))]
+    log.append(records.build(rows, codec="gzip"), leader_epoch=0)
+    log.close()
+    command = [sys.executable, "-c", NO_MEMORY, str(tmp_path / "offsets-0")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
+    )
+    assert done.stdout.splitlines() == [
+        "no memory", "the load failed before; load the log again from its start", "1",
+    ], done.stderr  # fmt: skip
 
 
 def damaged_log(folder, damage, batches=60):
