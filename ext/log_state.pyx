@@ -25,12 +25,15 @@ from kbroker.ext.posix cimport (
     ENFILE,
     ENOMEM,
     ENOSPC,
+    RLIMIT_NOFILE,
     clock_gettime,
+    getrlimit,
     pthread_mutex_destroy,
     pthread_mutex_init,
     pthread_mutex_timedlock,
     pthread_mutex_trylock,
     pthread_mutex_unlock,
+    rlimit_t,
     timespec_t,
 )
 from kbroker.ext.producers cimport producers_free
@@ -55,6 +58,7 @@ from kbroker.ext.segment cimport (
 
 cdef enum:
     LOCK_WAIT_MS = 50
+    SPARE = 32                  # descriptors that segments leave, or a 16th of a lower limit
 
 cdef int32_t taken_offline = 0              # atomic: see logs_taken_offline
 
@@ -119,6 +123,15 @@ cdef int32_t let_go(FileOwner* owner) noexcept nogil:
     return left
 
 
+cdef bint is_spare(int fd) noexcept nogil:
+    """Whether a descriptor is one of the last. The kernel gives the lowest that is free, so all
+    below it are taken. The limit is read each time: it may change while the broker runs."""
+    cdef rlimit_t limit
+    if getrlimit(RLIMIT_NOFILE, &limit) != 0:
+        return False
+    return <uint64_t> fd >= limit.rlim_cur - min(limit.rlim_cur // 16, <uint64_t> SPARE)
+
+
 cdef int log_open_segment(Log* log, Segment* s, bint create) noexcept nogil:
     cdef int error
     if s.fd >= 0:
@@ -129,9 +142,12 @@ cdef int log_open_segment(Log* log, Segment* s, bint create) noexcept nogil:
     error = segment_open(s, create)
     if (error == EMFILE or error == ENFILE) and files_make_room(True):
         error = segment_open(s, create)
-    if error == 0:
-        files_note(&log.files)
-    return error
+    if error:
+        return error
+    if is_spare(s.fd):
+        files_make_room(True)
+    files_note(&log.files)
+    return 0
 
 
 cdef void log_ref(Log* log) noexcept nogil:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from kbroker.client import Admin, Consumer, Producer, TopicPartition
+from kbroker.client import Admin, Consumer, Producer, TopicPartition, offsets
 from kbroker.client.errors import PolicyViolationError
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
@@ -18,6 +20,7 @@ from tests.support.waits import wait_for
 
 SLOW_S = 60
 PARTITIONS = 400
+IDLE = 300  # more connections than descriptors of a limit of 256
 
 
 class LimitedBroker(KbrokerProcess):
@@ -113,3 +116,26 @@ def test_topic_without_descriptors_is_refused(
         admin.create_topic(topic)
         with Producer(bootstrap_servers=broker.bootstrap) as producer:
             assert producer.send(topic, b"1").result(SLOW_S).offset == 0
+
+
+def test_idle_connections_leave_files_descriptors(
+    limited: Callable[[str], LimitedBroker], topic: str
+) -> None:
+    """With as many connections as fit, every partition is written, and a start after a crash has
+    all of it."""
+    broker = limited("256:256")
+    wire.create_topic(broker.port, topic, PARTITIONS)
+    with ExitStack() as idle, Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send(topic, b"0", partition=0).result(SLOW_S)
+        for _ in range(IDLE):
+            idle.enter_context(socket.create_connection(("127.0.0.1", broker.port), SLOW_S))
+        wait_for("connections have taken theirs", lambda: open_files(broker) >= 224, SLOW_S)
+        for sent in [producer.send(topic, b"%d" % n, partition=n) for n in range(1, PARTITIONS)]:
+            sent.result(SLOW_S)
+    broker.kill()
+    broker.start()
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        ends = admin.list_offsets(
+            {TopicPartition(topic, n): offsets.LATEST for n in range(PARTITIONS)}
+        )
+    assert {one.offset for one in ends.values()} == {1} and len(ends) == PARTITIONS
