@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
+from kbroker.ext.byte_table cimport bytes_hash, process_seed
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock
 
 cdef enum:
@@ -18,12 +19,8 @@ cdef struct Address:
 
 cdef Address** find(Net* net, const uint8_t* address) noexcept nogil:
     """Where the pointer to the entry is, or would be."""
-    cdef uint32_t hashed = 2166136261u
-    cdef int index
-    cdef Address** at
-    for index in range(ADDRESS_BYTES):
-        hashed = (hashed ^ address[index]) * 16777619u
-    at = &(<Address**> net.addresses)[hashed % TABLE_SLOTS]
+    cdef uint32_t hashed = bytes_hash(process_seed(), address, ADDRESS_BYTES)
+    cdef Address** at = &(<Address**> net.addresses)[hashed % TABLE_SLOTS]
     while at[0] != NULL and memcmp(at[0].bytes, address, ADDRESS_BYTES) != 0:
         at = &at[0].next
     return at

@@ -4,12 +4,14 @@ import os
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from kbroker.ext.endian cimport load_le64
+
 cdef enum:
     SLOTS_MIN = 64
     ITEMS_MAX = 0x7FFFFFFF
 
-cdef uint64_t MULTIPLIER = 0x9E3779B97F4A7C15
 cdef uint64_t _process_seed = int.from_bytes(os.urandom(8), "big")
+cdef uint64_t _process_key = int.from_bytes(os.urandom(8), "big")
 
 
 cdef uint64_t process_seed() noexcept nogil:
@@ -33,21 +35,53 @@ cdef void table_free(ByteTable* table) noexcept nogil:
     table_init(table, table.seed)
 
 
-cdef uint32_t bytes_hash(uint64_t seed, const uint8_t* p, size_t n) noexcept nogil:
-    cdef uint64_t h = seed ^ n
+cdef inline uint64_t rotate(uint64_t x, int bits) noexcept nogil:
+    return x << bits | x >> (64 - bits)
+
+
+cdef inline void sip_round(uint64_t* v) noexcept nogil:
+    v[0] += v[1]
+    v[2] += v[3]
+    v[1] = rotate(v[1], 13) ^ v[0]
+    v[3] = rotate(v[3], 16) ^ v[2]
+    v[0] = rotate(v[0], 32)
+    v[2] += v[1]
+    v[0] += v[3]
+    v[1] = rotate(v[1], 17) ^ v[2]
+    v[3] = rotate(v[3], 21) ^ v[0]
+    v[2] = rotate(v[2], 32)
+
+
+cdef uint64_t siphash(uint64_t key0, uint64_t key1, const uint8_t* p, size_t n) noexcept nogil:
+    cdef uint64_t v[4]
     cdef uint64_t word
+    cdef uint64_t last = <uint64_t> n << 56
+    v[0] = key0 ^ <uint64_t> 0x736F6D6570736575
+    v[1] = key1 ^ <uint64_t> 0x646F72616E646F6D
+    v[2] = key0 ^ <uint64_t> 0x6C7967656E657261
+    v[3] = key1 ^ <uint64_t> 0x7465646279746573
     while n >= 8:
-        memcpy(&word, p, 8)
-        h = (h ^ word) * MULTIPLIER
-        h ^= h >> 29
+        word = load_le64(p)
+        v[3] ^= word
+        sip_round(v)
+        v[0] ^= word
         p += 8
         n -= 8
-    word = 0
-    memcpy(&word, p, n)
-    h = (h ^ word) * MULTIPLIER
-    h ^= h >> 32
-    h *= MULTIPLIER
-    return <uint32_t> (h >> 32)
+    while n > 0:
+        n -= 1
+        last |= <uint64_t> p[n] << (8 * n)
+    v[3] ^= last
+    sip_round(v)
+    v[0] ^= last
+    v[2] ^= 0xFF
+    sip_round(v)
+    sip_round(v)
+    sip_round(v)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+cdef uint32_t bytes_hash(uint64_t seed, const uint8_t* p, size_t n) noexcept nogil:
+    return <uint32_t> siphash(seed, _process_key, p, n)
 
 
 cdef const uint8_t* keep(ByteTable* table, const uint8_t* p, size_t n) noexcept nogil:

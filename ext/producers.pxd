@@ -80,6 +80,8 @@ ctypedef struct Producers:
 cdef Producers* producers_new() noexcept nogil
 cdef void producers_free(Producers* ps) noexcept nogil
 cdef void producers_clear(Producers* ps) noexcept nogil
+# How many other producers a search passes at the most, for tests.
+cdef int32_t producers_longest_search(const Producers* ps) noexcept nogil
 cdef Producer* producers_find(const Producers* ps, int64_t id) noexcept nogil
 # The entry of this id, an empty one where there was none; NULL: no memory.
 cdef Producer* producers_take(Producers* ps, int64_t id) noexcept nogil

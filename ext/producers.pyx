@@ -1,5 +1,5 @@
 """Producer state of a partition (see producers.pxd)."""
-from libc.stdint cimport INT16_MAX, INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT16_MAX, INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 
 from kbroker.ext.batch cimport (
@@ -10,6 +10,7 @@ from kbroker.ext.batch cimport (
     next_record,
     records_init,
 )
+from kbroker.ext.byte_table cimport bytes_hash, process_seed
 from kbroker.ext.endian cimport load_i16, load_i32
 from kbroker.ext.partition_transactions cimport (
     txns_begin,
@@ -67,8 +68,18 @@ cdef void producers_free(Producers* ps) noexcept nogil:
 
 
 cdef inline int32_t slot_of(int64_t id, int32_t capacity) noexcept nogil:
-    """Ids come in sequence; the multiplication spreads them over the high bits."""
-    return <int32_t> ((<uint64_t> id * <uint64_t> 0x9E3779B97F4A7C15) >> 33) & (capacity - 1)
+    """A client may make up its ids: the hash is keyed, so that they do not collide by choice."""
+    return <int32_t> (bytes_hash(process_seed(), <const uint8_t*> &id, sizeof(id))
+                      & <uint32_t> (capacity - 1))
+
+
+cdef int32_t producers_longest_search(const Producers* ps) noexcept nogil:
+    cdef int32_t longest = 0
+    cdef int32_t i
+    for i in range(ps.capacity):
+        if ps.slots[i] != NULL:
+            longest = max(longest, (i - slot_of(ps.slots[i].id, ps.capacity)) & (ps.capacity - 1))
+    return longest
 
 
 cdef Producer* producers_find(const Producers* ps, int64_t id) noexcept nogil:

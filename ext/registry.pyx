@@ -6,12 +6,12 @@ and never half of one. When a table is full (tombstones count) a larger copy rep
 unlinked is freed after `synchronize`, which waits until every reader's turn has ended.
 """
 from libc.errno cimport ENOMEM
-from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from kbroker.ext.atomics cimport atomic_load_ptr, atomic_store_ptr
-from kbroker.ext.endian cimport load_le32, load_le64
+from kbroker.ext.byte_table cimport bytes_hash, process_seed
+from kbroker.ext.endian cimport load_le32
 from kbroker.ext.log_space cimport log_disk_bytes
 from kbroker.ext.log_state cimport log_ref, log_unref
 from kbroker.ext.posix cimport (
@@ -28,19 +28,7 @@ cdef void* TOMBSTONE = <void*>1
 
 
 cdef inline uint32_t hash_name(const uint8_t* name, int32_t length) noexcept nogil:
-    """Multiply and fold, eight bytes at a time."""
-    cdef uint64_t hash = <uint64_t>length * <uint64_t>0x9E3779B97F4A7C15
-    cdef uint64_t tail = 0
-    while length >= 8:
-        hash = (hash ^ load_le64(name)) * <uint64_t>0xFF51AFD7ED558CCD
-        hash ^= hash >> 32
-        name += 8
-        length -= 8
-    while length > 0:
-        length -= 1
-        tail = (tail << 8) | name[length]
-    hash = (hash ^ tail) * <uint64_t>0xFF51AFD7ED558CCD
-    return <uint32_t>(hash ^ (hash >> 32))
+    return bytes_hash(process_seed(), name, <size_t>length)
 
 
 cdef inline uint32_t hash_id(const uint8_t* topic_id) noexcept nogil:

@@ -15,6 +15,7 @@ from kbroker.ext.atomics cimport (
     atomic_load_i64,
     atomic_store_i64,
 )
+from kbroker.ext.byte_table cimport siphash as siphash_of
 from kbroker.ext.endian cimport (
     load_be16,
     load_be32,
@@ -194,3 +195,8 @@ cdef class RequestMemory:
     def give_strange(self, counted: int) -> None:
         """Give it back."""
         pool_give_strange(&self.pool, counted)
+
+
+def siphash(key0: int, key1: int, data: bytes) -> int:
+    """SipHash-1-3 as the tables of client strings use it."""
+    return siphash_of(key0, key1, <const uint8_t*> <const char*> data, len(data))

@@ -31,7 +31,7 @@ from kbroker.ext.log_recovery cimport log_set_journal
 from kbroker.ext.log_state cimport Log as LogStruct
 from kbroker.ext.log_state cimport LOG_OK, log_ref, log_unref
 from kbroker.ext.posix cimport pthread_mutex_lock, pthread_mutex_unlock, pwrite
-from kbroker.ext.producers cimport NOT_GUARDED, Terms
+from kbroker.ext.producers cimport NOT_GUARDED, Terms, producers_longest_search
 from kbroker.ext.segment cimport (
     TIMES_UNKNOWN, Segment, segment_idle, segment_load_first, segment_ref, segment_sync,
     segment_unref,
@@ -64,6 +64,11 @@ def verify(Log log, int64_t producer_id, int epoch, int sequence, bint bumps, in
     cdef int64_t guard = 0
     cdef int code = log_verify(log.core, producer_id, epoch, sequence, bumps, now_ms, &guard)
     return code, guard
+
+
+def longest_search(Log log):
+    """How many other producers a search for one of the log's passes at the most."""
+    return producers_longest_search(log.core.producers)
 
 
 def append_as_is(Log log, bytes batch, int64_t now_ms):
