@@ -3,6 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from kbroker.ext.connection cimport Connection, Net, NetThread
 
+cdef enum:
+    PEER_CLOSED_MS = 1000           # until a connection whose client ended its sending is looked at
+
 # Acceptor: takes over the descriptor. NULL when memory is out; the caller closes it then.
 cdef Connection* connection_new(Net* net, int32_t fd, int32_t listener,
                                 const void* address) noexcept nogil

@@ -40,7 +40,6 @@ from kbroker.ext.tls cimport Tls, tls_free
 
 cdef enum:
     ADDRESS_TEXT_BYTES = 46
-    PEER_CLOSED_MS = 1000
 
 
 cdef uint16_t address_read(const void* address, uint8_t* into) noexcept nogil:

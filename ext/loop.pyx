@@ -12,7 +12,9 @@ from kbroker.ext.connection cimport (
     BLOCK_CLOSED, BLOCK_HELD, Connection, EVENTS_MAX, FLAG_IN_READY, FLAG_PEER_CLOSED,
     FLAG_READABLE, FLAG_UNWRITABLE, Op, Runner, STOP_DRAIN,
 )
-from kbroker.ext.connections cimport connection_close, connections_reap, connections_retry
+from kbroker.ext.connections cimport (
+    PEER_CLOSED_MS, connection_close, connections_reap, connections_retry,
+)
 from kbroker.ext.encrypted cimport encrypted_is_sent, thread_handshakes
 from kbroker.ext.handshakes cimport handshakes_wait_ms
 from kbroker.ext.input cimport connection_progress
@@ -34,7 +36,6 @@ from kbroker.ext.timer cimport timer_arm, wheel_advance, wheel_init, wheel_wait_
 
 cdef enum:
     FETCH = 1
-    PEER_CLOSED_MS = 1000           # until it is looked whether such a client waits for an answer
 
 cdef enum Ending:                   # of a turn
     TURN_OVER

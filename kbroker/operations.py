@@ -22,7 +22,7 @@ import heapq
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Container, Generator, Iterable
 from itertools import count
 from typing import Any, Final, Generic, TypeVar
 
@@ -199,6 +199,16 @@ def unique(values: Iterable[T]) -> Steps[dict[T, None]]:
         found[value] = None
         yield
     return found
+
+
+def split(values: Iterable[T], chosen: Container[T]) -> Steps[tuple[list[T], list[T]]]:
+    """Return the values that are among the chosen ones, and the others."""
+    among: list[T] = []
+    others: list[T] = []
+    for value in values:
+        (among if value in chosen else others).append(value)
+        yield
+    return among, others
 
 
 def run_to_end(steps: Steps[T]) -> T:

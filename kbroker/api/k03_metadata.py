@@ -107,13 +107,15 @@ def _asked_for(request: Any, context: Context) -> Steps[list[dict[str, Any]]]:
         hidden = yield from denied_steps(context, DESCRIBE, TOPIC, described)
         return (yield from collect(_by_id(context, topic_id, hidden) for topic_id in ids))
     hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names)
-    missing = [name for name in names if name not in hidden and name not in context.image.topics]
+    missing: list[str] = []
     uncreated: frozenset[str] = frozenset()
-    if missing and _may_create(request, context):
-        if not may_cluster(context, CREATE, tell=False):
-            uncreated = yield from denied_steps(context, CREATE, TOPIC, missing)
-    else:
-        missing = []
+    if _may_create(request, context):
+        for name in names:
+            yield
+            if name not in hidden and name not in context.image.topics:
+                missing.append(name)
+    if missing and not may_cluster(context, CREATE, tell=False):
+        uncreated = yield from denied_steps(context, CREATE, TOPIC, missing)
     answers = yield from collect(
         {**_UNSEEN, "name": name, "is_internal": name in uncreated and name in INTERNAL_TOPICS}
         if name in hidden or name in uncreated

@@ -68,9 +68,10 @@ def offset_fetch(request: Any, context: Context) -> Steps[Response]:
             refused.append(None)
             calls.append((yield from _call(context, group, asked, stable)))
 
-    def answer(parts: list[Response]) -> Response:
+    def answer(parts: list[Response]) -> Steps[Response]:
         found = iter(parts)
-        return _answer(context.version, [one or next(found) for one in refused])
+        answers = yield from collect(one or next(found) for one in refused)
+        return _answer(context.version, answers)
 
     return (yield from context.groups.each(calls, context.answer, answer))
 

@@ -20,7 +20,7 @@ from kbroker.api.rights import denied_steps, operations
 from kbroker.errors import ErrorCode
 from kbroker.group.outcome import Now, Outcome, Reply
 from kbroker.group.part import Call
-from kbroker.operations import Steps, unique
+from kbroker.operations import Steps, collect, split, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP
 
@@ -46,13 +46,15 @@ def describe_groups(request: Any, context: Context) -> Steps[Response]:
     groups = yield from unique(request.groups)
     hidden = yield from denied_steps(context, DESCRIBE, GROUP, groups)
     no = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    refused = [_error(group_id, no) for group_id in groups if group_id in hidden]
-    calls = (_call(context, group_id, asked) for group_id in groups if group_id not in hidden)
-    return (
-        yield from context.groups.each(
-            calls, context.answer, lambda parts: {"groups": [*refused, *parts]}
-        )
-    )
+    denied, allowed = yield from split(groups, hidden)
+    refused = yield from collect(_error(group_id, no) for group_id in denied)
+    calls = (_call(context, group_id, asked) for group_id in allowed)
+
+    def finish(parts: list[Response]) -> Steps[Response]:
+        yield
+        return {"groups": [*refused, *parts]}
+
+    return (yield from context.groups.each(calls, context.answer, finish))
 
 
 def _call(context: Context, group_id: str, with_operations: bool) -> Call:

@@ -16,7 +16,7 @@ from kbroker.api.registry import Response, register
 from kbroker.api.rights import denied_steps
 from kbroker.errors import ErrorCode
 from kbroker.group.part import Call
-from kbroker.operations import Steps, unique
+from kbroker.operations import Steps, collect, split, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DELETE, GROUP
 
@@ -35,11 +35,13 @@ def delete_groups(request: Any, context: Context) -> Steps[Response]:
     groups = yield from unique(request.groups_names)
     hidden = yield from denied_steps(context, DELETE, GROUP, groups)
     no = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    refused = [_error(group_id, no) for group_id in groups if group_id in hidden]
-    calls = (_call(group_id) for group_id in groups if group_id not in hidden)
+    denied, allowed = yield from split(groups, hidden)
+    refused = yield from collect(_error(group_id, no) for group_id in denied)
+    calls = (_call(group_id) for group_id in allowed)
 
-    def finish(parts: list[Response]) -> Response:
+    def finish(parts: list[Response]) -> Steps[Response]:
         for part in parts:
+            yield
             if not part.get("error_code"):
                 context.changed("group deleted", group=part["group_id"])
         return {"results": [*parts, *refused]}

@@ -15,10 +15,10 @@ from typing import Any
 from kbroker.api.context import Context
 from kbroker.api.k68_consumer_group_heartbeat import check_protocol_is_on
 from kbroker.api.registry import Response, register
-from kbroker.api.rights import NOT_ASKED, denied, denied_steps, operations
+from kbroker.api.rights import NOT_ASKED, denied_steps, operations
 from kbroker.errors import ErrorCode
 from kbroker.group.part import Call
-from kbroker.operations import Steps, collect, unique
+from kbroker.operations import Steps, collect, split, unique
 from kbroker.protocol import ApiKey
 from kbroker.security.acls import DESCRIBE, GROUP, TOPIC
 
@@ -38,32 +38,40 @@ def consumer_group_describe(request: Any, context: Context) -> Steps[Response]:
     hidden = yield from denied_steps(context, DESCRIBE, GROUP, request.group_ids)
     no = ErrorCode.GROUP_AUTHORIZATION_FAILED
     groups = yield from unique(request.group_ids)
-    wrong = [_refused(group_id, no, None) for group_id in groups if group_id in hidden]
+    denied, named = yield from split(groups, hidden)
+    wrong = yield from collect(_refused(group_id, no, None) for group_id in denied)
     if "" in groups and "" not in hidden:
-        nameless = yield from collect(group_id for group_id in request.group_ids if not group_id)
-        wrong += [_refused("", ErrorCode.INVALID_GROUP_ID, None) for _ in nameless]
-    named = (group_id for group_id in groups if group_id and group_id not in hidden)
+        nameless, _ = yield from split(request.group_ids, {""})
+        unnamed = ErrorCode.INVALID_GROUP_ID
+        wrong += yield from collect(_refused("", unnamed, None) for _ in nameless)
+        named.remove("")
     calls = (_call(context, each, request.include_authorized_operations) for each in named)
-    return (
-        yield from context.groups.each(
-            calls, context.answer, lambda groups: {"groups": _visible(context, [*wrong, *groups])}
-        )
-    )
+
+    def finish(parts: list[Response]) -> Steps[Response]:
+        return {"groups": (yield from _visible(context, [*wrong, *parts]))}
+
+    return (yield from context.groups.each(calls, context.answer, finish))
 
 
-def _visible(context: Context, groups: list[Response]) -> list[Response]:
+def _visible(context: Context, groups: list[Response]) -> Steps[list[Response]]:
     """A group whose assignments name a topic that may not be described is not told."""
     if context.services.authorizer is None:
         return groups
-    topics = [frozenset(_topics(group)) for group in groups]
-    hidden = denied(context, DESCRIBE, TOPIC, sorted(frozenset().union(*topics)))
+    topics = yield from collect(frozenset(_topics(group)) for group in groups)
+    names: set[str] = set()
+    for some in topics:
+        names |= some
+        yield
+    hidden = yield from denied_steps(context, DESCRIBE, TOPIC, sorted(names))
     text = "The group has topics that may not be described to you."
-    return [
-        _refused(group["group_id"], ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
-        if names & hidden
-        else group
-        for group, names in zip(groups, topics, strict=True)
-    ]
+    return (
+        yield from collect(
+            _refused(group["group_id"], ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+            if named & hidden
+            else group
+            for group, named in zip(groups, topics, strict=True)
+        )
+    )
 
 
 def _topics(group: Response) -> Iterator[str]:

@@ -255,7 +255,7 @@ class GroupCoordinator:
         self,
         calls: Iterable[Call],
         answer: Answer,
-        finish: Callable[[list[Response]], Response],
+        finish: Callable[[list[Response]], Steps[Response]],
     ) -> Steps[Response]:
         """Run parts of one request, each on its own slot and in a step of its own; the answer waits
         for all of them.
@@ -289,7 +289,8 @@ class GroupCoordinator:
             parts.append(part.response)
         logs = [slot.log for slot in last.values() if slot.log is not None]
         timeouts = [slot.shard.settings.offsets_commit_timeout_ms for slot in last.values()]
-        send_when_durable(logs, answer, finish(parts), max(timeouts, default=0))
+        response = yield from finish(parts)
+        send_when_durable(logs, answer, response, max(timeouts, default=0))
         return DEFERRED
 
     # ---- transactions

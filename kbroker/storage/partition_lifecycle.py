@@ -40,6 +40,8 @@ T = TypeVar("T")
 _LOG: Final = logging.getLogger("kbroker.storage")
 _JOB_STEPS: Final = 256
 """Folders of one job of a disk worker: their results are taken in at once, in about a ms."""
+_REFUSED: Final = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM})
+"""Errors of a rename that are about one folder (a mount point, its rights), not its disk."""
 
 
 class State(Enum):
@@ -84,6 +86,8 @@ class PartitionLifecycle:
         self.denied: dict[Key, PartitionSpec] = {}
         """Of the offline partitions the new ones whose log the disk denied for a reason that may
         pass (it was full, descriptors had run out): `create` may be asked for them again."""
+        self.unrenamed: dict[Key, Unrenamed] = {}
+        """Deleted partitions whose folder still has its name, as its rename was refused."""
         self._open_log = open_log
         self._logs: dict[Key, LogPort] = {}
         self._creating: dict[Key, Opening] = {}  # new partitions whose log is not made yet
@@ -140,6 +144,8 @@ class PartitionLifecycle:
             key = (spec.topic, spec.partition)
             if key in self._logs or key in self._creating:
                 continue
+            if key in self.unrenamed:  # the worker of the directory does that before
+                self._rename_again(key)
             home = homes.get(spec.home, self.main)
             opening = Opening(str(home.path / spec.folder), spec, 0, 0, True)
             openings.setdefault(home, []).append(opening)
@@ -228,7 +234,8 @@ class PartitionLifecycle:
         """Take the logs of deleted topics out: (topic, its partitions, when its files are due on
         the monotonic clock, in ms). `then` is called with each log that has ended. The
         completion is set when their folders are renamed, durably; it fails where a folder keeps its
-        name, or may have it again after a crash. The files go when they are due."""
+        name, or may have it again after a crash. The files go when they are due. A refused rename
+        is tried again by `rename_again`."""
         removals: dict[LogDirectory, list[_Removal]] = {}
         keys = []
         away: list[Completion[None]] = []
@@ -246,7 +253,8 @@ class PartitionLifecycle:
                     away.append(Completion())
                     away[-1].fail(DiskError(f"{topic}-{partition}", "its log directory is missing"))
                 else:
-                    removal = _Removal(home.path / f"{topic}-{partition}", log, due_ms)
+                    folder = home.path / f"{topic}-{partition}"
+                    removal = _Removal(key, folder, log, due_ms)
                     removals.setdefault(home, []).append(removal)
         if self.cleaner is not None:
             self.cleaner.forget(keys)
@@ -281,7 +289,7 @@ class PartitionLifecycle:
                 return
             outcomes, error = job.result()
             for removal, outcome in zip(removals, outcomes, strict=True):
-                error = self._take_gone(outcome, home, removal.due_ms) or error
+                error = self._take_gone(outcome, home, removal) or error
                 if removal.log is not None:
                     then(removal.log)
             if error is None and not home.online:
@@ -307,15 +315,46 @@ class PartitionLifecycle:
             self.cleaner.write_checkpoint(home)
         return [each for piece in gone for each in piece], failed
 
-    def _take_gone(self, gone: Gone, home: LogDirectory, due_ms: int) -> DiskError | None:
-        if gone.error is not None:
+    def _take_gone(
+        self, gone: Gone, home: LogDirectory, removal: _Removal
+    ) -> DiskError | None:
+        if gone.error is None:
+            if gone.aside is not None:
+                self.dead.add(gone.aside, home, removal.due_ms)
+            return None
+        error = DiskError(gone.folder, gone.error)
+        if error.final and error.errno not in _REFUSED:
             _LOG.error("cannot rename %s: %s", gone.folder, gone.error)
-            error = DiskError(gone.folder, gone.error)
             home.note(error)
             return error
-        if gone.aside is not None:
-            self.dead.add(gone.aside, home, due_ms)
-        return None
+        if not removal.again:
+            _LOG.error("cannot rename the folder of a deleted partition: %s; it is tried again",
+                       error)  # fmt: skip
+        self.unrenamed[removal.key] = Unrenamed(home, removal._replace(log=None, again=True))
+        return error
+
+    def rename_again(self) -> Completion[None]:
+        """Try the refused renames again. The completion is set when each was tried."""
+        return joined([self._rename_again(key) for key in list(self.unrenamed)])
+
+    def _rename_again(self, key: Key) -> Completion[None]:
+        tried: Completion[None] = Completion()
+        home, removal = self.unrenamed[key]
+        if not home.online or key in self._creating:  # the folder may become the new partition's
+            tried.resolve(None)
+            return tried
+        del self.unrenamed[key]
+        if key in self._logs and self.homes[key] is home:
+            tried.resolve(None)  # its creation has put the old folder aside
+            return tried
+
+        def on_done(done: Completion[None]) -> None:
+            if done.error is None:
+                _LOG.info("renamed the folder of a deleted partition: %s", removal.folder)
+            tried.resolve(None)
+
+        self._delete_in(home, [removal], _nothing).on_done(on_done)
+        return tried
 
     def configure(self, configs: Mapping[Key, dict[str, int]]) -> Completion[None]:
         """Give logs their settings; those of a disk that hangs have theirs when it answers."""
@@ -362,17 +401,28 @@ class PartitionLifecycle:
             _LOG.error("partition %s is offline: %s", spec.folder, error)
         if self._started:  # a start asks the disk for each of them anew
             failed = error if isinstance(error, DiskError) else DiskError(opening.directory, error)
-            self.homes[key].note(failed)
-            if not failed.final:
+            if key not in self.unrenamed:  # else a folder is in the way
+                self.homes[key].note(failed)
+            if not failed.final or key in self.unrenamed:
                 self.denied[key] = spec
 
 
 class _Removal(NamedTuple):
     """The folder of a deleted partition, its log, and when its files are due (monotonic ms)."""
 
+    key: Key
     folder: Path
     log: LogPort | None
     due_ms: int
+    again: bool = False
+    """Whether its rename was refused before."""
+
+
+class Unrenamed(NamedTuple):
+    """A folder whose rename was refused, and its log directory."""
+
+    home: LogDirectory
+    removal: _Removal
 
 
 def _pieces(elements: Sequence[T]) -> list[Sequence[T]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
+from pathlib import Path
 
 import pytest
 
 from kbroker.errors import DiskError
+from kbroker.ext import log_folders
 from kbroker.files import read_offset_checkpoint
 from kbroker.storage import progress
 from kbroker.storage.checkpoints import (
@@ -221,3 +224,73 @@ def test_upkeep_goes_on_where_one_log_fails(manager, monkeypatch, caplog):
     assert len([line for line in caplog.records if "a-0" in line.message]) == 1
     good.log_end_offset = 3
     assert manager.flush_what_is_due(0, 0) == 1 and good.recovery_point == 3
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """Renames of folders to names of deleted ones, and of strays, are refused with these errors."""
+    refusals = {}
+    end_logs, rename = log_folders.end_logs, Path.rename
+
+    def end(wanted):
+        if not refusals:
+            return end_logs(wanted)
+        return [refusals["errno"]] * len(wanted)
+
+    def rename_checked(path, target):
+        if refusals:
+            raise OSError(refusals["errno"], "refused", str(path))
+        return rename(path, target)
+
+    monkeypatch.setattr(log_folders, "end_logs", end)
+    monkeypatch.setattr(Path, "rename", rename_checked)
+    return refusals
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EACCES, errno.ENOSPC])
+def test_refused_rename_of_a_deleted_folder_is_tried_again(manager, refusing, code):
+    created(manager, [spec()])
+    refusing["errno"] = code
+    renamed = manager.delete([("a", [0], 0)])
+    assert isinstance(renamed.error, DiskError)
+    manager.rename_again()
+    assert folders(manager) == ["a-0"] and manager.main.met is None
+    refusing.clear()
+    manager.rename_again()
+    (folder,) = folders(manager)
+    assert folder.endswith("-delete") and not manager.unrenamed
+    manager.dead.remove(1)
+    assert folders(manager) == []
+
+
+def test_topic_anew_behind_a_refused_rename_gets_its_own_folder(manager, refusing):
+    created(manager, [spec()])
+    refusing["errno"] = errno.EBUSY
+    manager.delete([("a", [0], 0)])
+    new = spec(topic_id=IDS["b"])
+    manager.create([new])
+    assert manager.get("a", 0) is None and set(manager.denied) == {("a", 0)}
+    assert manager.main.met is None  # one folder's refusal fails no disk
+    refusing.clear()
+    manager.rename_again()
+    (log,) = created(manager, [new])
+    assert log is not None and read_topic_id(manager.directory / "a-0") == IDS["b"]
+    assert [name[-7:] for name in folders(manager)] == ["a-0", "-delete"]
+
+
+def test_creation_renames_the_old_folder_that_was_refused(manager, refusing):
+    created(manager, [spec()])
+    refusing["errno"] = errno.EBUSY
+    manager.delete([("a", [0], 0)])
+    refusing.clear()
+    created(manager, [spec(topic_id=IDS["b"])])
+    manager.rename_again()  # the folder is the new partition's
+    assert read_topic_id(manager.directory / "a-0") == IDS["b"]
+    assert [name[-7:] for name in folders(manager)] == ["a-0", "-delete"]
+
+
+def test_rename_that_a_failed_disk_denies_is_not_tried_again(manager, refusing):
+    created(manager, [spec()])
+    refusing["errno"] = errno.EIO
+    manager.delete([("a", [0], 0)])
+    assert manager.main.met is not None and not manager.unrenamed

@@ -35,6 +35,7 @@ AUTHORIZER = {
 #: Requests whose work is all in slices.
 SLICED = (
     "OffsetCommit", "OffsetCommit, one partition", "CreateTopics", "CreateTopics, settings",
+    "DescribeGroups", "DeleteGroups", "OffsetFetch", "ConsumerGroupDescribe", "Metadata",
 )  # fmt: skip
 #: A client that may do everything, and one whose rights are looked up by name.
 RIGHTS = ("super user", "by name")
