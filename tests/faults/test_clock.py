@@ -11,7 +11,7 @@ from tests.clients.test_groups_kills import PARTITIONS, SETTINGS, Scene
 from tests.support import wire
 from tests.support.load import Load
 from tests.support.members.team import Team
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 from tests.support.oracle import judge, log_start
 from tests.support.processes import BrokerProcess
 from tests.support.rounds import rounds
@@ -43,7 +43,7 @@ def clock(tmp_path: Path) -> Iterator[Words]:
 @pytest.fixture
 def broker(start_kbroker: StartBroker, tmp_path: Path, clock: Words) -> BrokerProcess:
     library = shared_library("clock", tmp_path)
-    environ = {"LD_PRELOAD": str(library), "KBROKER_TEST_CLOCK": str(clock.path)}
+    environ = {"LD_PRELOAD": preloaded(library), "KBROKER_TEST_CLOCK": str(clock.path)}
     return start_kbroker(SETTINGS | FOREVER, environ=environ)
 
 

@@ -41,7 +41,7 @@ from tests.support.crash_states import (
     wrong_states,
 )
 from tests.support.logs import read_all
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 from tests.support.ports import FakeDataPlane
 from tests.support.processes import BrokerProcess
 from tests.support.rounds import scaled
@@ -120,7 +120,7 @@ def tell_a_story(
     record = folder / "calls"
     with Words(folder / "count", 1) as count:
         environ = {
-            "LD_PRELOAD": str(shared_library("recorder", folder)),
+            "LD_PRELOAD": preloaded(shared_library("recorder", folder)),
             "KBROKER_TEST_RECORD": str(record),
             "KBROKER_TEST_RECORD_COUNT": str(count.path),
             "KBROKER_TEST_RECORD_ROOT": str(story.root),

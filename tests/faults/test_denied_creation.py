@@ -14,7 +14,7 @@ import pytest
 
 from kbroker.client import Consumer, Producer, TopicPartition
 from tests.support import wire
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 from tests.support.processes import BrokerProcess
 from tests.support.tally import Tally
 from tests.support.waits import wait_for
@@ -60,7 +60,7 @@ def test_partitions_get_their_logs_when_the_cause_has_passed(
     folder = tmp_path / "data"
     with Words(tmp_path / "words", 8) as words:
         environ = {
-            "LD_PRELOAD": str(shared_library("failing", tmp_path)),
+            "LD_PRELOAD": preloaded(shared_library("failing", tmp_path)),
             "KBROKER_TEST_FAIL": str(words.path),
             "KBROKER_TEST_FAIL_ROOT": str(folder),
         }

@@ -16,7 +16,7 @@ import pytest
 
 from tests.faults.test_disk import numbered, produce, stored_numbers
 from tests.support import wire
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 from tests.support.oracle import CommitHistory
 from tests.support.processes import BrokerProcess
 from tests.support.rounds import scaled
@@ -62,7 +62,7 @@ def test_a_disk_that_fails_at_random(
     """tests/faults/seeded_disk.py, in a process with the failing disk in front."""
     with Words(tmp_path / "words", 7) as words:
         environ = {
-            "LD_PRELOAD": str(shared_library("failing", tmp_path)),
+            "LD_PRELOAD": preloaded(shared_library("failing", tmp_path)),
             "KBROKER_TEST_FAIL": str(words.path),
             "KBROKER_TEST_FAIL_ROOT": str(tmp_path / "logs"),
         }
@@ -103,7 +103,7 @@ def broker(
 ) -> BrokerProcess:
     folder = tmp_path / "data"
     environ = {
-        "LD_PRELOAD": str(shared_library("failing", tmp_path)),
+        "LD_PRELOAD": preloaded(shared_library("failing", tmp_path)),
         "KBROKER_TEST_FAIL": str(words.path),
         "KBROKER_TEST_FAIL_ROOT": str(folder),
     }

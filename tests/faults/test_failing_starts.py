@@ -13,7 +13,7 @@ import pytest
 
 from kbroker.client import Producer
 from tests.support import wire
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 from tests.support.processes import BrokerProcess
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
@@ -68,7 +68,7 @@ def test_failing_read_at_a_start_loses_nothing(
     copy = tmp_path / "copy"
     with Words(tmp_path / "words", 7) as words:
         environ = {
-            "LD_PRELOAD": str(shared_library("failing", tmp_path)),
+            "LD_PRELOAD": preloaded(shared_library("failing", tmp_path)),
             "KBROKER_TEST_FAIL": str(words.path),
             "KBROKER_TEST_FAIL_ROOT": str(copy),
         }

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.native import preloaded, shared_library
 from tests.support.tree import ROOT
 
 KILLED = 99
@@ -25,18 +26,13 @@ class Moving:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.killer = home / "killer.so"
-        source = ROOT / "tests" / "support" / "killer.c"
-        subprocess.run(
-            ["gcc", "-shared", "-fPIC", "-O1", "-o", str(self.killer), str(source), "-ldl"],
-            check=True,
-        )
+        self.killer = shared_library("killer", home)
 
     def run(self, place: Path, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "tests.reference.move_crash", str(self.killer),
              str(place / "first"), str(place / "second"), *words],
-            env=dict(os.environ, LD_PRELOAD=str(self.killer)), cwd=ROOT, capture_output=True,
+            env=dict(os.environ, LD_PRELOAD=preloaded(self.killer)), cwd=ROOT, capture_output=True,
             text=True, check=False, timeout=SLOW_S,
         )  # fmt: skip
 

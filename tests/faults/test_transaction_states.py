@@ -27,7 +27,7 @@ from tests.faults.test_crash_states import Recovered, StartBroker, choices, fold
 from tests.reference.crafted_batches import CONTROL, TRANSACTIONAL, parse_batches
 from tests.support import wire
 from tests.support.crash_states import Call, Choice, read_calls, wrong_states
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.transactional import WireProducer
@@ -121,7 +121,7 @@ def tell(
     record = home / "calls"
     with Words(home / "count", 1) as count:
         environ = {
-            "LD_PRELOAD": str(shared_library("recorder", home)),
+            "LD_PRELOAD": preloaded(shared_library("recorder", home)),
             "KBROKER_TEST_RECORD": str(record),
             "KBROKER_TEST_RECORD_COUNT": str(count.path),
             "KBROKER_TEST_RECORD_ROOT": str(story.root),

@@ -19,7 +19,7 @@ import pytest
 from kbroker.client import Consumer, Producer, TopicPartition
 from tests.support import wire
 from tests.support.kbroker import KbrokerProcess
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 from tests.support.processes import BrokerProcess
 from tests.support.tally import Tally
 
@@ -98,7 +98,7 @@ def test_file_that_cannot_be_read_refuses_the_start(
     with Words(tmp_path / "words", 7) as words:
         words[CODE], words[STAY], words[KINDS] = code, 1, call
         killed.environ = {
-            "LD_PRELOAD": str(shared_library("failing", tmp_path)),
+            "LD_PRELOAD": preloaded(shared_library("failing", tmp_path)),
             "KBROKER_TEST_FAIL": str(words.path),
             "KBROKER_TEST_FAIL_ROOT": str(path),
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.native import Words, shared_library
+from tests.support.native import Words, preloaded, shared_library
 
 KINDS: Final = ("mkdir", "open", "size", "rename", "write", "sync", "unlink")
 """Kinds of calls; `size` is fallocate and truncate."""
@@ -45,7 +45,7 @@ class Delays(Words):
     def environment(self) -> dict[str, str]:
         """Variables that put the library in front of the C library."""
         return {
-            "LD_PRELOAD": str(self._library),
+            "LD_PRELOAD": preloaded(self._library),
             "KBROKER_TEST_DELAY": str(self.path),
             "KBROKER_TEST_DELAY_ROOTS": ":".join(map(str, self._roots)),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import struct
 import subprocess
 from pathlib import Path
@@ -20,6 +21,12 @@ def shared_library(name: str, folder: Path) -> Path:
                    str(SOURCES / f"{name}.c"), "-ldl"]  # fmt: skip
         subprocess.run(command, check=True)
     return library
+
+
+def preloaded(library: Path) -> str:
+    """Return LD_PRELOAD for a process with the library in front. A sanitizer's runtime that this
+    process has stays before it: it ends a process that loads it later."""
+    return " ".join([*os.environ.get("LD_PRELOAD", "").split(), str(library)])
 
 
 class Words:

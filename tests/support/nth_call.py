@@ -8,6 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+from tests.support.native import preloaded
 from tests.support.tree import ROOT
 
 KINDS = {
@@ -37,7 +38,7 @@ def run_with(shim: Path, folder: Path, script: str) -> str:
     code = textwrap.dedent(prelude) + textwrap.dedent(script)
     told = subprocess.run(
         [sys.executable, "-c", code],
-        env=dict(os.environ, LD_PRELOAD=str(shim)),
+        env=dict(os.environ, LD_PRELOAD=preloaded(shim)),
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.native import preloaded, shared_library
 from tests.support.rounds import scaled
 from tests.support.tally import Tally
 from tests.support.tree import ROOT
@@ -23,17 +24,13 @@ def crash(
 ) -> int:
     """tests.reference.cleaner_crash: the number of steps."""
     (tmp_path / "log").mkdir()
-    killer = tmp_path / "killer.so"
-    source = ROOT / "tests" / "support" / "killer.c"
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-O1", "-o", str(killer), str(source), "-ldl"], check=True
-    )
+    killer = shared_library("killer", tmp_path)
     told = subprocess.run(
         [sys.executable, "-m", "tests.reference.cleaner_crash", str(killer),
          str(tmp_path / "log" / "topic-0"), str(seed), str(length), str(recoveries),
          str(states or "")],
-        env=dict(os.environ, LD_PRELOAD=str(killer)), cwd=ROOT, capture_output=True, text=True,
-        check=False,
+        env=dict(os.environ, LD_PRELOAD=preloaded(killer)), cwd=ROOT, capture_output=True,
+        text=True, check=False,
     )  # fmt: skip
     assert told.returncode == 0, told.stderr
     return int(told.stdout)
