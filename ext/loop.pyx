@@ -225,12 +225,16 @@ cdef void finish_turn(NetThread* thread) noexcept nogil:
     connections_reap(thread)
 
 
+cdef int turn_ends(NetThread* thread) noexcept nogil:
+    finish_turn(thread)
+    return TURN_LAST if is_done(thread) else TURN_OVER
+
+
 cdef int thread_turn(Runner* runner) noexcept nogil:
     if runner_gives_way(runner):
         return TURN_GIVEN
     wait_for_events(runner)
-    finish_turn(runner.thread)
-    return TURN_LAST if is_done(runner.thread) else TURN_OVER
+    return turn_ends(runner.thread)
 
 
 cdef void end(NetThread* thread) noexcept nogil:
@@ -245,12 +249,12 @@ cdef void* runner_main(void* argument) noexcept nogil:
     cdef Runner* runner = <Runner*> argument
     cdef NetThread* thread = runner.thread
     cdef char name[THREAD_NAME_BYTES]
-    cdef int ending = TURN_OVER
+    cdef int ending
     snprintf(name, THREAD_NAME_BYTES, "kbroker-net-%d", <int> thread.index)
     thread_name(name)
     thread_hurries()
     turn_begin(&runner.turns)
-    finish_turn(thread)
+    ending = turn_ends(thread)      # a stop may have been announced before this thread ran
     while ending == TURN_OVER:
         ending = thread_turn(runner)
     if ending == TURN_LAST:

@@ -11,6 +11,8 @@ from kbroker.ext import testing_network as handlers
 from kbroker.ext.engine import Engine
 from tests.support.engine import Client, engine_port, running_engine
 
+SLOW_S = 10
+
 
 def test_stop_answers_what_is_in_flight():
     with running_engine() as engine:
@@ -30,6 +32,18 @@ def test_stop_answers_what_is_in_flight():
             stopper.join(5)
             assert not stopper.is_alive()
             assert engine.next_request(1000) is None
+
+
+def test_stop_before_a_thread_has_run_ends_it():
+    """The announcement wakes a thread that sleeps; one that has yet to begin must see it, too."""
+    for _ in range(200):
+        engine = Engine({"num.network.threads": 8, "num.io.threads": 1})
+        engine.listen("127.0.0.1", 0, "PLAINTEXT")
+        engine.start()
+        stopper = threading.Thread(target=engine.stop, args=(0,), daemon=True)
+        stopper.start()
+        stopper.join(SLOW_S)
+        assert not stopper.is_alive()
 
 
 def test_stop_does_not_wait_longer_than_told():
