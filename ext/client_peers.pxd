@@ -98,8 +98,8 @@ cdef void sender_wish(Sender* s, int32_t wish) noexcept nogil
 # The same, but for what Python was asked a moment ago; loop thread.
 cdef void sender_wish_slowly(Sender* s, int32_t wish) noexcept nogil
 
-# An outcome that Python is told of, with a reference: of a batch with callbacks its own, of one that
-# is `unseen` its root's.
+# An outcome that Python is told of, with a reference: of a batch with callbacks its own, and of one
+# that is `unseen` its root's.
 cdef void settled_put(Sender* s, ClientBatch* b) noexcept nogil
 # The oldest with its reference, or NULL.
 cdef ClientBatch* settled_take(Sender* s) noexcept nogil

@@ -2,7 +2,8 @@
 
 A log opens the files of its segments when they are first used. Above the bound, those that opened
 files first let go of them: a file that is needed again is opened again. What a reader or a sync
-uses stays open, so the bound may be exceeded for a moment. Unsynced files: see file_pins.pxd.
+uses stays open, so the bound may be exceeded until the next close_excess_files(). Unsynced files:
+see file_pins.pxd.
 """
 from libc.stdint cimport int32_t, int64_t
 

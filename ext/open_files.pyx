@@ -105,6 +105,14 @@ def limit_open_files(most):
     files_limit(INT64_MAX if most is None else most)
 
 
+def close_excess_files():
+    """Close what is open above the bound, since it was in use when the bound was reached, and is
+    not any more."""
+    with nogil:
+        while files_open() > atomic_load_i64(&limit) and files_make_room(True):
+            pass
+
+
 def open_files():
     """Return how many segment files are open."""
     return files_open()

@@ -17,6 +17,7 @@ from kbroker.clock import Clock
 from kbroker.config import BrokerConfig
 from kbroker.errors import DiskError
 from kbroker.ext.engine import name_thread
+from kbroker.ext.open_files import close_excess_files
 from kbroker.storage.disk import CHECK_MS
 from kbroker.storage.disks import DiskGuards
 from kbroker.storage.leftovers import count_strays
@@ -28,6 +29,7 @@ _LOG: Final = logging.getLogger("kbroker.server")
 IDLE_FLUSH_MS: Final = 30_000
 _FLUSH_CHECK_MS: Final = 5_000
 _FOLDER_CHECK_MS: Final = 10_000
+_FILES_CHECK_MS: Final = 1_000
 _REMOVAL_S: Final = 0.2  # at a time
 _STRAYS_CHECK_MS: Final = 60_000
 _TELL_AGAIN_MS: Final = 60_000
@@ -73,6 +75,7 @@ def tasks_of(
             _FOLDER_CHECK_MS,
             lambda: _remove_dead(logs, clock, directory),
         ),
+        ("closing of files above the bound", _FILES_CHECK_MS, close_excess_files),
         ("count of stray folders", _STRAYS_CHECK_MS, lambda: count_strays(directory)),
         (
             "producer expiry",

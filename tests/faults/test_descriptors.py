@@ -38,7 +38,7 @@ def limited(tmp_path: Path) -> Iterator[Callable[[str], LimitedBroker]]:
     brokers: list[LimitedBroker] = []
 
     def start(limits: str) -> LimitedBroker:
-        broker = LimitedBroker(tmp_path / "broker")
+        broker = LimitedBroker(tmp_path / "broker", {"log.initial.task.delay.ms": "0"})
         broker.limits = limits
         brokers.append(broker)
         broker.start()
@@ -69,7 +69,7 @@ def test_more_written_partitions_than_descriptors(
     wire.create_topic(broker.port, topic, PARTITIONS)
     write_each(broker, topic)
     write_each(broker, topic)
-    assert open_files(broker) < 200
+    wait_for("files above the bound are closed", lambda: open_files(broker) < 200, SLOW_S)
     broker.kill()
     for folder in broker.data_dir.glob(f"{topic}-*"):
         (segment,) = folder.glob("*.log")
@@ -87,7 +87,7 @@ def test_more_written_partitions_than_descriptors(
 
         wait_for("all records are read", all_read, SLOW_S)
     assert found == {n: [b"%d" % n] * 2 for n in range(PARTITIONS)}
-    assert open_files(broker) < 200
+    wait_for("files above the bound are closed", lambda: open_files(broker) < 200, SLOW_S)
 
 
 def test_soft_limit_is_raised(limited: Callable[[str], LimitedBroker]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kbroker.ext.cleaner import survey
-from kbroker.ext.open_files import limit_open_files, open_files
+from kbroker.ext.open_files import close_excess_files, limit_open_files, open_files
 from tests.support.logs import batch, open_log
 from tests.unit.test_cleaner import SETTINGS, START_MS, clean, keyed
 
@@ -54,6 +54,22 @@ def test_appends_after_a_start(tmp_path: Path, bound: int, is_clean: bool) -> No
     for log in logs:
         log.close()
     assert segment_files(tmp_path) == 0 == open_files() - bound
+
+
+def test_files_above_the_bound_are_closed_when_they_are_not_used(
+    tmp_path: Path, bound: int
+) -> None:
+    limit_open_files(None)
+    logs = [open_log(tmp_path / f"t-{index}") for index in range(3 * MOST)]
+    for log in logs:
+        log.append(batch(1, 10, 1), leader_epoch=0)
+    assert segment_files(tmp_path) == 3 * MOST
+    limit_open_files(bound + MOST)
+    close_excess_files()
+    assert 0 < segment_files(tmp_path) == open_files() - bound <= MOST
+    for log in logs:
+        log.append(batch(1, 10, 1), leader_epoch=0)
+        log.close()
 
 
 def test_compaction_counts_what_it_opens(tmp_path: Path, bound: int) -> None:
