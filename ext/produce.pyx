@@ -80,8 +80,8 @@ cdef enum:
 
 cdef const char* ADMIN_CLIENT_ID = b"__admin_client"
 cdef const char* NO_ROOM = b"The broker's disk has reached the limit that is set for it"
-cdef const char* NOT_IN_TXN = b"The partition is not part of the producer's transaction"
-cdef const char* SEVERAL_PRODUCERS = b"Transactional batches of one request are of one producer"
+cdef const char* NOT_IN_TXN = b"Partition was not added to the transaction"
+cdef const char* SEVERAL_PRODUCERS = b"Transactional records contained more than one producer ID"
 
 
 # -- reading --------------------------------------------------------------------------------

@@ -19,6 +19,9 @@ cdef enum:
     RECORD_OVERHEAD_OF_OLD = 14     # the least length of a message of magic 0
 
 cdef const char* REJECTED = b"One or more records have been rejected"
+cdef const char* BAD_TIMESTAMP = (
+    b"One or more records have been rejected due to invalid timestamp"
+)
 
 
 cdef inline bint came_to_the_log(int code) noexcept nogil:
@@ -61,7 +64,7 @@ cdef void produce_refuse(Produce* produce, PartitionResult* result, int code) no
                                      and is_shorter_than_any(&result.records)):
         result.message = batch_error_message(code)
     if code == BATCH_NO_KEY or code == BATCH_BAD_TIMESTAMP:
-        result.message = REJECTED
+        result.message = BAD_TIMESTAMP if code == BATCH_BAD_TIMESTAMP else REJECTED
         list_bad_records(produce, result)
     if code == BATCH_NO_CODEC:
         refuse_codec(produce, result)

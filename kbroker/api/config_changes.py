@@ -109,13 +109,17 @@ def check_shape(configs: Iterable[tuple[str, str | None, int]]) -> Steps[None]:
 def resource_of(context: Context, kind: int, name: str) -> Resource:
     """The resource in the terms of the image. Raises ClientError for one that cannot be."""
     if kind not in _KEYS:
-        raise ClientError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}.")
+        raise ClientError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     if kind == BROKERS:
         if name:
-            parse_node(name, context.node_id)
+            unexpected = "Unexpected broker id, expected {}, but received {}"
+            parse_node(name, context.node_id, "Node", unexpected)
     elif not name:
         raise ClientError(
-            ErrorCode.INVALID_REQUEST, f"There are no defaults for all {NAMES[kind]} resources."
+            ErrorCode.INVALID_REQUEST,
+            "Subscription name can't be empty"
+            if kind == CLIENT_METRICS
+            else f"Default {NAMES[kind]} resources are not allowed.",
         )
     elif kind == TOPICS:
         check_topic_name(name)

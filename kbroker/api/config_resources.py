@@ -45,18 +45,17 @@ def require_configs(context: Context, operation: int, kind: int, name: str) -> N
         raise ClientError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def parse_node(name: str, node_id: int) -> None:
-    """Refuse every broker but this one. Raises ClientError."""
+def parse_node(name: str, node_id: int, noun: str, unexpected: str) -> None:
+    """Refuse every broker but this one. Apache Kafka's words differ by request: `noun` is its name
+    of a broker, `unexpected` its text for another one's id. Raises ClientError."""
     try:
         found = int(name)
     except ValueError:
         raise ClientError(
-            ErrorCode.INVALID_REQUEST, f"Broker id must be a whole number, not {name!r}."
+            ErrorCode.INVALID_REQUEST, f"{noun} id must be an integer, but it is: {name}"
         ) from None
     if found != node_id:
-        raise ClientError(
-            ErrorCode.INVALID_REQUEST, f"This is broker {node_id}, the request is for {found}."
-        )
+        raise ClientError(ErrorCode.INVALID_REQUEST, unexpected.format(node_id, found))
 
 
 def logger_levels() -> dict[str, str]:
@@ -68,9 +67,10 @@ def logger_levels() -> dict[str, str]:
 def check_logger_level(name: str, level: str | None) -> None:
     """Refuse what cannot be a logger's level; None has it follow its parent. Raises ClientError."""
     if name not in logger_levels():
-        raise ClientError(ErrorCode.INVALID_CONFIG, f"There is no logger {name}.")
+        raise ClientError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
     if level is None and name == ROOT_LOGGER:
-        raise ClientError(ErrorCode.INVALID_REQUEST, "The level of the root logger must be set.")
+        text = "Removing the log level of the root logger is not allowed"
+        raise ClientError(ErrorCode.INVALID_REQUEST, text)
     if level is not None and level not in LEVELS:
         raise ClientError(
             ErrorCode.INVALID_CONFIG, f"Log level must be one of {', '.join(LEVELS)}."

@@ -83,11 +83,11 @@ def create_topics(request: Any, context: Context) -> Steps[Response | Completion
         if count > 1:
             results.append(_refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif name == CLUSTER_METADATA:
-            message = f"Topic {CLUSTER_METADATA} belongs to the broker."
+            message = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
             results.append(_refused(name, ErrorCode.INVALID_REQUEST, message))
         elif name in refused:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            results.append(_refused(name, code, code.message))
+            results.append(_refused(name, code, "Authorization failed."))
 
     context.answer.throttle(quota.throttle_ms)
     response = {"topics": results}

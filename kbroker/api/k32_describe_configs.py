@@ -160,7 +160,8 @@ def _broker(context: Context, name: str) -> Entries:
             only = [one for one in found if one[2] == DYNAMIC_DEFAULT_BROKER]
             entries.append(_broker_entry(key, defaults[key], only))
         return entries
-    parse_node(name, context.node_id)
+    unexpected = "Unexpected broker id, expected {} or empty string, but received {}"
+    parse_node(name, context.node_id, "Broker", unexpected)
     names = {key for key, known in BROKER_KEYS.items() if not known.internal}
     names |= config.static.keys() | config.dynamic_broker.keys() | config.dynamic_default.keys()
     return [
@@ -181,7 +182,8 @@ def _broker_entry(name: str, value: str | None, synonyms: list[Synonym]) -> dict
 def _broker_logger(context: Context, name: str) -> Entries:
     if not name:
         raise ClientError(ErrorCode.INVALID_REQUEST, "Loggers belong to a broker; name it.")
-    parse_node(name, context.node_id)
+    unexpected = "Unexpected broker id, expected {} but received {}"
+    parse_node(name, context.node_id, "Broker", unexpected)
     return [
         {"name": logger, "value": level, "config_source": DYNAMIC_BROKER_LOGGER}
         for logger, level in logger_levels().items()

@@ -81,11 +81,14 @@ def _alter_loggers(
     operations: list[tuple[str, str | None, int]],
     validate_only: bool,
 ) -> Steps[None]:
-    parse_node(name, context.node_id)
+    unexpected = "Unexpected node id. Expected {}, but received {}"
+    parse_node(name, context.node_id, "Node", unexpected)
     wanted: dict[str, str | None] = {}
     for logger, level, operation in operations:
         if operation not in (changes.SET, changes.DELETE):
-            raise ClientError(ErrorCode.INVALID_REQUEST, "A log level is set or removed.")
+            change = "APPEND" if operation == changes.APPEND else "SUBTRACT"
+            text = f"{change} operation is not allowed for the BROKER_LOGGER resource"
+            raise ClientError(ErrorCode.INVALID_REQUEST, text)
         wanted[logger] = (level or "") if operation == changes.SET else None
         check_logger_level(logger, wanted[logger])
         yield

@@ -56,7 +56,7 @@ def _failed(request: Any, code: int, message: str) -> Response:
 @register(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, failed=_failed, changes=True)
 def alter_client_quotas(request: Any, context: Context) -> Steps[Response]:
     """Answer an AlterClientQuotas request."""
-    require_cluster(context, ALTER_CONFIGS)
+    require_cluster(context, ALTER_CONFIGS, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
     records: list[ClientQuotaRecord] = []
     results: dict[QuotaEntity, ClientError | None] = {}
     for entry in request.entries:

@@ -49,7 +49,8 @@ def _result(image: Image, name: str, twice: bool) -> Response:
     if twice:
         code, message = ErrorCode.DUPLICATE_RESOURCE, f"User {name} is asked for twice."
     elif not infos:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"User {name} has no SCRAM credential."
+        code = ErrorCode.RESOURCE_NOT_FOUND
+        message = f"Attempt to describe a user credential that does not exist: {name}"
     return {
         "user": name,
         "error_code": code,

@@ -24,7 +24,7 @@ from kbroker.security.acls import ALTER
 @register(ApiKey.ADD_RAFT_VOTER, 0, 1)
 def add_raft_voter(request: Any, context: Context) -> Response:
     """Answer an AddRaftVoter request: always with an error."""
-    require_cluster(context, ALTER)
+    require_cluster(context, ALTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
     check_voter(request, context)
     quorum = context.services.store.quorum
     ends = [] if quorum.voters is None else quorum.voters.voters[0].endpoints

@@ -23,7 +23,7 @@ from kbroker.security.acls import ALTER
 @register(ApiKey.REMOVE_RAFT_VOTER, 0, 0)
 def remove_raft_voter(request: Any, context: Context) -> Response:
     """Answer a RemoveRaftVoter request: always with an error."""
-    require_cluster(context, ALTER)
+    require_cluster(context, ALTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED.message)
     check_voter(request, context)
     check_kraft_version(context)
     raise ClientError(

@@ -56,12 +56,12 @@ def may_cluster(context: Context, operation: int, *, tell: bool = True) -> bool:
     return context.may(operation, acls.CLUSTER, acls.CLUSTER_NAME, tell=tell)
 
 
-def require_cluster(context: Context, operation: int) -> None:
-    """Refuse the request as a whole. Raises ClientError."""
+def require_cluster(context: Context, operation: int, message: str = "") -> None:
+    """Refuse the request as a whole; the default message names the right. Raises ClientError."""
     if not may_cluster(context, operation):
         raise ClientError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            f"This wants the right {acls.OPERATIONS[operation]} on the cluster.",
+            message or f"This wants the right {acls.OPERATIONS[operation]} on the cluster.",
         )
 
 

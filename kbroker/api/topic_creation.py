@@ -166,16 +166,20 @@ def _check_numbers(services: Services, topic: NewTopic) -> int:
 
 def _check_assignments(services: Services, topic: NewTopic) -> Steps[int]:
     """The number of partitions of a topic whose replicas the client placed."""
-    if topic.replication_factor != DEFAULT or topic.partitions != DEFAULT:
-        raise ClientError(
-            ErrorCode.INVALID_REQUEST,
-            "With manual assignments, replication factor and number of partitions must be -1.",
-        )
+    for name, number in (
+        ("replication factor", topic.replication_factor), ("numPartitions", topic.partitions),
+    ):  # fmt: skip
+        if number != DEFAULT:
+            raise ClientError(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
     seen: set[int] = set()
     for index, brokers in topic.assignments:
         if index in seen:
             raise ClientError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Partition {index} is assigned twice."
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
             )
         seen.add(index)
         yield from check_replicas(services, brokers)

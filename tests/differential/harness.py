@@ -300,7 +300,14 @@ KAFKAS_WORDS = re.compile(
     r"|Topic already has \d+|The topic .* currently has|Attempted to add \d+ additional"
     r"|Invalid configuration key|Quota \w+ must be greater|You may not specify both"
     r"|Neither topic name nor id|Leader election not needed|No such "
-    r"|Unable to find (?:a topic|partition)"
+    r"|Unable to find (?:a topic|partition)|(?:Topic|Group|Cluster|Transactional Id) auth"
+    r"|Authorization failed|Unknown resource type|Unexpected broker id|(?:Broker|Node) id must be"
+    r"|The consumer group member has a"
+    r"|Unexpected node id|Logger .* does not exist|Removing the log level of the root"
+    r"|Default \w+ resources are not|Subscription name can't|Attempt to describe a user cred"
+    r"|Partition was not added|Transactional records contained|\w+ operation is not allowed for"
+    r"|One or more records have been rejected due to invalid|A manual partition assignment was"
+    r"|Found multiple manual|Creation of internal topic"
 )
 
 

@@ -87,10 +87,12 @@ def _check_epoch(member: Member, request: Heartbeat) -> None:
         and _is_subset(request.owned, member.assigned)
     ):
         return
+    comparison = "greater" if epoch > member.epoch else "smaller"
     raise ClientError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The member says epoch {epoch}, the coordinator has it in {member.epoch}; "
-        "it must give up its partitions and rejoin.",
+        f"The consumer group member has a {comparison} member epoch ({epoch}) than the one known "
+        f"by the group coordinator ({member.epoch}). The member must abandon all its partitions "
+        "and rejoin.",
     )
 
 
