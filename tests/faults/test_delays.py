@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -144,7 +145,7 @@ for one in threads: one.join()
 def delayed_calls(delays: Delays, folder: Path) -> list[str]:
     """Return the calls of three threads that took as long as a delay."""
     folder.mkdir(exist_ok=True)
-    environ = {"PATH": "", "PYTHONUNBUFFERED": "1", **delays.environment}
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1", **delays.environment}
     done = subprocess.run([sys.executable, "-c", CALLER, str(folder)], env=environ, check=True,
                           capture_output=True, text=True, cwd=ROOT)  # fmt: skip
     lines = [line.split() for line in done.stdout.splitlines()]
@@ -175,7 +176,7 @@ def test_a_call_that_waits_goes_on_when_the_delays_end(delays: Delays, tmp_path:
     delays.begin(DelayPlan(shortest_ms=60_000, longest_ms=60_000))
     process = subprocess.Popen(
         [sys.executable, "-c", CALLER, str(tmp_path / "data")], stdout=subprocess.DEVNULL,
-        env={"PATH": "", **delays.environment},
+        env={**os.environ, **delays.environment},
     )  # fmt: skip
     try:
         wait_for("three calls wait", lambda: delays.under_way == 3, 30)
