@@ -108,13 +108,14 @@ def _asked_for(request: Any, context: Context) -> Steps[list[dict[str, Any]]]:
         return (yield from collect(_by_id(context, topic_id, hidden) for topic_id in ids))
     hidden = yield from denied_steps(context, DESCRIBE, TOPIC, names)
     missing: list[str] = []
+    for name in names:
+        yield
+        if name not in hidden and name not in context.image.topics:
+            missing.append(name)
     uncreated: frozenset[str] = frozenset()
-    if _may_create(request, context):
-        for name in names:
-            yield
-            if name not in hidden and name not in context.image.topics:
-                missing.append(name)
-    if missing and not may_cluster(context, CREATE, tell=False):
+    if not missing or not _may_create(request, context):
+        missing = []
+    elif not may_cluster(context, CREATE, tell=False):
         uncreated = yield from denied_steps(context, CREATE, TOPIC, missing)
     answers = yield from collect(
         {**_UNSEEN, "name": name, "is_internal": name in uncreated and name in INTERNAL_TOPICS}
