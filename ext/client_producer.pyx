@@ -225,14 +225,13 @@ cdef class SenderDriver(LoopDriver):
         cdef ClientBatch* last = self.s.settled_tail   # what settles meanwhile can wait
         self.running += 1
         try:
-            while last != NULL:
-                b = settled_take(&self.s)
-                if b == last or b == NULL:
-                    last = NULL
-                if b != NULL and b.unseen:
+            b = settled_take(&self.s)
+            while b != NULL:
+                if b.unseen:
                     self.unasked.put(b)
-                elif b != NULL:
+                else:
                     run_callbacks(b)
+                b = settled_take(&self.s) if b != last else <ClientBatch*> NULL
             self.unasked.tell()
         finally:
             self.running -= 1

@@ -12,11 +12,17 @@ from kbroker.ext.unmade cimport not_by_hand
 log = logging.getLogger("kbroker.client.producer")
 
 
-cdef void drop_all(ClientBatch* b) noexcept:
+cdef void let_go(ClientBatch* b) noexcept:
+    cdef ClientBatch* root = batch_root(b)
+    root.unasked -= 1
+    batch_unref(root)
+
+
+cdef void let_all_go(ClientBatch* b) noexcept:
     cdef ClientBatch* after
     while b != NULL:
         after = b.next
-        batch_unref(batch_root(b))
+        let_go(b)
         b = after
 
 
@@ -25,8 +31,8 @@ cdef class Unasked:
     """Those of one producer."""
 
     def __dealloc__(self) -> None:
-        drop_all(self.waiting)
-        drop_all(self.forgotten)
+        let_all_go(self.waiting)
+        let_all_go(self.forgotten)
 
     cdef void put(self, ClientBatch* b) noexcept:
         batch_root(b).unasked += 1
@@ -46,8 +52,7 @@ cdef class Unasked:
                 continue
             at[0] = b.next
             if root.asked:
-                root.unasked -= 1
-                batch_unref(root)
+                let_go(b)
             else:
                 b.next = self.forgotten
                 self.forgotten = b
@@ -67,13 +72,12 @@ cdef class Unasked:
             try:
                 self.tell_one(b)
             finally:
-                batch_root(b).unasked -= 1
-                batch_unref(batch_root(b))
+                let_go(b)
 
     def end(self) -> None:
         """Call `unseen` as above, and let go of the rest: nothing is told after the end."""
         self.tell()
-        drop_all(self.waiting)
+        let_all_go(self.waiting)
         self.waiting = NULL
 
     cdef int tell_one(self, ClientBatch* b) except -1:
