@@ -1,9 +1,10 @@
 // Atomic loads, stores and updates with acquire and release order, over the compiler's builtins.
 //
 // `load` acquires, `store` releases, `add` and `cas` do both. The `relaxed` ones order nothing:
-// for counters that are only ever read as a number. `tally` is for one that is written by one thread
-// only, or under one lock: it costs as much as a plain addition. A value named here is written by more than
-// one thread, or written by one and read by another; nothing else needs them.
+// for counters that are only ever read as a number. `tally` is for a counter that one thread
+// writes, or all writers under one lock: it costs as much as a plain addition. A value named here
+// is written by more than one thread, or written by one and read by another; nothing else needs
+// them.
 #ifndef KBROKER_ATOMICS_H
 #define KBROKER_ATOMICS_H
 

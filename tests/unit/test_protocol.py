@@ -128,15 +128,15 @@ def test_header_versions_are_those_of_the_schemas(key, version):
 
 
 COUNTS_WITHOUT_ELEMENTS = r"""
-import os
 import resource
 from kbroker.group.embedded import EmbeddedError, read_assignment, read_subscription
 from kbroker.protocol import decode_request, MalformedRequestError
 from kbroker.protocol.encode import struct_writer
 from kbroker.protocol.schemas import request_schema
+from tests.support.needs import is_sanitized
 from tests.unit.test_protocol import REQUESTS
 
-if "libasan" not in os.environ.get("LD_PRELOAD", ""):
+if not is_sanitized():
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 for key, version in REQUESTS:
     out = bytearray()
